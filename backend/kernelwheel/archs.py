@@ -1,0 +1,186 @@
+"""CUDA architectures: the grammar of TORCH_CUDA_ARCH_LIST, the default list, and who runs what.
+
+The words are NVIDIA's: *SASS* is machine code for one compute capability, *PTX* is the portable assembly that the
+driver compiles at load time (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .errors import SettingsError
+
+# The names that torch.utils.cpp_extension understands.
+NAMED = {
+    "Kepler": "3.5+PTX",
+    "Kepler+Tesla": "3.7",
+    "Maxwell": "5.0;5.2+PTX",
+    "Maxwell+Tegra": "5.3",
+    "Pascal": "6.0;6.1+PTX",
+    "Volta": "7.0+PTX",
+    "Volta+Tegra": "7.2",
+    "Turing": "7.5+PTX",
+    "Ampere": "8.0;8.6+PTX",
+    "Ampere+Tegra": "8.7",
+    "Ada": "8.9+PTX",
+    "Hopper": "9.0+PTX",
+    "Blackwell": "10.0;10.3;12.0;12.1+PTX",
+    "Blackwell+Tegra": "11.0",
+}
+OLDEST_DEFAULT = (7, 5)
+# Programming Guide, "Binary Compatibility": no binary compatibility between desktop and Tegra, nor among Tegra.
+TEGRA = {(7, 2), (8, 7), (11, 0)}
+
+_ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
+
+
+@dataclass(frozen=True, order=True)
+class Arch:
+    """One architecture: compute capability and, for `9.0a` or `12.0f`, the feature suffix."""
+
+    major: int
+    minor: int
+    suffix: str = ""
+
+    def __str__(self) -> str:
+        """The spelling of manifests and TORCH_CUDA_ARCH_LIST: `9.0a`."""
+        return f"{self.major}.{self.minor}{self.suffix}"
+
+    @property
+    def code(self) -> str:
+        """The digits of nvcc's names: `90a` in `sm_90a` and `compute_90a`."""
+        return f"{self.major}{self.minor}{self.suffix}"
+
+    @classmethod
+    def from_code(cls, code: str) -> Arch:
+        """The architecture of `sm_90a`, `compute_120` or `90a`."""
+        match = re.fullmatch(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", code)
+        if not match:
+            raise ValueError(f"not an architecture of nvcc: {code!r}")
+        return cls(int(match[1]), int(match[2]), match[3])
+
+    @classmethod
+    def from_string(cls, text: str) -> Arch:
+        """The architecture of `9.0a`."""
+        match = _ITEM.fullmatch(text)
+        if not match or match["ptx"]:
+            raise ValueError(f"not a compute capability: {text!r}")
+        return cls(int(match["major"]), int(match["minor"]), match["suffix"])
+
+    def sass_runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether SASS for this architecture runs on a GPU of that compute capability."""
+        major, minor = capability
+        if self.suffix == "a" or (major, minor) in TEGRA or (self.major, self.minor) in TEGRA:
+            return (self.major, self.minor) == (major, minor)
+        return self.major == major and self.minor <= minor
+
+    def ptx_runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether a driver that is new enough compiles PTX of this architecture for that compute capability."""
+        if self.suffix == "a":
+            return (self.major, self.minor) == capability
+        if self.suffix == "f":
+            return self.major == capability[0] and self.minor <= capability[1]
+        return (self.major, self.minor) <= capability
+
+
+@dataclass(frozen=True)
+class ArchList:
+    """What is compiled: SASS for each of `sass`, PTX for each of `ptx`; both sorted, without duplicates."""
+
+    sass: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+
+    def __str__(self) -> str:
+        """The same list in the grammar of TORCH_CUDA_ARCH_LIST."""
+        return ";".join(f"{arch}{'+PTX' if arch in self.ptx else ''}" for arch in self.sass)
+
+    def gencode(self) -> list[str]:
+        """nvcc's options for this list (nvcc manual, `--generate-code`)."""
+        sass = [f"-gencode=arch=compute_{a.code},code=sm_{a.code}" for a in self.sass]
+        return sass + [f"-gencode=arch=compute_{a.code},code=compute_{a.code}" for a in self.ptx]
+
+
+def parse(text: str, origin: str) -> ArchList:
+    """Read the grammar of TORCH_CUDA_ARCH_LIST: items apart by `;` or spaces, each a name or `X.Y[a|f][+PTX]`.
+
+    Args:
+        text: the list, for example `7.5;8.0+PTX`.
+        origin: where it came from, for the message.
+
+    Raises:
+        SettingsError: for an empty list or an item that is no architecture; names the item and its nearest neighbour.
+    """
+    sass: set[Arch] = set()
+    ptx: set[Arch] = set()
+    for item in re.split(r"[;\s]+", text.strip()):
+        for part in NAMED.get(item, item).split(";"):
+            match = _ITEM.fullmatch(part)
+            if not match:
+                raise _bad_item(item, text, origin)
+            arch = Arch(int(match["major"]), int(match["minor"]), match["suffix"])
+            sass.add(arch)
+            if match["ptx"]:
+                ptx.add(arch)
+    return ArchList(tuple(sorted(sass)), tuple(sorted(ptx)))
+
+
+def default(supported: Iterable[Arch]) -> ArchList:
+    """The list for a wheel: the first architecture of every major generation from 7.5 on, the newest also as PTX.
+
+    SASS runs on every later minor revision of its generation, so one each is enough; a Tegra chip counts only where
+    it is a generation's only one.
+
+    Args:
+        supported: what this nvcc can compile for (`nvcc --list-gpu-code`).
+    """
+    first: dict[int, Arch] = {}
+    for arch in sorted(supported, reverse=True):
+        if not arch.suffix and (arch.major, arch.minor) >= OLDEST_DEFAULT:
+            first[arch.major] = arch
+    sass = tuple(sorted(first.values()))
+    return ArchList(sass, sass[-1:])
+
+
+def check_supported(archs: ArchList, supported: Sequence[Arch], nvcc: str, origin: str) -> None:
+    """Refuse architectures that this nvcc does not list.
+
+    Args:
+        archs: what is wanted.
+        supported: `nvcc --list-gpu-code`, which omits the suffixes `a` and `f`: those are checked by their base.
+        nvcc: the nvcc's version, for the message.
+        origin: where the list came from.
+
+    Raises:
+        SettingsError: names each architecture that the nvcc cannot compile for.
+    """
+    bases = {(a.major, a.minor) for a in supported}
+    unknown = sorted({a for a in (*archs.sass, *archs.ptx) if (a.major, a.minor) not in bases})
+    if unknown:
+        raise SettingsError(
+            f"nvcc {nvcc} cannot compile for {', '.join(map(str, unknown))}",
+            required=f"{archs} (from {origin})",
+            found="architectures of this nvcc: " + " ".join(map(str, sorted(supported))),
+            remedies=[
+                f'leave out {" and ".join(map(str, unknown))}: TORCH_CUDA_ARCH_LIST="{_without(archs, unknown)}"',
+                "or build with a CUDA toolkit that knows it",
+            ],
+        )
+
+
+def _without(archs: ArchList, unknown: Sequence[Arch]) -> ArchList:
+    return ArchList(tuple(a for a in archs.sass if a not in unknown), tuple(a for a in archs.ptx if a not in unknown))
+
+
+def _bad_item(item: str, text: str, origin: str) -> SettingsError:
+    candidates = [*NAMED, *(f"{n}.{m}" for n in range(7, 13) for m in range(10))]
+    nearest = difflib.get_close_matches(item, candidates, n=1)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return SettingsError(
+        f"{item!r} is no CUDA architecture",
+        required="items such as 7.5, 8.0+PTX, 9.0a, 12.0f or a name (" + ", ".join(NAMED) + "), apart by ; or spaces",
+        found=f"{text!r} from {origin}",
+        remedies=[f"{hint}correct the list, or leave it out for the default architectures"],
+    )

@@ -1,0 +1,82 @@
+# How a native target is compiled against torch. Included by a package's CMakeLists.txt after project():
+#
+#   include(KernelWheel)
+#   kernelwheel_add_op_library(<name> [CUDA] SOURCES <file>...)    operators on torch's stable ABI, no Python symbol
+#
+# Everything below comes from the Plan, through compile(); nothing is looked for here:
+#
+#   KERNELWHEEL_CUDA           ON where the Plan asks for CUDA
+#   KERNELWHEEL_TORCH          torch's package folder (include/, lib/)
+#   KERNELWHEEL_TORCH_TARGET   TORCH_TARGET_VERSION: the oldest torch that the operators run on
+#   KERNELWHEEL_GENCODE        nvcc's -gencode options
+#   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    lists from the settings
+#   KERNELWHEEL_OUTPUT         the folder that receives the libraries
+
+include_guard(GLOBAL)
+
+foreach(required KERNELWHEEL_TORCH KERNELWHEEL_TORCH_TARGET KERNELWHEEL_OUTPUT)
+  if(NOT DEFINED ${required})
+    message(FATAL_ERROR "${required} is not set: this project is configured by its build backend (pip wheel .)")
+  endif()
+endforeach()
+
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+# libtorch is in the process before our library is and is found by its soname: no path of the builder is needed.
+set(CMAKE_SKIP_RPATH ON)
+
+if(KERNELWHEEL_CUDA)
+  # The architectures are in KERNELWHEEL_GENCODE: CMake's own list knows fewer spellings than nvcc does.
+  set(CMAKE_CUDA_ARCHITECTURES OFF)
+  set(CMAKE_CUDA_STANDARD 17)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  enable_language(CUDA)
+endif()
+
+# nvcc writes the names of its temporary files into the object; files that are kept have the same name every time.
+function(_kernelwheel_keep_temporaries target sources)
+  foreach(source IN LISTS sources)
+    if(source MATCHES "\\.cu$")
+      string(MAKE_C_IDENTIFIER "${target}_${source}" folder)
+      set(folder "${CMAKE_CURRENT_BINARY_DIR}/keep/${folder}")
+      file(MAKE_DIRECTORY "${folder}")
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS --keep "--keep-dir=${folder}")
+    endif()
+  endforeach()
+endfunction()
+
+function(kernelwheel_add_op_library target)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "CUDA" "" "SOURCES")
+  if(ARG_UNPARSED_ARGUMENTS OR NOT ARG_SOURCES)
+    message(FATAL_ERROR "kernelwheel_add_op_library(${target}): expected [CUDA] SOURCES <file>..., found ${ARGN}")
+  endif()
+  if(ARG_CUDA AND NOT KERNELWHEEL_CUDA)
+    message(FATAL_ERROR "kernelwheel_add_op_library(${target} CUDA): guard it with if(KERNELWHEEL_CUDA)")
+  endif()
+  add_library(${target} SHARED ${ARG_SOURCES})
+  set_target_properties(${target} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${KERNELWHEEL_OUTPUT}"
+    CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
+  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include")
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CXX_FLAGS}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_GENCODE};${KERNELWHEEL_CUDA_FLAGS}>")
+  # torch loads its libraries with local scope, so each that we use must be a DT_NEEDED of ours (--no-as-needed);
+  # and a symbol that is nowhere must fail here, not on the user's machine (--no-undefined).
+  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib")
+  target_link_options(${target} PRIVATE
+    LINKER:--no-as-needed LINKER:--no-undefined LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
+  target_link_libraries(${target} PRIVATE torch_cpu)
+  if(ARG_CUDA)
+    target_compile_definitions(${target} PRIVATE USE_CUDA)  # the CUDA half of torch's C shim
+    target_link_libraries(${target} PRIVATE torch_cuda)
+    _kernelwheel_keep_temporaries(${target} "${ARG_SOURCES}")
+  endif()
+endfunction()

@@ -1,0 +1,183 @@
+"""May this Artifact be loaded on this Host? A pure function, asked before any dlopen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .host import Host
+from .manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One reason against an Artifact.
+
+    Attributes:
+        dimension: `version`, `platform`, `libc`, `libstdcxx`, `torch`, `cuda`, `driver` or `capability`.
+        required: what the Artifact needs.
+        found: what this machine has.
+        remedy: what mends it.
+        device: `cpu` if nothing of the Artifact can be used, `cuda` if only its CUDA kernels cannot.
+        compile_cures: whether compiling on this machine would mend it.
+    """
+
+    dimension: str
+    required: str
+    found: str
+    remedy: str
+    device: str
+    compile_cures: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a check: no mismatch means usable."""
+
+    mismatches: tuple[Mismatch, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether everything in the Artifact may be used."""
+        return not self.mismatches
+
+    def against(self, device: str) -> tuple[Mismatch, ...]:
+        """The mismatches that forbid the kernels of a device type, `cpu` or `cuda`."""
+        return tuple(m for m in self.mismatches if m.device in ("cpu", device))
+
+
+def check(manifest: Manifest, host: Host, version: str | None = None) -> Verdict:
+    """Compare what an Artifact needs with what a machine has.
+
+    Args:
+        manifest: the Artifact's.
+        host: the machine. GPUs and driver are checked where the host knows them.
+        version: the version of the package that wants to load it; None where that is not the question.
+    """
+    return Verdict(tuple(_mismatches(manifest, host, version)))
+
+
+def _mismatches(manifest: Manifest, host: Host, version: str | None) -> Iterator[Mismatch]:
+    needs = manifest.requires
+    wheel = f"a wheel of {manifest.package} that was built for this machine"
+    if version is not None and version != manifest.version:
+        yield Mismatch(
+            "version",
+            f"{manifest.package} {version}",
+            f"kernels of version {manifest.version}",
+            f"reinstall: pip install --force-reinstall --no-deps {manifest.package}=={version}",
+            "cpu",
+            False,
+        )
+    if needs.platform != host.platform:
+        yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)
+        return  # the rest would be noise
+    if _numbers(needs.libc) > _numbers(host.libc):
+        yield Mismatch(
+            "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
+        )
+    if _numbers(needs.libstdcxx) > _numbers(host.libstdcxx):
+        yield Mismatch(
+            "libstdcxx",
+            needs.libstdcxx,
+            host.libstdcxx or "no libstdc++ in this process",
+            f"update libstdc++, build from source here, or install {wheel}",
+            "cpu",
+            True,
+        )
+    if _numbers(host.torch.partition("+")[0]) < _numbers(needs.torch):
+        yield Mismatch(
+            "torch",
+            f"torch >= {needs.torch}",
+            f"torch {host.torch}",
+            f"pip install 'torch>={needs.torch}'",
+            "cpu",
+            False,
+        )
+    if host.cuda is not None:
+        yield from _cuda_mismatches(manifest, host, host.cuda)
+
+
+def _cuda_mismatches(manifest: Manifest, host: Host, torch_cuda: str) -> Iterator[Mismatch]:
+    needs = manifest.requires
+    major = int(torch_cuda.split(".")[0])
+    if needs.cuda is None:
+        because = manifest.built_with.get("cuda", {}).get("because", "not recorded")
+        yield Mismatch(
+            "cuda",
+            f"CUDA {major} kernels, for torch {host.torch}",
+            f"CPU kernels only, because when it was built: {because}",
+            f"build the wheel again beside a torch with CUDA {major}",
+            "cuda",
+            True,
+        )
+        return
+    if needs.cuda != major:
+        yield Mismatch(
+            "cuda",
+            f"a torch of CUDA {needs.cuda}",
+            f"torch {host.torch}, of CUDA {torch_cuda}",
+            f"install a torch of CUDA {needs.cuda}, or build the wheel again beside this torch",
+            "cuda",
+            True,
+        )
+        return
+    if host.driver is not None and host.driver[0] < needs.cuda:
+        yield Mismatch(
+            "driver",
+            f"a driver for CUDA {needs.driver} or later",
+            "a driver for CUDA {}.{}".format(*host.driver),
+            "update the NVIDIA driver",
+            "cuda",
+            False,
+        )
+        return
+    for capability in host.capabilities or ():
+        reason = capability_mismatch(manifest, capability, host.driver)
+        if reason:
+            yield reason
+
+
+def capability_mismatch(
+    manifest: Manifest, capability: tuple[int, int], driver: tuple[int, int] | None
+) -> Mismatch | None:
+    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
+
+    Args:
+        manifest: an Artifact's with CUDA kernels.
+        capability: the GPU's compute capability.
+        driver: the CUDA version that the driver serves; None counts as too old for any PTX.
+    """
+    from .archs import Arch  # not at import: only a GPU needs it
+
+    libraries = manifest.libraries_for("cuda")
+    sass = sorted(map(Arch.from_string, _common([lib.sass for lib in libraries])))
+    ptx = sorted(map(Arch.from_string, _common([lib.ptx for lib in libraries])))
+    if any(arch.sass_runs_on(capability) for arch in sass):
+        return None
+    driver_for_ptx = _numbers(manifest.requires.driver_for_ptx or "")
+    usable_ptx = [arch for arch in ptx if arch.ptx_runs_on(capability)]
+    if usable_ptx and driver is not None and driver_for_ptx <= driver:
+        return None
+    name = "{}.{}".format(*capability)
+    if usable_ptx:
+        found = "PTX {} made by CUDA {}, and a driver for CUDA {}".format(
+            max(usable_ptx), manifest.requires.driver_for_ptx, "{}.{}".format(*driver) if driver else "unknown"
+        )
+        newer = manifest.requires.driver_for_ptx
+        remedy = f"update the NVIDIA driver to CUDA {newer}, or build with TORCH_CUDA_ARCH_LIST={name}"
+    else:
+        found = f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}"
+        remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
+    return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
+
+
+def _common(lists: Sequence[Sequence[str]]) -> set[str]:
+    """The architectures that every library has."""
+    return set(lists[0]).intersection(*lists[1:]) if lists else set()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of `glibc 2.34` or `GLIBCXX_3.4.30`, to compare; nothing for an empty string."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -1,0 +1,253 @@
+"""Plan -> Artifact, by CMake and Ninja. The only place that compiles, for the wheel and for the JIT alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from packaging.version import Version
+
+from . import manifest as manifests
+from . import readback
+from .errors import BuildError
+from .manifest import Library, Manifest, Requires
+from .plan import Plan
+from .toolchain import Toolchain, find_cudart
+from .toolkit import cccl_version
+
+Say = Callable[[str], None]
+
+# What a compiler may see of the caller's environment. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are options of the
+# registry and come through the Plan; anything else could change the binary behind its back.
+PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH", "TEMP", "TMP", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder with libraries and a manifest. It takes no options: they were all spent in the Plan."""
+
+    folder: Path
+    manifest: Manifest
+
+
+def compile_plan(
+    plan: Plan, toolchain: Toolchain, source_root: Path, destination: Path, *, jobs: int, say: Say
+) -> Artifact:
+    """Compile a Plan.
+
+    The work is done in a folder whose path is made from the fingerprint alone, with torch and the toolkit reached
+    through links inside it: nvcc hashes the current folder into the names of internal symbols, and so the same Plan
+    gives the same bytes on every machine.
+
+    Args:
+        plan: what to compile.
+        toolchain: what to compile with; its identities are in the Plan.
+        source_root: the folder with the Plan's sources.
+        destination: an empty folder, or one to be made, that becomes the Artifact.
+        jobs: compilers at once; 0 for one per core that this process may use.
+        say: receives one line of progress at a time.
+
+    Raises:
+        BuildError: a compiler failed (its first error and the log are named), or what it made is not the Plan's.
+    """
+    work = _work_folder(plan)
+    with FileLock(f"{work}.lock"):
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(mode=0o700)
+        _lay_out(work, plan, toolchain, source_root)
+        say(f"compiling {plan.package} {plan.version}, {_describe(plan)}: {work}")
+        programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), say)
+        libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+        destination.mkdir(parents=True, exist_ok=True)
+        for library in libraries:
+            shutil.copy2(work / "out" / library.file, destination)
+        manifest = _describe_artifact(plan, toolchain, programs, libraries, work / "out")
+        manifests.write(manifest, destination)  # last: a folder without a manifest is no Artifact
+        shutil.rmtree(work)
+    return Artifact(destination, manifest)
+
+
+def _work_folder(plan: Plan) -> Path:
+    """`<temporary folder>/kernelwheel-<fingerprint>`; refused where it is another user's."""
+    work = Path(tempfile.gettempdir()) / f"kernelwheel-{plan.fingerprint[:32]}"
+    try:
+        info = work.lstat()
+    except FileNotFoundError:
+        return work
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise BuildError(
+            "the folder to build in is not ours",
+            required=f"{work}: a folder of this user, or nothing",
+            found=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
+            remedies=["remove it, or set TMPDIR to a folder of your own"],
+        )
+    return work
+
+
+def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
+    for name in plan.sources:
+        target = work / "src" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source_root / name, target)
+    here = Path(__file__).parent
+    shutil.copytree(here / "cmake", work / "recipe", ignore=shutil.ignore_patterns("__pycache__"))
+    (work / "torch").symlink_to(toolchain.torch.root)
+    (work / "out").mkdir()
+    if toolchain.cuda.nvcc:
+        (work / "cuda").symlink_to(toolchain.cuda.nvcc.root)
+
+
+def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, say: Say) -> dict[str, str]:
+    """Run the driver, its output into the log; returns the versions of cmake and ninja."""
+    job = {
+        "source": str(work / "src"),
+        "build": str(work / "build"),
+        "modules": str(work / "recipe"),
+        "jobs": jobs,
+        "cache": _cache(work, plan, toolchain),
+    }
+    (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment |= {"LC_ALL": "C", "NINJA_STATUS": "[%f/%t] ", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if toolchain.cuda.nvcc and (cudart := find_cudart(toolchain.cuda.nvcc.root)):
+        environment["LIBRARY_PATH"] = str(cudart.parent)  # pip's nvcc 13.0 looks in lib64, where pip puts nothing
+    log = work / "build.log"
+    programs: dict[str, str] = {}
+    command = [sys.executable, "-u", str(Path(__file__).parent / "drive.py"), str(work / "job.json")]
+    with (
+        log.open("w", encoding="utf-8") as lines,
+        subprocess.Popen(
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.write(line)
+            lines.flush()
+            if match := re.match(r"cmake (\S+), ninja (\S+)$", line):
+                programs = {"cmake": match[1], "ninja": match[2]}
+            elif line.startswith("["):
+                say(_progress(line))
+    if process.returncode != 0:
+        raise _compiler_failed(plan, log, process.returncode)
+    return programs
+
+
+def _progress(line: str) -> str:
+    """Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` as `[3/9] CUDA a.cu`."""
+    count, _, rest = line.rstrip().partition("] ")
+    match = re.match(r"(?:Building|Linking) (\w+) (?:object|shared library) (?:CMakeFiles/[^/]+\.dir/)?(.*)", rest)
+    return (
+        f"{count}] {match[1]} {Path(match[2]).name if match[2].endswith('.so') else match[2][:-2]}" if match else line
+    )
+
+
+def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
+    """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
+    target = Version(plan.torch_target)
+    cache: dict[str, Any] = {
+        "CMAKE_CXX_COMPILER": str(toolchain.cxx.path),
+        "KERNELWHEEL_CUDA": plan.cuda is not None,
+        "KERNELWHEEL_TORCH": str(work / "torch"),
+        "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
+        "KERNELWHEEL_CXX_FLAGS": ";".join(plan.cxx_flags),
+        "KERNELWHEEL_LINK_FLAGS": ";".join(plan.link_flags),
+        "KERNELWHEEL_OUTPUT": str(work / "out"),
+    }
+    nvcc = toolchain.cuda.nvcc
+    if plan.cuda and nvcc:
+        inside = work / "cuda" / "bin" / "nvcc"
+        cache |= {
+            "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
+            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
+            "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
+            "KERNELWHEEL_CUDA_FLAGS": ";".join(plan.cuda.flags),
+        }
+    return cache
+
+
+def _compiler_failed(plan: Plan, log: Path, status: int) -> BuildError:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    first = next((i for i, line in enumerate(lines) if re.search(r"\b(fatal )?error\b\W|FAILED:|Killed", line)), None)
+    quoted = lines[first : first + 6] if first is not None else lines[-6:]
+    return BuildError(
+        f"{plan.package} {plan.version} did not compile (exit status {status})",
+        required="CMake and the compilers to succeed for " + _describe(plan),
+        found="\n".join(quoted) or "no output",
+        remedies=[f"read the whole log: {log}"],
+    )
+
+
+def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
+    """Describe the libraries, and refuse them where their device code is not the Plan's."""
+    libraries = tuple(readback.read_library(path, toolchain.cuobjdump) for path in paths)
+    wanted = (plan.cuda.sass, plan.cuda.ptx) if plan.cuda else ((), ())
+    made = [(library.sass, library.ptx) for library in libraries if library.device == "cuda"]
+    if not libraries or bool(made) != (plan.cuda is not None) or any(targets != wanted for targets in made):
+        raise BuildError(
+            "the compilers did not make what the Plan says",
+            required=f"libraries for {_describe(plan)}",
+            found="\n".join(f"{lib.file}: SASS {lib.sass or 'none'}, PTX {lib.ptx or 'none'}" for lib in libraries)
+            or "no library at all",
+            remedies=["correct the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"],
+        )
+    return libraries
+
+
+def _describe_artifact(
+    plan: Plan, toolchain: Toolchain, programs: dict[str, str], libraries: tuple[Library, ...], folder: Path
+) -> Manifest:
+    paths = [folder / library.file for library in libraries]
+    nvcc = toolchain.cuda.nvcc
+    cuda = plan.cuda is not None and nvcc is not None
+    glibc = readback.newest_symbol_version(paths, "GLIBC_")
+    built_with = {
+        "torch": toolchain.torch.version,
+        "torch_cuda": toolchain.torch.cuda,
+        "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
+        "cuda": {"enabled": cuda, "because": toolchain.cuda.reason},
+        "nvcc": nvcc.version if cuda and nvcc else None,
+        "cccl": cccl_version(nvcc) if cuda and nvcc else None,
+        **programs,
+    }
+    requires = Requires(
+        torch=plan.torch_target,
+        platform=plan.platform,
+        libc=glibc.replace("GLIBC_", "glibc "),
+        libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
+        cuda=nvcc.release[0] if cuda and nvcc else None,
+        driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
+        driver_for_ptx="{}.{}".format(*nvcc.release) if cuda and nvcc else None,
+    )
+    return Manifest(
+        package=plan.package,
+        version=plan.version,
+        fingerprint=plan.fingerprint,
+        sources=plan.sources_digest,
+        plan=plan.to_json(),
+        built_with=built_with,
+        requires=requires,
+        libraries=libraries,
+    )
+
+
+def _describe(plan: Plan) -> str:
+    return f"CPU and CUDA {plan.cuda.toolkit['version']} ({plan.cuda.archs})" if plan.cuda else "CPU only"

@@ -1,0 +1,44 @@
+"""Run CMake and Ninja once, by scikit-build-core's driver, as `python drive.py JOB.json`.
+
+A process of its own, so that the caller has the whole output as a pipe (for the log and for progress), and so that
+nothing of the caller's environment reaches a compiler but what `compile()` passes on. Imports nothing of this package:
+where it is vendored, that would import the package around it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from scikit_build_core.cmake import CMake, CMaker
+from scikit_build_core.program_search import best_program, get_ninja_programs
+
+CMAKE_VERSION = ">=3.24"
+NINJA_VERSION = ">=1.5"
+
+
+def main(job_file: str) -> None:
+    """Configure and build what the job names: source, build, modules, jobs and the CMake cache entries."""
+    job = json.loads(Path(job_file).read_text(encoding="utf-8"))
+    ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
+    if ninja is None:
+        raise SystemExit(f"error: no ninja {NINJA_VERSION} was found: pip install ninja")
+    maker = CMaker(
+        CMake.default_search(version=SpecifierSet(CMAKE_VERSION)),
+        source_dir=Path(job["source"]),
+        build_dir=Path(job["build"]),
+        build_type="Release",
+        module_dirs=[Path(job["modules"])],
+    )
+    maker.env = dict(os.environ)
+    maker.init_cache({**job["cache"], "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
+    print(f"cmake {maker.cmake.version}, ninja {ninja.version}", flush=True)
+    maker.configure(cmake_args=["-GNinja"])
+    maker.build([f"-j{job['jobs']}"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

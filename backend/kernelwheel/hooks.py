@@ -1,0 +1,133 @@
+"""The PEP 517 and PEP 660 hooks: setuptools' own, with the Plan, the compile and the wheel around them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+from setuptools import build_meta
+
+from . import plan as plans
+from . import settings, toolchain, wheel
+from .compile import compile_plan
+from .drive import CMAKE_VERSION, NINJA_VERSION
+from .package import PackageFacts, split_table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Config = Mapping[str, Any] | None
+
+# What setuptools' own hooks read from the config settings.
+SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editable-mode")
+
+get_requires_for_build_sdist = build_meta.get_requires_for_build_sdist
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
+    """setuptools' metadata: static, so nothing is compiled and no torch is looked for."""
+    with _outside_checkout():
+        return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[1]))
+
+
+def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
+    """As `prepare_metadata_for_build_wheel`."""
+    with _outside_checkout():
+        return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
+
+
+def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
+    """setuptools' requirements, and cmake and ninja from PyPI where this machine has none that is new enough."""
+    from packaging.specifiers import SpecifierSet
+    from scikit_build_core.builder.get_requires import GetRequires
+    from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
+
+    driver = ScikitBuildSettings(
+        cmake=CMakeSettings(version=SpecifierSet(CMAKE_VERSION)),
+        ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
+    )
+    finder = GetRequires(driver)
+    return [*build_meta.get_requires_for_build_wheel(_split(config_settings)[1]), *finder.cmake(), *finder.ninja()]
+
+
+def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
+    """setuptools' requirements: an editable install compiles nothing while it is installed."""
+    return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
+
+
+def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
+    """setuptools' sdist."""
+    return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
+
+
+def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
+    """setuptools' editable wheel; it holds no Artifact."""
+    return str(build_meta.build_editable(wheel_directory, _split(config_settings)[1], metadata_directory))
+
+
+def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
+    """Compile the Plan of this checkout and pack its Artifact into setuptools' wheel."""
+    facts, options = _read_project()
+    ours, theirs = _split(config_settings)
+    chosen = settings.resolve(facts.import_name, options, os.environ, ours)
+    tools = toolchain.find(chosen, os.environ)
+    for candidate in tools.cuda.candidates:
+        _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
+    _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
+    with tempfile.TemporaryDirectory() as temporary, _outside_checkout():
+        pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
+        sources = Path(facts.sources).resolve()
+        plan = plans.draw(facts, _version(pure), sources, chosen, tools)
+        artifact = compile_plan(plan, tools, sources, Path(temporary) / "artifact", jobs=chosen.jobs, say=_say)
+        return wheel.add_artifact(pure, Path(wheel_directory), facts.native, artifact, plan, sources)
+
+
+@contextmanager
+def _outside_checkout() -> Iterator[None]:
+    """Keep setuptools' build folder out of the checkout: an old one there would put deleted modules into the wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "setuptools.cfg"
+        config.write_text(f"[build]\nbuild_base = {folder}\n[egg_info]\negg_base = {folder}\n", encoding="utf-8")
+        before = os.environ.get("DIST_EXTRA_CONFIG")
+        os.environ["DIST_EXTRA_CONFIG"] = str(config)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["DIST_EXTRA_CONFIG"]
+            else:
+                os.environ["DIST_EXTRA_CONFIG"] = before
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # the front end shows it (pip: with -v)
+
+
+def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
+    with Path("pyproject.toml").open("rb") as stream:  # PEP 517: hooks run in the project's root
+        project = tomllib.load(stream)
+    return split_table(project.get("tool", {}).get("kernelwheel", {}))
+
+
+def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Our config settings, and setuptools'."""
+    config = dict(config or {})
+    theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
+    return config, theirs
+
+
+def _version(pure: Path) -> str:
+    """The version in the metadata that setuptools made."""
+    from wheel.wheelfile import WheelFile
+
+    with WheelFile(pure) as archive:
+        metadata = archive.read(f"{archive.dist_info_path}/METADATA").decode("utf-8")
+    return str(HeaderParser().parsestr(metadata)["Version"])

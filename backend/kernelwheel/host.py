@@ -1,0 +1,93 @@
+"""What a machine can run. Nothing here initialises CUDA unless it is asked for the GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine, as far as an Artifact has to know it.
+
+    Attributes:
+        platform: `linux-x86_64`.
+        libc: `glibc 2.36`; empty where it has no name.
+        libstdcxx: the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty if unknown.
+        torch: the running torch's version, `2.11.0+cu130`.
+        cuda: its `torch.version.cuda`, or None.
+        driver: the newest CUDA version that the installed driver serves, `(13, 0)`; None where it was not asked or
+            there is no driver.
+        capabilities: the compute capabilities of the GPUs that this process sees; None where they were not asked for.
+    """
+
+    platform: str
+    libc: str
+    libstdcxx: str
+    torch: str
+    cuda: str | None
+    driver: tuple[int, int] | None = None
+    capabilities: tuple[tuple[int, int], ...] | None = None
+
+
+def platform_name() -> str:
+    """This machine's platform: `linux-x86_64`."""
+    return f"{sys.platform}-{platform.machine()}"
+
+
+def probe() -> Host:
+    """This process's Host, without a word to the GPU: cheap, and safe before a fork."""
+    import torch
+
+    return Host(
+        platform=platform_name(),
+        libc=_libc(),
+        libstdcxx=_libstdcxx(),
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+    )
+
+
+def with_gpus(host: Host) -> Host:
+    """The same Host with its driver and GPUs. Initialises CUDA: only for a call that is about to use it."""
+    import torch
+
+    if host.cuda is None or not torch.cuda.is_available():
+        return replace(host, driver=driver_version(), capabilities=())
+    capabilities = (torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count()))
+    return replace(host, driver=driver_version(), capabilities=tuple(sorted(set(capabilities))))
+
+
+def driver_version() -> tuple[int, int] | None:
+    """The CUDA version that the driver serves (cuDriverGetVersion, which needs no context); None without a driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    number = ctypes.c_int(0)
+    if driver.cuDriverGetVersion(ctypes.byref(number)) != 0:
+        return None
+    return number.value // 1000, number.value % 1000 // 10
+
+
+def _libc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+
+
+def _libstdcxx() -> str:
+    """The newest GLIBCXX version that the C++ library offers which torch has loaded into this process."""
+    if sys.platform != "linux":
+        return ""
+    mapped = re.search(rb"/\S*/libstdc\+\+\.so\S*", Path("/proc/self/maps").read_bytes())
+    if not mapped:
+        return ""
+    versions = re.findall(rb"GLIBCXX_3\.4\.(\d+)", Path(os.fsdecode(mapped[0])).read_bytes())
+    return f"GLIBCXX_3.4.{max(map(int, versions))}" if versions else ""

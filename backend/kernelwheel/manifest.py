@@ -1,0 +1,158 @@
+"""The manifest: what was built, from what, by what, for what. One schema for wheels and for the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .digests import file_sha256
+from .errors import IncompatibleArtifactError
+
+SCHEMA = 1
+FILE = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Library:
+    """One shared library of an Artifact.
+
+    Attributes:
+        file: its name in the Artifact's folder.
+        sha256, size: of its bytes.
+        device: `cpu`, or `cuda` where it needs libtorch_cuda.
+        sass, ptx: the compute capabilities of its device code, as `9.0` or `9.0a`, read back out of the file.
+    """
+
+    file: str
+    sha256: str
+    size: int
+    device: str
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Requires:
+    """What a machine needs to run an Artifact.
+
+    Attributes:
+        torch: the oldest torch, `2.10`.
+        platform: `linux-x86_64`.
+        libc: `glibc 2.34`; empty where the platform has none to name.
+        libstdcxx: the newest symbol version that is used, `GLIBCXX_3.4.30`.
+        cuda: the CUDA major of libtorch_cuda, or None for a CPU-only Artifact.
+        driver: the oldest CUDA version of the driver that runs the SASS, `13.0`.
+        driver_for_ptx: the same for the PTX: a driver compiles no PTX that is newer than itself.
+    """
+
+    torch: str
+    platform: str
+    libc: str
+    libstdcxx: str
+    cuda: int | None
+    driver: str | None
+    driver_for_ptx: str | None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `manifest.json` says; see the module for its purpose and DESIGN for its top level."""
+
+    package: str
+    version: str
+    fingerprint: str
+    sources: str
+    plan: Mapping[str, Any]
+    built_with: Mapping[str, Any]
+    requires: Requires
+    libraries: tuple[Library, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as plain JSON values."""
+        return {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
+
+    def libraries_for(self, device: str) -> tuple[Library, ...]:
+        """The libraries of one device type, `cpu` or `cuda`."""
+        return tuple(library for library in self.libraries if library.device == device)
+
+
+def write(manifest: Manifest, folder: Path) -> None:
+    """Write `manifest.json` into the Artifact's folder."""
+    text = json.dumps(manifest.to_json(), indent=1, sort_keys=True, ensure_ascii=True)
+    (folder / FILE).write_text(text + "\n", encoding="ascii")
+
+
+def read(folder: Path) -> Manifest | None:
+    """Read the manifest of an Artifact's folder; None where there is no such file.
+
+    Raises:
+        IncompatibleArtifactError: it cannot be read, is of another schema, or names a file outside its folder.
+    """
+    path = folder / FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise corrupt(path, str(error)) from error
+    return from_text(text, str(path))
+
+
+def from_text(text: str, where: str | Path) -> Manifest:
+    """Parse a manifest; `where` is named in errors.
+
+    Raises:
+        IncompatibleArtifactError: as `read`.
+    """
+    try:
+        data = json.loads(text)
+        schema = data.pop("schema")
+        if schema != SCHEMA:
+            raise IncompatibleArtifactError(
+                "the manifest is of another schema than this version reads",
+                required=f"schema {SCHEMA}",
+                found=f"schema {schema!r} in {where}",
+                remedies=["reinstall the package: its files are of two versions"],
+            )
+        data["requires"] = Requires(**data["requires"])
+        libraries = [{**lib, "sass": tuple(lib["sass"]), "ptx": tuple(lib["ptx"])} for lib in data.pop("libraries")]
+        manifest = Manifest(**data, libraries=tuple(Library(**library) for library in libraries))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise corrupt(where, f"{type(error).__name__}: {error}") from error
+    for library in manifest.libraries:
+        if PurePosixPath(library.file).name != library.file or library.file in ("", ".", "..") or "\\" in library.file:
+            raise corrupt(where, f"it names {library.file!r}, which is not a file of its own folder")
+    return manifest
+
+
+def verify(folder: Path, library: Library) -> Path:
+    """Check a library's bytes against its manifest, before anything loads it.
+
+    Returns:
+        The library's path.
+
+    Raises:
+        IncompatibleArtifactError: the file is missing or its size or digest is another one.
+    """
+    path = folder / library.file
+    try:
+        found = "" if path.stat().st_size == library.size else f"{path.stat().st_size} bytes"
+        found = found or (digest if (digest := file_sha256(path)) != library.sha256 else "")
+    except OSError as error:
+        found = str(error)
+    if found:
+        raise corrupt(path, f"{found}, the manifest says {library.size} bytes, sha256 {library.sha256}")
+    return path
+
+
+def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:
+    """An Artifact that is damaged: nothing of it is loaded, and no compile is started to paint over it."""
+    return IncompatibleArtifactError(
+        "the compiled kernels are damaged",
+        required="a manifest and libraries as they were built",
+        found=f"{where}: {found}",
+        remedies=["reinstall the package: pip install --force-reinstall --no-deps <package or wheel>"],
+    )

@@ -1,0 +1,78 @@
+"""What the backend knows of the package that it serves: `[tool.kernelwheel]` beside the options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .digests import file_sha256
+from .errors import SettingsError
+
+# What can reach a compiler. Anything else in the folder (editors' files, notes, caches) decides nothing.
+SOURCE_SUFFIXES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cmake"}
+SOURCE_NAMES = {"CMakeLists.txt"}
+
+
+@dataclass(frozen=True)
+class PackageFacts:
+    """The facts of a package, not options: nobody overrides them for one build.
+
+    Attributes:
+        import_name: the top-level package, for example `splat`.
+        sources: the folder with CMakeLists.txt, relative to the project.
+        torch_target: the oldest torch that the operators run on, `major.minor`: the target of the stable ABI.
+    """
+
+    import_name: str
+    sources: str
+    torch_target: str
+
+    @property
+    def native(self) -> str:
+        """The Artifact's folder in the wheel."""
+        return f"{self.import_name}/_native"
+
+
+def split_table(table: Mapping[str, Any]) -> tuple[PackageFacts, dict[str, Any]]:
+    """Take `[tool.kernelwheel]` apart into the package's facts and its options.
+
+    Raises:
+        SettingsError: a fact is missing or malformed.
+    """
+    options = dict(table)
+    facts = {}
+    for key, pattern, takes in (
+        ("package", r"[A-Za-z_]\w*", "the import name of the package"),
+        ("sources", r"[^/].*", "a folder of the project"),
+        ("torch-target", r"\d+\.\d+", "a torch release such as 2.10"),
+    ):
+        value = options.pop(key, None)
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise SettingsError(
+                f"[tool.kernelwheel] {key} is missing or malformed",
+                required=takes,
+                found=repr(value),
+                remedies=[f"set {key} in [tool.kernelwheel] of pyproject.toml"],
+            )
+        facts[key] = value
+    return PackageFacts(facts["package"], facts["sources"], facts["torch-target"]), options
+
+
+def source_digests(root: Path) -> dict[str, str]:
+    """sha256 of every source file below `root`, by its path relative to `root` with forward slashes.
+
+    Raises:
+        SettingsError: there is no CMakeLists.txt in `root`.
+    """
+    if not (root / "CMakeLists.txt").is_file():
+        raise SettingsError(
+            "the native sources are not there",
+            required="a folder with CMakeLists.txt",
+            found=f"no CMakeLists.txt in {root}",
+            remedies=["correct `sources` in [tool.kernelwheel]; in an sdist, add the folder to MANIFEST.in"],
+        )
+    files = (p for p in root.rglob("*") if p.suffix in SOURCE_SUFFIXES or p.name in SOURCE_NAMES)
+    return {p.relative_to(root).as_posix(): file_sha256(p) for p in sorted(files) if p.is_file()}

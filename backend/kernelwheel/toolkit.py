@@ -1,0 +1,94 @@
+"""The identity of a CUDA toolkit: what its parts are, wherever they lie.
+
+nvcc's version alone does not name the code it makes: the same nvcc beside another CCCL gave other machine code. So
+each part that can reach the binary is named by the digest of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from .digests import file_sha256
+from .toolchain import Nvcc, find_cudart
+
+# Part -> its files, as patterns below the toolkit's root. cudart's headers are named one by one: pip puts those of
+# cuBLAS and others into the same folder, and they decide nothing here.
+PARTS: dict[str, tuple[str, ...]] = {
+    "nvcc": ("bin/nvcc", "bin/cudafe++", "bin/fatbinary", "bin/ptxas"),
+    "nvvm": ("nvvm/bin/cicc", "nvvm/libdevice/*.bc"),
+    "crt": ("include/crt/*", "bin/crt/*"),
+    "cudart": (
+        "include/builtin_types*",
+        "include/channel_descriptor*",
+        "include/common_functions*",
+        "include/cooperative_groups*",
+        "include/cuda.h*",
+        "include/cuda_awbarrier*",
+        "include/cuda_bf16*",
+        "include/cuda_device_runtime*",
+        "include/cuda_fp*",
+        "include/cuda_occupancy*",
+        "include/cuda_pipeline*",
+        "include/cuda_runtime*",
+        "include/cuda_surface*",
+        "include/cuda_texture*",
+        "include/device_*",
+        "include/driver_*",
+        "include/fatbinary*",
+        "include/host_*",
+        "include/library_types*",
+        "include/math_*",
+        "include/mma*",
+        "include/sm_*",
+        "include/surface_*",
+        "include/texture_*",
+        "include/vector_*",
+    ),
+    "cccl": ("include/cccl/**/*",),
+}
+
+
+def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
+    """The toolkit's version and one digest for each of its parts.
+
+    Returns:
+        `{"version": "13.0.88", "nvcc": sha256, "nvvm": …, "crt": …, "cudart": …, "cccl": …}`.
+    """
+    identity = {"version": nvcc.version}
+    for part, patterns in PARTS.items():
+        identity[part] = _digest(_files(nvcc.root, patterns, nvcc if part == "nvcc" else None))
+    cudart = find_cudart(nvcc.root)
+    if cudart:
+        identity["cudart_static"] = file_sha256(cudart)
+    return identity
+
+
+def cccl_version(nvcc: Nvcc) -> str | None:
+    """CCCL's version as its headers state it, for people: `3.2.0`."""
+    for folder in ("include/cccl", "include"):
+        header = nvcc.root / folder / "cuda/std/__cccl/version.h"
+        if header.is_file():
+            match = re.search(r"#\s*define CCCL_VERSION (\d+)", header.read_text(encoding="utf-8"))
+            if match:
+                number = int(match[1])
+                return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+    return None
+
+
+def _files(root: Path, patterns: tuple[str, ...], nvcc: Nvcc | None) -> Iterator[tuple[str, Path]]:
+    for pattern in patterns:
+        for path in root.glob(pattern):
+            if path.is_file():
+                yield path.relative_to(root).as_posix(), path
+    if nvcc and not (root / "bin" / "nvcc").is_file():
+        yield "bin/nvcc", nvcc.path
+
+
+def _digest(files: Iterator[tuple[str, Path]]) -> str:
+    digest = hashlib.sha256()
+    for name, path in sorted(files):
+        digest.update(f"{name}\0{file_sha256(path)}\n".encode())
+    return digest.hexdigest()
