@@ -164,14 +164,17 @@ def check_supported(archs: ArchList, supported: Sequence[Arch], nvcc: str, origi
             required=f"{archs} (from {origin})",
             found="architectures of this nvcc: " + " ".join(map(str, sorted(supported))),
             remedies=[
-                f'leave out {" and ".join(map(str, unknown))}: TORCH_CUDA_ARCH_LIST="{_without(archs, unknown)}"',
+                _without(archs, unknown),
                 "or build with a CUDA toolkit that knows it",
             ],
         )
 
 
-def _without(archs: ArchList, unknown: Sequence[Arch]) -> ArchList:
-    return ArchList(tuple(a for a in archs.sass if a not in unknown), tuple(a for a in archs.ptx if a not in unknown))
+def _without(archs: ArchList, unknown: Sequence[Arch]) -> str:
+    left = ArchList(*(tuple(a for a in part if a not in unknown) for part in (archs.sass, archs.ptx)))
+    if not left.sass:
+        return "leave the list out, for the default architectures of this nvcc"
+    return f'leave out {" and ".join(map(str, unknown))}: TORCH_CUDA_ARCH_LIST="{left}"'
 
 
 def _bad_item(item: str, text: str, origin: str) -> SettingsError:

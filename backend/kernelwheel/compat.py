@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .host import Host
@@ -151,31 +151,24 @@ def capability_mismatch(
     """
     from .archs import Arch  # not at import: only a GPU needs it
 
-    libraries = manifest.libraries_for("cuda")
-    sass = sorted(map(Arch.from_string, _common([lib.sass for lib in libraries])))
-    ptx = sorted(map(Arch.from_string, _common([lib.ptx for lib in libraries])))
-    if any(arch.sass_runs_on(capability) for arch in sass):
-        return None
-    driver_for_ptx = _numbers(manifest.requires.driver_for_ptx or "")
-    usable_ptx = [arch for arch in ptx if arch.ptx_runs_on(capability)]
-    if usable_ptx and driver is not None and driver_for_ptx <= driver:
-        return None
+    newer = manifest.requires.driver_for_ptx or ""
+    driver_is_new_enough = driver is not None and _numbers(newer) <= driver
     name = "{}.{}".format(*capability)
-    if usable_ptx:
-        found = "PTX {} made by CUDA {}, and a driver for CUDA {}".format(
-            max(usable_ptx), manifest.requires.driver_for_ptx, "{}.{}".format(*driver) if driver else "unknown"
-        )
-        newer = manifest.requires.driver_for_ptx
-        remedy = f"update the NVIDIA driver to CUDA {newer}, or build with TORCH_CUDA_ARCH_LIST={name}"
-    else:
-        found = f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}"
-        remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
-    return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
-
-
-def _common(lists: Sequence[Sequence[str]]) -> set[str]:
-    """The architectures that every library has."""
-    return set(lists[0]).intersection(*lists[1:]) if lists else set()
+    for library in manifest.libraries_for("cuda"):
+        if any(Arch.from_string(arch).sass_runs_on(capability) for arch in library.sass):
+            continue
+        ptx = [arch for arch in library.ptx if Arch.from_string(arch).ptx_runs_on(capability)]
+        if ptx and driver_is_new_enough:
+            continue
+        if ptx:
+            serves = "{}.{}".format(*driver) if driver else "unknown"
+            found = f"PTX {ptx[-1]} made by CUDA {newer}, and a driver for CUDA {serves}"
+            remedy = f"update the NVIDIA driver to CUDA {newer}, or build with TORCH_CUDA_ARCH_LIST={name}"
+        else:
+            found = f"SASS for {', '.join(library.sass) or 'none'}; PTX for {', '.join(library.ptx) or 'none'}"
+            remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
+        return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
+    return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

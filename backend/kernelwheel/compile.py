@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
 from packaging.version import Version
 
 from . import manifest as manifests
 from . import readback
 from .errors import BuildError
+from .locks import exclusive
 from .manifest import Library, Manifest, Requires
 from .plan import Plan
 from .toolchain import Toolchain, find_cudart
@@ -62,12 +62,12 @@ def compile_plan(
         BuildError: a compiler failed (its first error and the log are named), or what it made is not the Plan's.
     """
     work = _work_folder(plan)
-    with FileLock(f"{work}.lock"):
+    with exclusive(work.with_suffix(".lock"), lambda: say(f"waiting for the build in {work}")) as lock:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         _lay_out(work, plan, toolchain, source_root)
         say(f"compiling {plan.package} {plan.version}, {_describe(plan)}: {work}")
-        programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), say)
+        programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), lock, say)
         libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
         destination.mkdir(parents=True, exist_ok=True)
         for library in libraries:
@@ -108,8 +108,12 @@ def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) ->
         (work / "cuda").symlink_to(toolchain.cuda.nvcc.root)
 
 
-def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, say: Say) -> dict[str, str]:
-    """Run the driver, its output into the log; returns the versions of cmake and ninja."""
+def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, lock: int, say: Say) -> dict[str, str]:
+    """Run the driver, its output into the log; returns the versions of cmake and ninja.
+
+    The driver leads a process group of its own and ends it when its standard input does: no compiler writes on into
+    the work folder after this process has died. Until then it shares the lock.
+    """
     job = {
         "source": str(work / "src"),
         "build": str(work / "build"),
@@ -131,11 +135,13 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, say: Say) ->
             command,
             cwd=work,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            pass_fds=(lock,),
+            start_new_session=True,
         ) as process,
     ):
         assert process.stdout is not None

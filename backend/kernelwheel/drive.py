@@ -7,9 +7,13 @@ where it is vendored, that would import the package around it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -18,6 +22,29 @@ from scikit_build_core.program_search import best_program, get_ninja_programs
 
 CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
+
+
+def end_with_caller() -> None:
+    """End this process and all that it started when standard input ends: the caller is gone, or gave up."""
+    os.read(0, 1)
+    while others := session_members():
+        for process in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
+    os._exit(1)
+
+
+def session_members() -> list[int]:
+    """The other live processes of this session (not of the process group: Ninja gives each compiler one of its own)."""
+    members = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # proc(5): after the name in brackets come state, parent, process group and session.
+            state, _, _, session = status.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == os.getsid(0) and state != "Z" and int(status.parent.name) != os.getpid():
+                members.append(int(status.parent.name))
+    return members
 
 
 def main(job_file: str) -> None:
@@ -41,4 +68,5 @@ def main(job_file: str) -> None:
 
 
 if __name__ == "__main__":
+    threading.Thread(target=end_with_caller, daemon=True).start()
     main(sys.argv[1])

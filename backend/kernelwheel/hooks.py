@@ -29,7 +29,11 @@ Config = Mapping[str, Any] | None
 # What setuptools' own hooks read from the config settings.
 SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editable-mode")
 
-get_requires_for_build_sdist = build_meta.get_requires_for_build_sdist
+
+def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
+    """setuptools' requirements."""
+    with _outside_checkout():
+        return list(build_meta.get_requires_for_build_sdist(_split(config_settings)[1]))
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
@@ -55,22 +59,27 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
         ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
     )
     finder = GetRequires(driver)
-    return [*build_meta.get_requires_for_build_wheel(_split(config_settings)[1]), *finder.cmake(), *finder.ninja()]
+    with _outside_checkout():
+        setuptools_needs = build_meta.get_requires_for_build_wheel(_split(config_settings)[1])
+    return [*setuptools_needs, *finder.cmake(), *finder.ninja()]
 
 
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
     """setuptools' requirements: an editable install compiles nothing while it is installed."""
-    return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
+    with _outside_checkout():
+        return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
 
 
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """setuptools' sdist."""
-    return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
+    with _outside_checkout():
+        return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
 
 
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """setuptools' editable wheel; it holds no Artifact."""
-    return str(build_meta.build_editable(wheel_directory, _split(config_settings)[1], metadata_directory))
+    with _outside_checkout():
+        return str(build_meta.build_editable(wheel_directory, _split(config_settings)[1], metadata_directory))
 
 
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
@@ -87,7 +96,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         sources = Path(facts.sources).resolve()
         plan = plans.draw(facts, _version(pure), sources, chosen, tools)
         artifact = compile_plan(plan, tools, sources, Path(temporary) / "artifact", jobs=chosen.jobs, say=_say)
-        return wheel.add_artifact(pure, Path(wheel_directory), facts.native, artifact, plan, sources)
+        contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch)
+        return wheel.add_artifact(pure, Path(wheel_directory), contents)
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from .digests import file_sha256
@@ -117,15 +118,47 @@ def from_text(text: str, where: str | Path) -> Manifest:
                 found=f"schema {schema!r} in {where}",
                 remedies=["reinstall the package: its files are of two versions"],
             )
-        data["requires"] = Requires(**data["requires"])
-        libraries = [{**lib, "sass": tuple(lib["sass"]), "ptx": tuple(lib["ptx"])} for lib in data.pop("libraries")]
-        manifest = Manifest(**data, libraries=tuple(Library(**library) for library in libraries))
+        requires = Requires(**data.pop("requires"))
+        libraries = tuple(_library(library) for library in _list(data.pop("libraries")))
+        manifest = Manifest(**data, requires=requires, libraries=libraries)
+        for record in (manifest, requires, *libraries):
+            _check_kinds(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise corrupt(where, f"{type(error).__name__}: {error}") from error
     for library in manifest.libraries:
-        if PurePosixPath(library.file).name != library.file or library.file in ("", ".", "..") or "\\" in library.file:
+        if not re.fullmatch(r"\w[\w.+-]*", library.file):
             raise corrupt(where, f"it names {library.file!r}, which is not a file of its own folder")
     return manifest
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+def _library(data: dict[str, Any]) -> Library:
+    return Library(**{**data, "sass": _strings(data["sass"]), "ptx": _strings(data["ptx"])})
+
+
+def _strings(values: Any) -> tuple[str, ...]:
+    if not all(re.fullmatch(r"\d+\.\d[af]?", value) for value in _list(values)):
+        raise ValueError(f"{values!r} is no list of compute capabilities")
+    return tuple(values)
+
+
+def _check_kinds(record: Any) -> None:
+    """A JSON value of the wrong kind would be found out much later, far from where it stands."""
+    kinds = {"str": str, "int": int, "Mapping[str, Any]": dict}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        name, _, optional = str(field.type).partition(" | ")
+        if name in kinds and not isinstance(value, kinds[name]) and not (optional and value is None):
+            raise TypeError(f"{field.name} is {value!r}")
+    if isinstance(record, Requires) and not re.fullmatch(r"\d+(\.\d+)+", record.torch):
+        raise ValueError(f"torch is {record.torch!r}")
+    if isinstance(record, Library) and record.device not in ("cpu", "cuda"):
+        raise ValueError(f"device is {record.device!r}")
 
 
 def verify(folder: Path, library: Library) -> Path:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from .errors import SettingsError
 
 Cuda = Literal["on", "off", "auto"]
+OLDEST_ZIP_TIME = 315532800  # 1980-01-01: zip knows no earlier time
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Settings:
     cuda_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
     jobs: int
+    source_date_epoch: int
     origins: Mapping[str, str]
 
     def origin(self, name: str) -> str:
@@ -80,6 +82,12 @@ def _jobs(text: str) -> int:
     if value < 0 or value > 4096:
         raise ValueError
     return value
+
+
+def _epoch(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError
+    return max(int(text), OLDEST_ZIP_TIME)
 
 
 def _text(text: str) -> str:
@@ -111,6 +119,8 @@ REGISTRY = (
            "More options for the linker driver."),
     Option("jobs", _jobs, "a whole number, 0 for one per core", "0", "MAX_JOBS", False,
            "How many compilers run at once."),
+    Option("source-date-epoch", _epoch, "seconds since 1970", str(OLDEST_ZIP_TIME), "SOURCE_DATE_EPOCH", False,
+           "The time of all files in the wheel."),
 )  # fmt: skip
 OPTIONS = {option.name: option for option in REGISTRY}
 

@@ -161,7 +161,11 @@ def read_torch(root: Path) -> Torch:
 def _assigned_strings(path: Path) -> dict[str, str | None]:
     """The module-level `name = 'literal'` of a Python file, annotated or not."""
     found: dict[str, str | None] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    try:
+        module = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):  # cut off, or not text: there is nothing to be known from it
+        return found
+    for node in module.body:
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -197,7 +201,7 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str]) ->
         )
     candidates: list[Candidate] = []
     for where, place in nvcc_places(settings, torch, environ):
-        candidate = inspect_nvcc(where, place, torch.cuda)
+        candidate = inspect_nvcc(where, place, torch.cuda, environ)
         candidates.append(candidate)
         if candidate.nvcc:
             reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
@@ -245,9 +249,9 @@ def _version_key(path: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", path.name))
 
 
-def inspect_nvcc(origin: str, place: str, torch_cuda: str) -> Candidate:
+def inspect_nvcc(origin: str, place: str, torch_cuda: str, environ: Mapping[str, str]) -> Candidate:
     """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor)."""
-    path = shutil.which(place)
+    path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
         state = "a broken link" if Path(place).is_symlink() else "not there"
         return Candidate(origin, place, None, state if not Path(place).exists() else "not executable")

@@ -25,6 +25,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "include/channel_descriptor*",
         "include/common_functions*",
         "include/cooperative_groups*",
+        "include/cooperative_groups/**/*",
         "include/cuda.h*",
         "include/cuda_awbarrier*",
         "include/cuda_bf16*",
@@ -47,7 +48,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "include/texture_*",
         "include/vector_*",
     ),
-    "cccl": ("include/cccl/**/*",),
+    # In include/cccl since CUDA 13, in include before.
+    "cccl": tuple(f"include/{folder}/**/*" for folder in ("cccl", "cub", "thrust", "cuda", "nv")),
 }
 
 

@@ -7,6 +7,8 @@ import re
 import sysconfig
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
 
@@ -21,42 +23,67 @@ def platform_tag() -> str:
     return re.sub(r"[-.]", "_", sysconfig.get_platform())
 
 
-def add_artifact(pure: Path, destination: Path, native: str, artifact: Artifact, plan: Plan, sources: Path) -> str:
-    """Write the platform wheel: everything of the pure one, plus the Artifact and the sources that it came from.
+@dataclass(frozen=True)
+class Contents:
+    """What goes into the wheel beside the Python files.
 
-    Args:
-        pure: the wheel that setuptools made.
-        destination: the folder for the new wheel.
+    Attributes:
         native: the Artifact's folder in the wheel, `splat/_native`.
         artifact: what goes there.
         plan: names the source files, which go to `src/` beside the Artifact for a later compile.
         sources: the folder that holds them.
+        epoch: the time of every file in the wheel, seconds since 1970: no clock of the builder.
+    """
+
+    native: str
+    artifact: Artifact
+    plan: Plan
+    sources: Path
+    epoch: int
+
+    def members(self) -> Iterator[tuple[str, Path]]:
+        """The files by their names in the wheel."""
+        for path in sorted(self.artifact.folder.iterdir()):
+            yield f"{self.native}/{path.name}", path
+        for name in sorted(self.plan.sources):
+            yield f"{self.native}/src/{name}", self.sources / name
+
+
+def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
+    """Write the platform wheel: everything of the pure one that setuptools made, plus the Artifact and its sources.
 
     Returns:
         The new wheel's file name. Its tag is py3-none-<platform>: the libraries use no symbol of Python, and which
         torch and CUDA they need is the manifest's to say.
     """
     tag = f"py3-none-{platform_tag()}"
-    with WheelFile(pure) as source:
+    with WheelFile(pure) as source, _record_dated(contents.epoch):
         name = f"{source.parsed_filename['namever']}-{tag}.whl"
         with WheelFile(destination / name, "w", compression=ZIP_DEFLATED) as target:
-            for info in source.infolist():
-                if info.filename == f"{source.dist_info_path}/RECORD":
+            for member in source.namelist():
+                if member == f"{source.dist_info_path}/RECORD":
                     continue  # WheelFile writes it anew
-                data = source.read(info.filename)
-                if info.filename == f"{source.dist_info_path}/WHEEL":
+                data = source.read(member)
+                if member == f"{source.dist_info_path}/WHEEL":
                     data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
-                target.writestr(info, data)
-            for path, member in _native_members(native, artifact, plan, sources):
-                target.writestr(_zip_info(member, executable=member.endswith(".so")), path.read_bytes())
+                target.writestr(_zip_info(member, contents.epoch), data)
+            for member, path in contents.members():
+                target.writestr(_zip_info(member, contents.epoch), path.read_bytes())
     return name
 
 
-def _native_members(native: str, artifact: Artifact, plan: Plan, sources: Path) -> Iterator[tuple[Path, str]]:
-    for path in sorted(artifact.folder.iterdir()):
-        yield path, f"{native}/{path.name}"
-    for name in sorted(plan.sources):
-        yield sources / name, f"{native}/src/{name}"
+@contextmanager
+def _record_dated(epoch: int) -> Iterator[None]:
+    """Have WheelFile date RECORD as all else: it asks the environment, and without an answer the clock."""
+    before = os.environ.get("SOURCE_DATE_EPOCH")
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SOURCE_DATE_EPOCH"]
+        else:
+            os.environ["SOURCE_DATE_EPOCH"] = before
 
 
 def _retagged(text: str, tag: str) -> str:
@@ -65,10 +92,8 @@ def _retagged(text: str, tag: str) -> str:
     return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", ""])
 
 
-def _zip_info(member: str, *, executable: bool) -> ZipInfo:
-    """A member whose time is SOURCE_DATE_EPOCH's or the oldest that zip knows: no clock of the builder."""
-    epoch = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # 1980-01-01
+def _zip_info(member: str, epoch: int) -> ZipInfo:
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
-    info.external_attr = (0o100755 if executable else 0o100644) << 16
+    info.external_attr = (0o100755 if member.endswith(".so") else 0o100644) << 16
     return info

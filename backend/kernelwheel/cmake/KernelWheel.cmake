@@ -36,14 +36,16 @@ if(KERNELWHEEL_CUDA)
   enable_language(CUDA)
 endif()
 
-# nvcc writes the names of its temporary files into the object; files that are kept have the same name every time.
-function(_kernelwheel_keep_temporaries target sources)
+# nvcc writes the names of its temporary files into the object (files that are kept have the same name every time) and
+# makes the names of internal symbols from its process id, unless it is given a seed.
+function(_kernelwheel_make_reproducible target sources)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cu$")
       string(MAKE_C_IDENTIFIER "${target}_${source}" folder)
       set(folder "${CMAKE_CURRENT_BINARY_DIR}/keep/${folder}")
       file(MAKE_DIRECTORY "${folder}")
-      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS --keep "--keep-dir=${folder}")
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+        --keep "--keep-dir=${folder}" "--frandom-seed=${target}/${source}")
     endif()
   endforeach()
 endfunction()
@@ -65,7 +67,10 @@ function(kernelwheel_add_op_library target)
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include")
+  # gcc names a system header by its real path where that is shorter: the builder's, in the text of torch's checks.
   target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
     "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CXX_FLAGS}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_GENCODE};${KERNELWHEEL_CUDA_FLAGS}>")
   # torch loads its libraries with local scope, so each that we use must be a DT_NEEDED of ours (--no-as-needed);
@@ -77,6 +82,6 @@ function(kernelwheel_add_op_library target)
   if(ARG_CUDA)
     target_compile_definitions(${target} PRIVATE USE_CUDA)  # the CUDA half of torch's C shim
     target_link_libraries(${target} PRIVATE torch_cuda)
-    _kernelwheel_keep_temporaries(${target} "${ARG_SOURCES}")
+    _kernelwheel_make_reproducible(${target} "${ARG_SOURCES}")
   endif()
 endfunction()

@@ -1,0 +1,107 @@
+"""Real builds of the package tiny, by real pip, and what can be read out of their wheels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from kernelwheel import toolchain
+from processes import Done, run
+
+TORCH = toolchain.find_torch()
+NATIVE = "tiny/_native"
+
+needs_cuda_torch = pytest.mark.skipif(
+    TORCH.cuda is None, reason=f"torch {TORCH.version} of this environment has no CUDA"
+)
+needs_cpu_torch = pytest.mark.skipif(
+    TORCH.cuda is not None, reason=f"torch {TORCH.version} of this environment has CUDA"
+)
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A built wheel: its file, what pip said, and what was unpacked from it."""
+
+    file: Path
+    output: str
+    unpacked: Path
+
+    @property
+    def native(self) -> Path:
+        return self.unpacked / NATIVE
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        values: dict[str, Any] = json.loads((self.native / "manifest.json").read_text())
+        return values
+
+    @property
+    def libraries(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.native.glob("*.so"))}
+
+
+def pip_wheel(
+    checkout: Path,
+    folder: Path,
+    *,
+    env: Mapping[str, str | None] | None = None,
+    config: Mapping[str, str] | None = None,
+    prefix: tuple[str, ...] = (),
+) -> Done:
+    """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command."""
+    options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
+    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
+    folder.parent.mkdir(exist_ok=True)
+    environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **(env or {})}
+    return run([*prefix, *command, *options, "-w", folder, checkout], cwd=folder.parent, env=environment, check=False)
+
+
+def build(checkout: Path, folder: Path, **options: Any) -> Wheel:
+    """A wheel of a checkout, unpacked; the build must succeed."""
+    done = pip_wheel(checkout, folder, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = folder.glob("*.whl")
+    with ZipFile(file) as archive:
+        archive.extractall(folder / "unpacked")
+    return Wheel(file, done.stdout + done.stderr, folder / "unpacked")
+
+
+def refused_build(checkout: Path, folder: Path, **options: Any) -> str:
+    """What a build says that must fail, and fail with an error of the backend."""
+    done = pip_wheel(checkout, folder, **options)
+    assert done.returncode != 0, f"the build succeeded:\n{done.stdout}"
+    assert list(folder.glob("*.whl")) == []
+    assert "kernelwheel.errors." in done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder below a folder, by relative path; None for folders."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+    }
+
+
+def cuobjdump() -> str:
+    """NVIDIA's reader of device code: on PATH, in a toolkit, or inside triton."""
+    site = TORCH.root.parent
+    places = [
+        shutil.which("cuobjdump"),
+        *site.glob("nvidia/cu*/bin/cuobjdump"),
+        *site.glob("triton/backends/nvidia/bin/cuobjdump"),
+    ]
+    return str(next(place for place in places if place))
+
+
+def device_code(library: Path, option: str) -> str:
+    """What `cuobjdump --list-elf` or `--list-ptx` prints of a library."""
+    return subprocess.run([cuobjdump(), option, library], capture_output=True, text=True, check=False).stdout

@@ -1,0 +1,157 @@
+"""Stand-ins for what one machine cannot have at once: other toolkits, other torches, other compilers.
+
+Each is a folder with the files that a finder reads and, for programs, a shell script that answers as the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelwheel import plan as plans
+from kernelwheel import settings, toolchain
+from kernelwheel.package import PackageFacts
+from kernelwheel.plan import Plan
+from kernelwheel.settings import Settings
+from kernelwheel.toolchain import Toolchain
+
+# What `nvcc --list-gpu-code` of each release prints.
+GPU_CODES = {
+    "11.8": "sm_35 sm_37 sm_50 sm_52 sm_53 sm_60 sm_61 sm_62 sm_70 sm_72 sm_75 sm_80 sm_86 sm_87 sm_89 sm_90",
+    "12.4": "sm_50 sm_52 sm_53 sm_60 sm_61 sm_62 sm_70 sm_72 sm_75 sm_80 sm_86 sm_87 sm_89 sm_90",
+    "12.8": "sm_50 sm_52 sm_53 sm_60 sm_61 sm_62 sm_70 sm_72 sm_75 sm_80 sm_86 sm_87 sm_89 sm_90 sm_100 sm_101 sm_120",
+    "13.0": "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_110 sm_103 sm_120 sm_121",
+    "13.2": "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_110 sm_103 sm_120 sm_121",
+}
+# A CUDA major that no machine has, so that a toolkit which is really there never fits and a stand-in decides.
+NOWHERE = "99.0"
+
+
+def make_program(path: Path, script: str) -> Path:
+    """An executable shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def make_torch(site: Path, version: str = "2.11.0", cuda: str | None = None, hip: str | None = None) -> Path:
+    """torch's package folder below `site`, as far as files tell; importing it fails."""
+    root = site / "torch"
+    (root / "include/torch/csrc/stable").mkdir(parents=True)
+    (root / "lib").mkdir()
+    (root / "include/torch/csrc/stable/library.h").write_text(f"// torch {version}\n", encoding="utf-8")
+    (root / "lib/libtorch_cpu.so").touch()
+    if cuda:
+        (root / "lib/libtorch_cuda.so").touch()
+    (root / "__init__.py").write_text("raise RuntimeError('torch was imported')\n", encoding="utf-8")
+    (root / "version.py").write_text(
+        "from typing import Optional\n"
+        "__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']\n"
+        f"__version__ = {version!r}\ndebug = False\n"
+        f"cuda: Optional[str] = {cuda!r}\ngit_version = 'abc'\nhip: Optional[str] = {hip!r}\n",
+        encoding="utf-8",
+    )
+    return root
+
+
+def make_toolkit(root: Path, version: str = f"{NOWHERE}.1", codes: str = GPU_CODES["13.0"]) -> Path:
+    """A CUDA toolkit at `root`; its nvcc writes the arguments of each call into `root/calls`."""
+    release = version.rpartition(".")[0]
+    listing = "\n".join(f"echo {code}" for code in codes.split())
+    make_program(
+        root / "bin/nvcc",
+        f"""echo "$@" >> "$(dirname "$0")/../calls"
+case "$1" in
+  --version) echo 'nvcc: NVIDIA (R) Cuda compiler driver'
+             echo 'Cuda compilation tools, release {release}, V{version}';;
+  --dryrun) echo '#$ _HERE_='"$(dirname "$0")" >&2; echo '#$ TOP='"$(dirname "$0")/.." >&2;;
+  --list-gpu-code) {listing};;
+  *) echo "nvcc fatal: unexpected $1" >&2; exit 1;;
+esac""",
+    )
+    make_program(root / "bin/cuobjdump", "exit 0")
+    for name in (
+        "nvvm/bin/cicc", "bin/ptxas", "include/cuda_runtime.h", "include/crt/host_config.h",
+        "include/cccl/cub/cub.cuh", "lib64/libcudart_static.a",
+    ):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{name} of {version}\n", encoding="utf-8")
+    return root
+
+
+def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gnu", kind: str = "gcc") -> Path:
+    """A C++ compiler that says what it is, and compiles nothing."""
+    words = f"g++ ({kind}) {version}" if kind == "gcc" else f"clang version {version}"
+    return make_program(
+        path,
+        f"""case "$1" in
+  --version) echo '{words}'; {"echo 'Free Software Foundation'" if kind == "gcc" else ":"};;
+  -dumpfullversion) echo {version};;
+  -dumpmachine) echo {target};;
+  *) exit 1;;
+esac""",
+    )
+
+
+def settings_with(**options: str) -> Settings:
+    """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
+    return settings.resolve("tiny", {}, {}, options)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A whole stand-in builder below one folder: site-packages with torch, a toolkit, a compiler and a checkout."""
+
+    folder: Path
+
+    @property
+    def site(self) -> Path:
+        return self.folder / "site"
+
+    @property
+    def torch(self) -> Path:
+        return self.site / "torch"
+
+    @property
+    def toolkit(self) -> Path:
+        return self.folder / "toolkit"
+
+    @property
+    def cxx(self) -> Path:
+        return self.folder / "bin" / "c++"
+
+    @property
+    def sources(self) -> Path:
+        return self.folder / "checkout" / "native"
+
+    def toolchain(self, chosen: Settings) -> Toolchain:
+        torch = toolchain.read_torch(self.torch)
+        environ = {"PATH": str(self.folder / "bin")}
+        return Toolchain(
+            torch, toolchain.find_cxx(chosen, environ), toolchain.decide_cuda(chosen, torch, environ), None
+        )
+
+    def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", **options: str) -> Plan:
+        """The Plan that this machine draws for the package tiny."""
+        config = {"cuda_home": str(self.toolkit), "cxx": str(self.cxx), **options}
+        chosen = settings.resolve("tiny", {}, {}, config)
+        facts = PackageFacts("tiny", "native", torch_target)
+        return plans.draw(facts, version, self.sources, chosen, self.toolchain(chosen))
+
+
+SOURCES = {"CMakeLists.txt": "project(tiny)\n", "twice.cpp": "int twice;\n", "math/twice.cuh": "// twice\n"}
+
+
+def make_machine(folder: Path, names: Sequence[str] = tuple(SOURCES)) -> Machine:
+    """A stand-in builder; the source files are written in the order of `names`."""
+    machine = Machine(folder)
+    make_torch(machine.site, "2.11.0+cu990", NOWHERE)
+    make_toolkit(machine.toolkit)
+    make_cxx(machine.cxx)
+    for name in names:
+        path = machine.sources / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SOURCES[name], encoding="utf-8")
+    return machine

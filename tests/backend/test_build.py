@@ -1,0 +1,604 @@
+"""Real builds of a real package by real pip: what is in the wheel, and what a build refuses."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import getpass
+import hashlib
+import io
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from builds import (
+    NATIVE,
+    TORCH,
+    Wheel,
+    build,
+    contents,
+    device_code,
+    needs_cpu_torch,
+    needs_cuda_torch,
+    refused_build,
+)
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from kernelwheel import toolchain
+from standins import NOWHERE, make_program, make_torch, settings_with
+
+Checkout = Callable[[], Path]
+
+
+@pytest.fixture
+def out(build_root: Path, request: pytest.FixtureRequest) -> Path:
+    """A new folder for one wheel, beside the others."""
+    return build_root / re.sub(r"\W+", "-", request.node.name)
+
+
+# What is in the wheel
+
+
+def test_the_wheel_serves_every_python_of_this_platform(wheel: Wheel) -> None:
+    assert wheel.file.name == f"tiny-1.2.3-py3-none-linux_{platform.machine()}.whl"
+
+
+def test_the_manifest_is_complete(wheel: Wheel) -> None:
+    manifest = wheel.manifest
+
+    assert set(manifest) == {
+        "schema", "package", "version", "fingerprint", "sources", "plan", "built_with", "requires", "libraries",
+    }  # fmt: skip
+    assert (manifest["schema"], manifest["package"], manifest["version"]) == (1, "tiny", "1.2.3")
+    assert re.fullmatch(r"[0-9a-f]{64}", manifest["fingerprint"])
+    assert re.fullmatch(r"[0-9a-f]{64}", manifest["sources"])
+    assert manifest["built_with"]["torch"] == TORCH.version
+    assert {"cxx", "cmake", "ninja", "nvcc"} <= set(manifest["built_with"])
+    assert manifest["requires"]["torch"] == "2.10"
+    assert manifest["requires"]["platform"] == f"linux-{platform.machine()}"
+    assert re.fullmatch(r"glibc 2\.\d+", manifest["requires"]["libc"])
+    assert re.fullmatch(r"GLIBCXX_3\.4(\.\d+)?", manifest["requires"]["libstdcxx"])
+
+
+def test_the_manifest_has_the_digest_and_size_of_every_library(wheel: Wheel) -> None:
+    listed = {lib["file"]: (lib["sha256"], lib["size"]) for lib in wheel.manifest["libraries"]}
+
+    assert listed == {name: (hashlib.sha256(data).hexdigest(), len(data)) for name, data in wheel.libraries.items()}
+
+
+def test_the_wheel_has_the_libraries_that_its_torch_can_run(wheel: Wheel) -> None:
+    cuda = ["libtiny_cuda.so"] if TORCH.cuda else []
+
+    assert list(wheel.libraries) == ["libtiny_cpu.so", *cuda]
+    assert wheel.manifest["requires"]["cuda"] == (int(TORCH.cuda.split(".")[0]) if TORCH.cuda else None)
+
+
+def test_the_sources_are_in_the_wheel_as_the_manifest_says(wheel: Wheel, checkout: Checkout) -> None:
+    packed = {path: data for path, data in contents(wheel.native / "src").items() if data is not None}
+
+    assert packed == {path: data for path, data in contents(checkout() / "native").items() if data is not None}
+    assert wheel.manifest["plan"]["sources"] == {
+        path: hashlib.sha256(data).hexdigest() for path, data in packed.items()
+    }
+
+
+def test_the_record_has_the_digest_of_every_member(wheel: Wheel) -> None:
+    with ZipFile(wheel.file) as archive:
+        rows = csv.reader(io.StringIO(archive.read("tiny-1.2.3.dist-info/RECORD").decode()))
+        recorded = {name: digest for name, digest, _size in rows if digest}
+        digests = {
+            name: "sha256="
+            + base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
+            for name in archive.namelist()
+            if not name.endswith("/RECORD")
+        }
+
+    assert recorded == digests
+
+
+def builder_s_marks(checkout_folder: Path) -> dict[str, bytes]:
+    """What would give the builder away, by what it is."""
+    marks = {
+        "checkout": str(checkout_folder.parent),
+        "torch": str(TORCH.root.parent),
+        "Python": sys.prefix,
+        "home": str(Path.home()),
+        "CUDA toolkit": "/usr/local/cuda",
+        "host name": socket.gethostname(),
+        "user name": f"/{getpass.getuser()}/",
+    }
+    return {name: mark.encode() for name, mark in marks.items() if len(mark) > 3}
+
+
+def marks_in(wheel: Wheel, members: list[str], build_root: Path) -> list[tuple[str, str]]:
+    """The builder's marks in members of the wheel, apart from the work folder, whose name is the Plan's own."""
+    work = f"{build_root}/kernelwheel-{wheel.manifest['fingerprint'][:32]}".encode()
+    found = []
+    for member in members:
+        data = (wheel.native / member).read_bytes().replace(work, b"")
+        found += [(member, mark) for mark, text in builder_s_marks(build_root).items() if text in data]
+        found += [(member, "temporary folder")] if str(build_root).encode() in data else []
+    return found
+
+
+def test_nothing_of_the_builder_is_in_the_manifest(wheel: Wheel, build_root: Path) -> None:
+    assert marks_in(wheel, ["manifest.json"], build_root) == []
+
+
+def test_nothing_of_the_builder_is_in_the_libraries(wheel: Wheel, build_root: Path) -> None:
+    assert marks_in(wheel, list(wheel.libraries), build_root) == []
+
+
+def elf(data: bytes) -> ELFFile:
+    return ELFFile(io.BytesIO(data))
+
+
+def dynamic_tags(data: bytes, *kinds: str) -> set[str]:
+    """The library or folder names of a library's dynamic tags of some kinds, such as DT_NEEDED."""
+    (dynamic,) = (section for section in elf(data).iter_sections() if isinstance(section, DynamicSection))
+    names = {"DT_NEEDED": "needed", "DT_RPATH": "rpath", "DT_RUNPATH": "runpath"}
+    return {str(getattr(tag, names[kind])) for kind in kinds for tag in dynamic.iter_tags(kind)}
+
+
+def symbols(data: bytes, *, defined: bool) -> set[str]:
+    """The names of the dynamic symbols that a library defines, or that it takes from others."""
+    tables = [section for section in elf(data).iter_sections() if isinstance(section, SymbolTableSection)]
+    entries = [symbol for table in tables for symbol in table.iter_symbols()]
+    return {s.name for s in entries if s.name and (s.entry.st_shndx != "SHN_UNDEF") == defined}
+
+
+def test_each_library_names_the_torch_library_that_it_needs(wheel: Wheel) -> None:
+    for name, data in wheel.libraries.items():
+        assert "libtorch_cpu.so" in dynamic_tags(data, "DT_NEEDED"), name
+        assert ("libtorch_cuda.so" in dynamic_tags(data, "DT_NEEDED")) == ("cuda" in name), name
+
+
+def test_no_library_needs_python_c10_or_a_shared_cuda_runtime(wheel: Wheel) -> None:
+    for name, data in wheel.libraries.items():
+        unwanted = {
+            lib
+            for lib in dynamic_tags(data, "DT_NEEDED")
+            if re.match(r"lib(python|c10|cudart|torch_python|torch\.so)", lib)
+        }
+        assert unwanted == set(), name
+
+
+def test_no_library_uses_a_symbol_of_python(wheel: Wheel) -> None:
+    for name, data in wheel.libraries.items():
+        undefined = symbols(data, defined=False)
+        assert any("torch" in symbol for symbol in undefined), name
+        assert [symbol for symbol in undefined if re.match(r"_?Py", symbol)] == [], name
+
+
+def test_no_library_looks_for_others_in_a_folder_of_the_builder(wheel: Wheel) -> None:
+    for name, data in wheel.libraries.items():
+        assert dynamic_tags(data, "DT_RPATH", "DT_RUNPATH") == set(), name
+
+
+def test_a_function_of_the_package_is_not_shown_to_other_libraries(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    with (folder / "native/twice.cpp").open("a") as source:
+        source.write("int tiny_helper() { return 2; }\n")
+
+    built = build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert [name for name in symbols(built.libraries["libtiny_cpu.so"], defined=True) if "tiny" in name] == []
+
+
+# CUDA
+
+
+def listed(wheel: Wheel, option: str, pattern: str) -> set[str]:
+    """The digits of the architectures that cuobjdump lists in the CUDA library."""
+    return set(re.findall(pattern, device_code(wheel.native / "libtiny_cuda.so", option)))
+
+
+def as_codes(archs: list[str]) -> set[str]:
+    return {arch.replace(".", "") for arch in archs}
+
+
+@needs_cuda_torch
+def test_the_default_device_code_is_one_architecture_per_generation_and_the_newest_ptx(wheel: Wheel) -> None:
+    (library,) = (lib for lib in wheel.manifest["libraries"] if lib["device"] == "cuda")
+
+    assert library["sass"][:3] == ["7.5", "8.0", "9.0"]
+    assert library["ptx"] == library["sass"][-1:]
+    assert listed(wheel, "--list-elf", r"\.sm_(\w+)\.cubin") == as_codes(library["sass"])
+    assert listed(wheel, "--list-ptx", r"\.sm_(\w+)\.ptx") == as_codes(library["ptx"])
+
+
+@needs_cuda_torch
+def test_torch_cuda_arch_list_is_what_is_compiled(two_archs_wheel: Wheel) -> None:
+    (library,) = (lib for lib in two_archs_wheel.manifest["libraries"] if lib["device"] == "cuda")
+
+    assert (library["sass"], library["ptx"]) == (["8.0", "9.0"], ["9.0"])
+    assert listed(two_archs_wheel, "--list-elf", r"\.sm_(\w+)\.cubin") == {"80", "90"}
+    assert listed(two_archs_wheel, "--list-ptx", r"\.sm_(\w+)\.ptx") == {"90"}
+
+
+@needs_cuda_torch
+def test_a_cuda_wheel_says_which_driver_it_needs(wheel: Wheel) -> None:
+    release = ".".join(wheel.manifest["built_with"]["nvcc"].split(".")[:2])
+
+    assert wheel.manifest["requires"]["driver"] == release.split(".")[0] + ".0"
+    assert wheel.manifest["requires"]["driver_for_ptx"] == release
+
+
+@pytest.mark.parametrize("how", [{"env": {"TINY_CUDA": "off"}}, {"config": {"cuda": "off"}}], ids=["variable", "-C"])
+def test_off_gives_a_wheel_without_cuda_kernels_that_says_why(
+    checkout: Checkout, out: Path, how: dict[str, dict[str, str]]
+) -> None:
+    built = build(checkout(), out, **how)
+
+    assert list(built.libraries) == ["libtiny_cpu.so"]
+    assert built.manifest["plan"]["cuda"] is None
+    assert built.manifest["requires"]["cuda"] is None
+    assert not built.manifest["built_with"]["cuda"]["enabled"]
+    assert re.search(r"off.*(TINY_CUDA|-C cuda)", built.manifest["built_with"]["cuda"]["because"])
+
+
+@needs_cpu_torch
+def test_a_cpu_torch_gives_a_wheel_without_cuda_kernels_that_says_why(wheel: Wheel) -> None:
+    assert "torch.version.cuda is None" in wheel.manifest["built_with"]["cuda"]["because"]
+    assert "CUDA kernels: no" in wheel.output
+
+
+@needs_cpu_torch
+def test_cuda_on_beside_a_cpu_torch_is_an_error(checkout: Checkout, out: Path) -> None:
+    said = refused_build(checkout(), out, env={"TINY_CUDA": "on"})
+
+    assert "TINY_CUDA" in said
+    assert f"torch {TORCH.version}" in said
+
+
+@needs_cuda_torch
+def test_the_log_says_which_nvcc_was_taken_and_why(wheel: Wheel) -> None:
+    assert re.search(r"nvcc: .*: CUDA \d+\.\d+\.\d+\n", wheel.output)
+    assert f"CUDA kernels: yes, because torch {TORCH.version} is built for CUDA {TORCH.cuda}" in wheel.output
+
+
+def assert_names_every_place_and_three_ways_out(said: str) -> None:
+    for place in ("pip's cuda-toolkit beside torch", "PATH: ", "the usual folder: /usr/local/cuda/bin/nvcc: "):
+        assert place in said
+    for way in ("cuda-toolkit[nvcc", "set CUDA_HOME or CUDACXX", "-C cuda=off"):
+        assert way in said
+
+
+def test_a_torch_with_cuda_and_no_fitting_nvcc_is_an_error_and_no_silent_cpu_wheel(
+    checkout: Checkout, out: Path, tmp_path: Path
+) -> None:
+    make_torch(tmp_path, "2.11.0+cu990", NOWHERE)
+
+    said = refused_build(checkout(), out, env={"PYTHONPATH": str(tmp_path)})
+
+    assert_names_every_place_and_three_ways_out(said)
+    assert "no usable nvcc of CUDA 99" in said
+
+
+def without_toolkits() -> tuple[str, ...]:
+    """The beginning of a command that sees no CUDA toolkit: each is covered by an empty folder, for it alone."""
+    folders = [*Path("/usr/local").glob("cuda*"), *TORCH.root.parent.glob("nvidia/cu*/bin")]
+    covers = " && ".join(f"mount -t tmpfs none {folder}" for folder in {folder.resolve() for folder in folders})
+    command = ("unshare", "--mount", "sh", "-c", f'{covers or "true"} && exec "$@"', "sh")
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("mount namespaces are not permitted here")
+    return command
+
+
+@needs_cuda_torch
+def test_a_machine_without_any_nvcc_is_an_error(checkout: Checkout, out: Path) -> None:
+    said = refused_build(checkout(), out, env={"PATH": "/usr/bin:/bin"}, prefix=without_toolkits())
+
+    assert_names_every_place_and_three_ways_out(said)
+    assert "not there" in said
+
+
+@needs_cuda_torch
+def test_a_machine_without_any_nvcc_builds_cpu_kernels_where_that_is_asked_for(checkout: Checkout, out: Path) -> None:
+    built = build(checkout(), out, env={"PATH": "/usr/bin:/bin", "TINY_CUDA": "off"}, prefix=without_toolkits())
+
+    assert list(built.libraries) == ["libtiny_cpu.so"]
+
+
+@needs_cuda_torch
+def test_architectures_that_the_nvcc_does_not_know_are_refused_before_anything_is_compiled(
+    checkout: Checkout, out: Path
+) -> None:
+    said = refused_build(checkout(), out, env={"TORCH_CUDA_ARCH_LIST": "3.5;9.0"})
+
+    assert "cannot compile for 3.5" in said
+    assert "compiling tiny" not in said
+
+
+def test_an_unknown_option_is_refused_with_the_nearest(checkout: Checkout, out: Path) -> None:
+    said = refused_build(checkout(), out, config={"cudda": "off"})
+
+    assert "unknown option 'cudda'" in said
+    assert "write 'cuda'" in said
+
+
+def test_no_c_plus_plus_compiler_is_an_error(checkout: Checkout, out: Path, tmp_path: Path) -> None:
+    said = refused_build(checkout(), out, env={"PATH": str(tmp_path), "TINY_CUDA": "off"})
+
+    assert "no C++ compiler" in said
+
+
+@needs_cuda_torch
+def test_device_code_that_is_not_the_plan_s_is_refused(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    with (folder / "native/CMakeLists.txt").open("a") as lists:
+        lists.write(
+            "target_compile_options(tiny_cuda PRIVATE "
+            "$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_89,code=sm_89>)\n"
+        )
+
+    said = refused_build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "8.0"})
+
+    assert "did not make what the Plan says" in said
+    assert "8.9" in said
+
+
+def test_a_cmakelists_that_makes_no_library_is_refused(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    (folder / "native/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES CXX)\n")
+
+    assert "did not make what the Plan says" in refused_build(folder, out, env={"TINY_CUDA": "off"})
+
+
+# The same bytes everywhere
+
+
+def test_a_build_leaves_the_checkout_as_it_was(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    before = contents(folder)
+
+    build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert contents(folder) == before
+
+
+@pytest.fixture
+def noise(tmp_path: Path) -> dict[str, str]:
+    """What a shell may say to compilers behind the registry's back; each would change or break a build."""
+    (tmp_path / "headers").mkdir()
+    for header in ("vector", "stdint.h"):
+        (tmp_path / "headers" / header).write_text("#error a header from the shell's CPATH\n")
+    return {
+        "CPATH": f"{tmp_path}/headers", "CPLUS_INCLUDE_PATH": f"{tmp_path}/headers", "LIBRARY_PATH": f"{tmp_path}",
+        "NVCC_APPEND_FLAGS": "-lineinfo -DNOISE", "NVCC_PREPEND_FLAGS": "-DNOISE", "CUDAARCHS": "90",
+        "CFLAGS": "-DNOISE", "CPPFLAGS": "-DNOISE", "CMAKE_GENERATOR": "Unix Makefiles", "CMAKE_BUILD_TYPE": "Debug",
+        "CMAKE_ARGS": "-DCMAKE_CXX_FLAGS=-DNOISE", "PYTHONHASHSEED": "7", "MAX_JOBS": "1", "LANG": "de_DE.UTF-8",
+    }  # fmt: skip
+
+
+def test_two_checkouts_give_one_fingerprint_and_the_same_libraries_whatever_the_shell_says(
+    cpu_wheel: Wheel, checkout: Checkout, out: Path, noise: dict[str, str]
+) -> None:
+    again = build(checkout(), out, env={**noise, "TINY_CUDA": "off"})
+
+    assert again.manifest == cpu_wheel.manifest
+    assert again.libraries == cpu_wheel.libraries
+
+
+@needs_cuda_torch
+def test_two_checkouts_give_the_same_cuda_library_whatever_the_shell_says(
+    two_archs_wheel: Wheel, checkout: Checkout, out: Path, noise: dict[str, str]
+) -> None:
+    again = build(checkout(), out, env={**noise, "TORCH_CUDA_ARCH_LIST": "9.0+PTX 8.0"})
+
+    assert again.manifest == two_archs_wheel.manifest
+    assert again.libraries == two_archs_wheel.libraries
+
+
+def test_torch_in_another_folder_gives_the_same_library(
+    cpu_wheel: Wheel, checkout: Checkout, out: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "a rather long way to another site-packages" / "torch"
+    shutil.copytree(TORCH.root / "include", other / "include", copy_function=link_or_copy)
+    (other / "lib").symlink_to(TORCH.root / "lib")
+    shutil.copy(TORCH.root / "version.py", other)
+    (other / "__init__.py").touch()
+
+    again = build(checkout(), out, env={"PYTHONPATH": str(other.parent), "TINY_CUDA": "off"})
+
+    assert again.manifest == cpu_wheel.manifest
+    assert again.libraries == cpu_wheel.libraries
+
+
+@needs_cuda_torch
+def test_the_toolkit_in_another_folder_gives_the_same_library(
+    two_archs_wheel: Wheel, checkout: Checkout, out: Path, tmp_path: Path
+) -> None:
+    nvcc = toolchain.decide_cuda(settings_with(), TORCH, os.environ).nvcc
+    assert nvcc is not None
+    other = tmp_path / "a rather long way to" / "another toolkit"
+    shutil.copytree(nvcc.root, other, ignore=shutil.ignore_patterns("*.so.*"), copy_function=link_or_copy)
+
+    again = build(checkout(), out, env={"CUDA_HOME": str(other), "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
+
+    assert f"CUDA_HOME: {other}" in again.output
+    assert again.manifest == two_archs_wheel.manifest
+    assert again.libraries == two_archs_wheel.libraries
+
+
+def link_or_copy(source: str, destination: str) -> None:
+    try:
+        os.link(source, destination)
+    except OSError:
+        shutil.copy2(source, destination)
+
+
+def test_a_changed_source_gives_another_fingerprint_and_another_library(
+    cpu_wheel: Wheel, checkout: Checkout, out: Path
+) -> None:
+    folder = checkout()
+    header = folder / "native/twice.h"
+    header.write_text(header.read_text().replace("x + x", "2 * x + 0"))
+
+    changed = build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert changed.manifest["fingerprint"] != cpu_wheel.manifest["fingerprint"]
+    assert changed.libraries != cpu_wheel.libraries
+
+
+MARK = """
+#ifdef TINY_MARK
+extern "C" __attribute__((visibility("default"))) const char* tiny_mark() { return TINY_MARK; }
+#endif
+"""
+
+
+def test_flags_reach_the_compiler_and_the_linker(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    with (folder / "native/twice.cpp").open("a") as source:
+        source.write(MARK)
+    flags = {"CXXFLAGS": "-DTINY_MARK='\"an unmistakable mark\"'", "LDFLAGS": "-Wl,--build-id=0xc0ffee1234"}
+
+    built = build(folder, out, env={"TINY_CUDA": "off", **flags})
+
+    assert b"an unmistakable mark" in built.libraries["libtiny_cpu.so"]
+    assert bytes.fromhex("c0ffee1234") in built.libraries["libtiny_cpu.so"]
+    assert built.manifest["plan"]["link_flags"] == ["-Wl,--build-id=0xc0ffee1234"]
+
+
+@needs_cuda_torch
+def test_flags_reach_nvcc(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    with (folder / "native/twice.cu").open("a") as source:
+        source.write(MARK)
+
+    built = build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "9.0", "CUDAFLAGS": "-DTINY_MARK=__VERSION__"})
+
+    assert b"tiny_mark" in built.libraries["libtiny_cuda.so"]
+    assert built.manifest["plan"]["cuda"]["flags"] == ["-DTINY_MARK=__VERSION__"]
+
+
+def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout, out: Path) -> None:
+    env = {"TINY_CUDA": "off", "SOURCE_DATE_EPOCH": "1600000000", "TMPDIR": str(out.parent)}
+    older = checkout()
+    for path in older.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    first = build(older, out / "first", env=env)
+    second = build(checkout(), out / "second", env=env)
+
+    assert first.file.read_bytes() == second.file.read_bytes()
+
+
+# When it goes wrong
+
+
+def test_a_compile_error_is_quoted_and_the_log_named(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    source = folder / "native/twice.cpp"
+    source.write_text("int broken() { return undeclared_name; }\n" + source.read_text())
+
+    said = refused_build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert "tiny 1.2.3 did not compile" in said
+    quoted = said.rpartition("did not compile")[2]
+    assert "twice.cpp:1:" in quoted
+    assert "undeclared_name" in quoted
+    log = Path(re.findall(r"read the whole log: (\S+)", said)[-1])
+    assert "undeclared_name" in log.read_text()
+
+
+@needs_cuda_torch
+def test_an_error_in_device_code_is_quoted(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    source = folder / "native/twice.cu"
+    source.write_text(source.read_text() + "__global__ void broken() { undeclared_name(); }\n")
+
+    said = refused_build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "9.0"})
+
+    quoted = said.rpartition("did not compile")[2]
+    assert "twice.cu" in quoted
+    assert "undeclared_name" in quoted
+
+
+def test_a_symbol_that_is_nowhere_is_an_error_of_the_build(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    source = folder / "native/twice.cpp"
+    source.write_text(source.read_text() + "int nowhere(); int user() { return nowhere(); }\nint used = user();\n")
+
+    said = refused_build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert "nowhere()" in said.rpartition("did not compile")[2]
+
+
+def test_a_failed_build_can_be_tried_again(checkout: Checkout, cpu_wheel: Wheel, out: Path, tmp_path: Path) -> None:
+    """A compiler that fails once, as when memory runs out: the Plan, and so the work folder, stays the same."""
+    folder = checkout()
+    compiler = make_program(
+        tmp_path / "c++",
+        f'case "$*" in *twice.cpp*) [ -e {tmp_path}/tried ] || {{ touch {tmp_path}/tried; '
+        'echo "c++: fatal error: Killed signal terminated program cc1plus"; exit 1; };; esac\nexec /usr/bin/c++ "$@"',
+    )
+    env = {"TINY_CUDA": "off", "CXX": str(compiler)}
+
+    said = refused_build(folder, out, env=env)
+    again = build(folder, out, env=env)
+
+    assert "Killed" in said.rpartition("did not compile")[2]
+    assert again.libraries == cpu_wheel.libraries
+
+
+def test_what_an_interrupted_build_left_does_not_matter(
+    checkout: Checkout, cpu_wheel: Wheel, build_root: Path, out: Path
+) -> None:
+    work = build_root / f"kernelwheel-{cpu_wheel.manifest['fingerprint'][:32]}"
+    for junk in ("src/twice.cpp", "build/CMakeCache.txt", "out/libtiny_old.so"):
+        (work / junk).parent.mkdir(parents=True)
+        (work / junk).write_text("junk")
+
+    again = build(checkout(), out, env={"TINY_CUDA": "off"})
+
+    assert again.libraries == cpu_wheel.libraries
+    assert not work.exists()
+
+
+def test_a_work_folder_that_is_somebody_s_link_is_refused(
+    checkout: Checkout, cpu_wheel: Wheel, build_root: Path, out: Path, tmp_path: Path
+) -> None:
+    work = build_root / f"kernelwheel-{cpu_wheel.manifest['fingerprint'][:32]}"
+    work.symlink_to(tmp_path)
+    try:
+        said = refused_build(checkout(), out, env={"TINY_CUDA": "off"})
+    finally:
+        work.unlink()
+
+    assert "not ours" in said
+
+
+def test_two_builds_of_one_plan_at_once_both_succeed(checkout: Checkout, cpu_wheel: Wheel, out: Path) -> None:
+    made: dict[str, Wheel] = {}
+    env = {"TINY_CUDA": "off", "TMPDIR": str(out.parent)}
+
+    def make(name: str) -> None:
+        made[name] = build(checkout(), out / name, env=env)
+
+    threads = [threading.Thread(target=make, args=(name,)) for name in ("one", "other")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert made["one"].libraries == made["other"].libraries == cpu_wheel.libraries
+
+
+def test_members_of_the_native_folder_are_the_artifact_and_its_sources(wheel: Wheel) -> None:
+    with ZipFile(wheel.file) as archive:
+        members = {name.removeprefix(f"{NATIVE}/") for name in archive.namelist() if name.startswith(NATIVE)}
+
+    sources = {f"src/{name}" for name in wheel.manifest["plan"]["sources"]}
+    assert members == {"manifest.json", *wheel.libraries, *sources}

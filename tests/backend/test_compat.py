@@ -1,0 +1,258 @@
+"""May this Artifact be loaded on this Host? Every dimension by itself, and nothing but its two arguments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwheel.compat import Mismatch, check
+from kernelwheel.host import Host
+from kernelwheel.manifest import Library, Manifest, Requires
+from processes import RunPython
+
+CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
+CUDA_LIBRARY = Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ("9.0",))
+CUDA_MANIFEST = Manifest(
+    package="tiny",
+    version="1.2.3",
+    fingerprint="f" * 64,
+    sources="5" * 64,
+    plan={},
+    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
+    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
+    libraries=(CPU_LIBRARY, CUDA_LIBRARY),
+)
+CPU_MANIFEST = replace(
+    CUDA_MANIFEST,
+    built_with={"cuda": {"enabled": False, "because": "cuda is off (-C cuda)"}},
+    requires=replace(CUDA_MANIFEST.requires, cuda=None, driver=None, driver_for_ptx=None),
+    libraries=(CPU_LIBRARY,),
+)
+HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", (13, 2), ((9, 0),))
+
+
+def requiring(**needs: Any) -> Manifest:
+    return replace(CUDA_MANIFEST, requires=replace(CUDA_MANIFEST.requires, **needs))
+
+
+def host(**has: Any) -> Host:
+    return replace(HOST, **has)
+
+
+def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mismatch:
+    """The one mismatch that there is."""
+    (mismatch,) = check(manifest, machine, version).mismatches
+    return mismatch
+
+
+FITTING = {
+    "the machine that it was built for": (CUDA_MANIFEST, HOST),
+    "a newer torch": (CUDA_MANIFEST, host(torch="2.15.0+cu132", cuda="13.2")),
+    "a torch of exactly the target": (CUDA_MANIFEST, host(torch="2.10.0")),
+    "a release that sorts before as text": (requiring(torch="2.9"), host(torch="2.10.0")),
+    "a nightly of the target": (CUDA_MANIFEST, host(torch="2.10.0.dev20251101+cu130")),
+    "exactly the libc": (CUDA_MANIFEST, host(libc="glibc 2.34")),
+    "a libc that sorts before as text": (requiring(libc="glibc 2.4"), host(libc="glibc 2.34")),
+    "a C++ library that sorts before as text": (requiring(libstdcxx="GLIBCXX_3.4.9"), host(libstdcxx="GLIBCXX_3.4.30")),
+    "a library without versioned symbols": (requiring(libc="", libstdcxx=""), host(libc="", libstdcxx="")),
+    "a driver older than the PTX, with SASS": (CUDA_MANIFEST, host(driver=(13, 0))),
+    "a newer driver": (CUDA_MANIFEST, host(driver=(14, 1))),
+    "SASS of an earlier revision": (CUDA_MANIFEST, host(capabilities=((8, 6),))),
+    "a later GPU, by PTX": (CUDA_MANIFEST, host(capabilities=((12, 0),))),
+    "several GPUs": (CUDA_MANIFEST, host(capabilities=((8, 0), (8, 9), (9, 0), (10, 0)))),
+    "no GPU": (CUDA_MANIFEST, host(capabilities=(), driver=None)),
+    "GPUs that were not asked for": (CUDA_MANIFEST, host(capabilities=None, driver=None)),
+    "a CPU torch": (CUDA_MANIFEST, host(torch="2.13.0+cpu", cuda=None, driver=None, capabilities=None)),
+    "CPU kernels for a CPU torch": (CPU_MANIFEST, host(torch="2.13.0+cpu", cuda=None, driver=None)),
+}
+
+
+@pytest.mark.parametrize(("manifest", "machine"), FITTING.values(), ids=FITTING)
+def test_an_artifact_that_fits_is_usable(manifest: Manifest, machine: Host) -> None:
+    verdict = check(manifest, machine, "1.2.3")
+
+    assert verdict.mismatches == ()
+    assert verdict.usable
+
+
+# dimension, the device that it forbids, whether a compile cures it, manifest, host; words of required, found, remedy
+MISFITS = {
+    "an older torch": (
+        "torch", "cpu", False, CUDA_MANIFEST, host(torch="2.9.1+cu130"),
+        "torch >= 2.10", "torch 2.9.1+cu130", "torch>=2.10",
+    ),
+    "another processor": (
+        "platform", "cpu", True, CUDA_MANIFEST, host(platform="linux-aarch64"),
+        "linux-x86_64", "linux-aarch64", "wheel of tiny",
+    ),
+    "another system": (
+        "platform", "cpu", True, CUDA_MANIFEST, host(platform="darwin-x86_64"),
+        "linux-x86_64", "darwin-x86_64", "wheel of tiny",
+    ),
+    "an older libc": (
+        "libc", "cpu", True, CUDA_MANIFEST, host(libc="glibc 2.31"), "glibc 2.34", "glibc 2.31", "build from source",
+    ),
+    "a libc without a name": (
+        "libc", "cpu", True, CUDA_MANIFEST, host(libc=""), "glibc 2.34", "no glibc", "build from source",
+    ),
+    "an older C++ library": (
+        "libstdcxx", "cpu", True, CUDA_MANIFEST, host(libstdcxx="GLIBCXX_3.4.9"),
+        "GLIBCXX_3.4.30", "GLIBCXX_3.4.9", "libstdc++",
+    ),
+    "an unknown C++ library": (
+        "libstdcxx", "cpu", True, CUDA_MANIFEST, host(libstdcxx=""), "GLIBCXX_3.4.30", "no libstdc++", "libstdc++",
+    ),
+    "a torch of an earlier CUDA": (
+        "cuda", "cuda", True, CUDA_MANIFEST, host(torch="2.10.0+cu128", cuda="12.8"), "CUDA 13", "CUDA 12.8", "CUDA 13",
+    ),
+    "a torch of a later CUDA": (
+        "cuda", "cuda", True, CUDA_MANIFEST, host(torch="3.0.0+cu140", cuda="14.0"), "CUDA 13", "CUDA 14.0", "CUDA 13",
+    ),
+    "CPU kernels beside a torch with CUDA": (
+        "cuda", "cuda", True, CPU_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off (-C cuda)", "build the wheel again",
+    ),
+    "a driver of an earlier CUDA": (
+        "driver", "cuda", False, CUDA_MANIFEST, host(driver=(12, 9)),
+        "CUDA 13.0", "CUDA 12.9", "update the NVIDIA driver",
+    ),
+    "a GPU that is too old": (
+        "capability", "cuda", True, CUDA_MANIFEST, host(capabilities=((7, 5),)),
+        "compute capability 7.5", "SASS for 8.0, 9.0; PTX for 9.0", "TORCH_CUDA_ARCH_LIST=7.5",
+    ),
+    "a driver that is too old for the PTX that the GPU needs": (
+        "capability", "cuda", True, CUDA_MANIFEST, host(capabilities=((12, 0),), driver=(13, 0)),
+        "compute capability 12.0", "PTX 9.0 made by CUDA 13.2, and a driver for CUDA 13.0",
+        "update the NVIDIA driver to CUDA 13.2",
+    ),
+    "an unknown driver and a GPU that needs PTX": (
+        "capability", "cuda", True, CUDA_MANIFEST, host(capabilities=((12, 0),), driver=None),
+        "compute capability 12.0", "driver for CUDA unknown", "TORCH_CUDA_ARCH_LIST=12.0",
+    ),
+    "a Tegra that shares its generation with SASS only": (
+        "capability", "cuda", True,
+        replace(CUDA_MANIFEST, libraries=(CPU_LIBRARY, replace(CUDA_LIBRARY, ptx=()))), host(capabilities=((8, 7),)),
+        "compute capability 8.7", "PTX for none", "TORCH_CUDA_ARCH_LIST=8.7",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISFITS.values(), ids=MISFITS)
+def test_each_misfit_is_found_by_itself_with_required_found_and_remedy(case: tuple[Any, ...]) -> None:
+    dimension, device, compile_cures, manifest, machine, required, found, remedy = case
+
+    mismatch = only(manifest, machine)
+
+    assert (mismatch.dimension, mismatch.device, mismatch.compile_cures) == (dimension, device, compile_cures)
+    assert required in mismatch.required
+    assert found in mismatch.found
+    assert remedy in mismatch.remedy
+
+
+def test_kernels_of_another_version_are_refused_with_both_versions() -> None:
+    mismatch = only(CUDA_MANIFEST, HOST, version="1.3.0")
+
+    assert (mismatch.dimension, mismatch.device, mismatch.compile_cures) == ("version", "cpu", False)
+    assert "1.3.0" in mismatch.required
+    assert "1.2.3" in mismatch.found
+
+
+def test_the_version_is_no_question_where_nobody_asks() -> None:
+    assert check(CUDA_MANIFEST, HOST).usable
+
+
+@pytest.mark.parametrize(
+    "name", ["a torch of an earlier CUDA", "CPU kernels beside a torch with CUDA", "a GPU that is too old"]
+)
+def test_what_forbids_cuda_kernels_leaves_those_for_the_cpu(name: str) -> None:
+    verdict = check(*MISFITS[name][3:5], "1.2.3")
+
+    assert verdict.against("cpu") == ()
+    assert len(verdict.against("cuda")) == 1
+
+
+@pytest.mark.parametrize("name", ["an older torch", "another processor", "an older libc", "an older C++ library"])
+def test_what_forbids_cpu_kernels_forbids_those_for_cuda_too(name: str) -> None:
+    verdict = check(*MISFITS[name][3:5], "1.2.3")
+
+    assert len(verdict.against("cpu")) == len(verdict.against("cuda")) == 1
+
+
+def test_ptx_of_a_newer_minor_is_too_new_for_a_driver_and_the_sass_beside_it_is_not() -> None:
+    old_driver = (13, 0)
+
+    assert check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((9, 0),))).usable
+    assert not check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((10, 0),))).usable
+    assert check(CUDA_MANIFEST, host(driver=(13, 2), capabilities=((10, 0),))).usable
+
+
+def test_each_gpu_that_does_not_fit_is_named() -> None:
+    verdict = check(CUDA_MANIFEST, host(capabilities=((7, 0), (7, 5), (9, 0))))
+
+    assert [m.required.split()[-1] for m in verdict.mismatches] == ["7.0", "7.5"]
+
+
+def test_a_gpu_needs_every_cuda_library() -> None:
+    second = replace(CUDA_LIBRARY, file="libtiny_more.so", sass=("9.0", "12.0"), ptx=())
+    manifest = replace(CUDA_MANIFEST, libraries=(CPU_LIBRARY, CUDA_LIBRARY, second))
+
+    assert check(manifest, host(capabilities=((9, 0),))).usable
+    assert not check(manifest, host(capabilities=((8, 0),))).usable
+    assert not check(manifest, host(capabilities=((7, 5),))).usable
+
+
+def test_a_gpu_may_be_served_by_sass_in_one_library_and_by_ptx_in_another() -> None:
+    by_sass = replace(CUDA_LIBRARY, file="libtiny_sass.so", sass=("12.0",), ptx=())
+    by_ptx = replace(CUDA_LIBRARY, file="libtiny_ptx.so", sass=("9.0",), ptx=("9.0",))
+    manifest = replace(CUDA_MANIFEST, libraries=(CPU_LIBRARY, by_sass, by_ptx))
+
+    assert check(manifest, host(capabilities=((12, 0),))).usable
+
+
+def test_every_misfit_is_reported_at_once() -> None:
+    machine = host(torch="2.9.0", cuda="12.8", libc="glibc 2.31")
+
+    assert [m.dimension for m in check(CUDA_MANIFEST, machine, "2.0").mismatches] == [
+        "version",
+        "libc",
+        "torch",
+        "cuda",
+    ]
+
+
+def test_another_platform_is_the_only_thing_said_of_it() -> None:
+    machine = host(platform="win32-AMD64", libc="", libstdcxx="", torch="2.9.0")
+
+    assert only(CUDA_MANIFEST, machine).dimension == "platform"
+
+
+PURE = """
+import json, sys
+sys.modules["torch"] = None
+import kernelwheel.archs  # imported at first need: our own code is no input
+from kernelwheel import manifest as manifests
+from kernelwheel.compat import check
+from kernelwheel.host import Host
+manifest = manifests.from_text(sys.argv[1], "a test")
+machines = [Host(*values[:5], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
+                                for v in values[5:])) for values in json.loads(sys.argv[2])]
+events = []
+sys.addaudithook(lambda event, arguments: events.append((event, str(arguments))))
+verdicts = [check(manifest, machine, "9.9.9") for machine in machines]
+seen, events = events, []
+assert all(len(verdict.mismatches) > 0 for verdict in verdicts)
+print(json.dumps(seen))
+"""
+
+
+def test_the_check_reads_nothing_but_its_arguments(run_python: RunPython) -> None:
+    machines = [HOST, host(torch="2.9.0", libc="glibc 2.1"), host(cuda="12.8"), host(capabilities=((7, 5),))]
+    values = [[*m.__dict__.values()] for m in machines]
+
+    done = run_python(
+        PURE, json.dumps(CUDA_MANIFEST.to_json()), json.dumps(values), path=[Path(__file__).parents[2] / "backend"]
+    )
+
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,48 @@
+"""Errors: one layout for all, and they cross process boundaries."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from kernelwheel.errors import BuildError, IncompatibleArtifactError, KernelWheelError, SettingsError
+
+KINDS = [KernelWheelError, BuildError, SettingsError, IncompatibleArtifactError]
+
+
+def make(kind: type[KernelWheelError]) -> KernelWheelError:
+    return kind("no nvcc", required="nvcc 13.x", found="PATH: none\n/usr: none", remedies=["install it", "or do not"])
+
+
+def test_a_message_has_the_problem_then_required_found_and_every_remedy() -> None:
+    assert str(make(BuildError)) == (
+        "no nvcc\n"
+        "  required:  nvcc 13.x\n"
+        "  found:     PATH: none\n"
+        "             /usr: none\n"
+        "  to mend:   install it\n"
+        "  to mend:   or do not"
+    )
+
+
+def test_an_empty_part_keeps_its_name() -> None:
+    assert "  found:" in str(KernelWheelError("p", required="r", found="", remedies=[]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_survives_pickling(kind: type[KernelWheelError]) -> None:
+    error = make(kind)
+
+    again = pickle.loads(pickle.dumps(error))
+
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert (again.problem, again.required, again.found, again.remedies) == (
+        error.problem, error.required, error.found, error.remedies,
+    )  # fmt: skip
+
+
+def test_a_bad_setting_is_a_build_error_and_an_artifact_is_not() -> None:
+    assert issubclass(SettingsError, BuildError)
+    assert not issubclass(IncompatibleArtifactError, BuildError)
+    assert not issubclass(IncompatibleArtifactError, ImportError)

@@ -1,0 +1,163 @@
+"""The PEP 517 and PEP 660 hooks, called as a front end calls them: in the checkout, in a process of their own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from builds import Wheel, build, contents
+from packaging.requirements import Requirement
+from processes import RunPython, run
+from standins import make_program, make_torch
+
+Checkout = Callable[[], Path]
+HOOK = """
+import sys
+sys.path.insert(0, "backend")
+sys.dont_write_bytecode = True
+from kernelwheel import hooks
+name, *arguments = sys.argv[1:]
+result = getattr(hooks, name)(*arguments)
+assert "torch" not in sys.modules
+print("RESULT", result)
+"""
+
+
+def result_of(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout.rpartition("RESULT ")[2].strip()
+
+
+HOOKS = [
+    "prepare_metadata_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "get_requires_for_build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "build_sdist",
+    "build_editable",
+]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_no_other_hook_than_the_build_looks_for_torch_or_a_compiler(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
+) -> None:
+    """torch fails where it is imported, and there is no program on PATH at all."""
+    make_torch(tmp_path / "site")
+    (tmp_path / "torch-free").mkdir()
+    arguments = [] if hook.startswith("get_requires") else [str(tmp_path)]
+
+    run_python(
+        HOOK, hook, *arguments, cwd=checkout(), path=[tmp_path / "site"], env={"PATH": str(tmp_path / "torch-free")}
+    )
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_no_hook_leaves_anything_in_the_checkout(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
+) -> None:
+    folder = checkout()
+    before = contents(folder)
+
+    run_python(HOOK, hook, *([] if hook.startswith("get_requires") else [str(tmp_path)]), cwd=folder)
+
+    assert sorted(contents(folder)) == sorted(before)
+
+
+def test_the_metadata_is_the_project_s(checkout: Checkout, tmp_path: Path, run_python: RunPython) -> None:
+    done = run_python(HOOK, "prepare_metadata_for_build_wheel", str(tmp_path), cwd=checkout())
+
+    metadata = (tmp_path / result_of(done) / "METADATA").read_text()
+    assert "Name: tiny\nVersion: 1.2.3\n" in metadata
+
+
+@pytest.mark.parametrize(
+    ("cmake", "ninja", "asked"),
+    [
+        ("4.1.0", "1.12.1", set()),
+        ("3.16.0", "1.12.1", {"cmake"}),
+        ("3.31.0", None, {"ninja"}),
+        (None, None, {"cmake", "ninja"}),
+    ],
+)
+def test_cmake_and_ninja_are_asked_for_where_there_are_none_that_are_new_enough(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, cmake: str | None, ninja: str | None, asked: set[str]
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    if cmake:
+        capabilities = json.dumps({"version": {"string": cmake}})
+        make_program(
+            programs / "cmake", f"case \"$1\" in -E) echo '{capabilities}';; *) echo cmake version {cmake};; esac"
+        )
+    if ninja:
+        make_program(programs / "ninja", f"echo {ninja}")
+
+    hidden = (
+        'import sys\nsys.modules["cmake"] = sys.modules["ninja"] = None  # no PyPI package of that name is installed\n'
+    )
+    done = run_python(hidden + HOOK, "get_requires_for_build_wheel", cwd=checkout(), env={"PATH": str(programs)})
+
+    required = {Requirement(text).name for text in ast.literal_eval(result_of(done))}
+    assert required & {"cmake", "ninja"} == asked
+    assert "torch" not in required
+
+
+def test_an_editable_wheel_holds_no_artifact(checkout: Checkout, tmp_path: Path, run_python: RunPython) -> None:
+    done = run_python(HOOK, "build_editable", str(tmp_path), cwd=checkout())
+
+    with ZipFile(tmp_path / result_of(done)) as archive:
+        names = archive.namelist()
+    assert [name for name in names if name.endswith(".so") or "_native" in name] == []
+
+
+def test_an_editable_install_follows_the_checkout_and_says_that_it_has_no_kernels(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython
+) -> None:
+    folder = checkout()
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    # What this environment has, without installing it again; the venv itself sees only its base Python's packages.
+    env = {"PYTHONPATH": sysconfig.get_path("purelib")}
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--ignore-installed"]
+    run([sys.executable, "-m", "pip", "--python", python, "install", *options, "-e", folder], cwd=tmp_path, env=env)
+    script = """
+import tiny
+from tiny._kernelwheel.errors import IncompatibleArtifactError
+print(tiny.__file__)
+try:
+    tiny.KERNELS.require("cpu")
+except IncompatibleArtifactError as error:
+    print(error)
+"""
+    done = run([python, "-c", script], cwd=tmp_path, env=env)
+
+    first, *said = done.stdout.splitlines()
+    assert Path(first) == folder / "tiny/__init__.py"
+    assert "editable" in "\n".join(said)
+
+
+def test_an_sdist_builds_the_same_wheel_as_the_checkout(
+    checkout: Checkout, cpu_wheel: Wheel, build_root: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    folder = checkout()
+    done = run_python(HOOK, "build_sdist", str(tmp_path), cwd=folder)
+    with tarfile.open(tmp_path / result_of(done)) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+
+    shipped = contents(unpacked)
+    for name, data in contents(folder).items():
+        if name.startswith(("backend/", "native/")) and data is not None:
+            assert shipped.get(name) == data, name
+    built = build(unpacked, build_root / "from-sdist", env={"TINY_CUDA": "off"})
+    assert built.manifest == cpu_wheel.manifest
+    assert built.libraries == cpu_wheel.libraries

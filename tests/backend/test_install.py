@@ -1,0 +1,356 @@
+"""Installed wheels: a silent import, kernels that work, and no library loaded that the manifest does not vouch for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builds import TORCH, Wheel, needs_cpu_torch, needs_cuda_torch
+from processes import RunPython, run
+
+Install = Callable[[Wheel], Path]
+TWICE = "torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]"
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Install:
+    """Install a wheel with pip into a folder of its own, and return that folder."""
+
+    def into(built: Wheel) -> Path:
+        folder = tmp_path / "site"
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            folder,
+            built.file,
+        ]
+        run(command, cwd=tmp_path)
+        return folder
+
+    return into
+
+
+def edit_manifest(site: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    file = site / "tiny/_native/manifest.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(json.dumps(values))
+
+
+# Import
+
+
+def test_importing_says_nothing_and_loads_the_cpu_kernels(
+    wheel: Wheel, install: Install, run_python: RunPython
+) -> None:
+    done = run_python(f"import tiny, torch; assert {TWICE}", path=[install(wheel)])
+
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_importing_neither_initialises_cuda_nor_loads_its_kernels_nor_starts_a_program(
+    wheel: Wheel, install: Install, run_python: RunPython
+) -> None:
+    script = """
+import sys
+import torch
+started = []
+sys.addaudithook(lambda event, _: started.append(event) if event in ("subprocess.Popen", "os.system") else None)
+import tiny
+assert not torch.cuda.is_initialized()
+assert started == [], started
+assert "libtiny_cuda" not in open("/proc/self/maps").read()
+"""
+    run_python(script, path=[install(wheel)])
+
+
+def test_importing_loads_nothing_of_the_build(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+    script = """
+import sys, torch
+before = set(sys.modules)
+import tiny
+loaded = set(sys.modules) - before
+assert "tiny._kernelwheel.runtime" in loaded
+ours = {"tiny._kernelwheel." + name for name in ("hooks", "compile", "plan", "toolchain", "settings", "wheel")}
+theirs = {name for name in loaded if name.split(".")[0] in ("setuptools", "scikit_build_core", "elftools", "wheel")}
+assert loaded & ours | theirs == set(), loaded & ours | theirs
+"""
+    run_python(script, path=[install(wheel)])
+
+
+def test_the_kernels_work_in_a_child_of_fork(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+    script = f"""
+import os, torch, tiny
+assert {TWICE}
+child = os.fork()
+if child == 0:
+    tiny.KERNELS.require("cpu")
+    os._exit(0 if {TWICE} else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    run_python(script, path=[install(wheel)])
+
+
+def test_a_fork_while_another_thread_loads_does_not_hang_the_child(
+    wheel: Wheel, install: Install, run_python: RunPython
+) -> None:
+    script = """
+import os, threading, torch, tiny
+held, done = threading.Event(), threading.Event()
+def hold():
+    with tiny.KERNELS._lock:
+        held.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    import signal
+    signal.alarm(20)
+    tiny.KERNELS._loaded.clear()
+    tiny.KERNELS.require("cpu")
+    os._exit(0)
+done.set()
+thread.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    run_python(script, path=[install(wheel)])
+
+
+def test_the_installed_files_may_be_read_only(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+    site = install(wheel)
+    run(["chmod", "-R", "a-w", site], cwd=site)
+
+    run_python(f"import tiny, torch; assert {TWICE}", path=[site])
+
+
+def test_every_python_here_reads_the_wheel_s_tag_as_its_own(wheel: Wheel, run_python: RunPython) -> None:
+    script = """
+import sys
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
+assert parse_wheel_filename(sys.argv[1])[3] & set(sys_tags())
+"""
+    run_python(script, wheel.file.name)
+
+
+# Kernels that may not be loaded: said at the first call that needs them, before any dlopen
+
+
+REFUSED = """
+import tiny
+from tiny._kernelwheel.errors import IncompatibleArtifactError
+try:
+    tiny.KERNELS.require("cpu")
+except IncompatibleArtifactError as error:
+    print(error)
+else:
+    raise SystemExit("required without an error")
+assert "libtiny" not in open("/proc/self/maps").read()
+"""
+
+
+@pytest.fixture
+def refusal(run_python: RunPython) -> Callable[[Path], str]:
+    """What an installed package says when its kernels are required, which must not be loaded by then."""
+
+    def ask(site: Path) -> str:
+        done = run_python(REFUSED, path=[site])
+        assert done.stderr == ""
+        return done.stdout
+
+    return ask
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5, 1.0])
+def test_a_library_with_a_flipped_byte_is_not_loaded(
+    wheel: Wheel, install: Install, refusal: Callable[[Path], str], where: float
+) -> None:
+    site = install(wheel)
+    library = site / "tiny/_native/libtiny_cpu.so"
+    data = bytearray(library.read_bytes())
+    data[int(where * (len(data) - 1))] ^= 1
+    library.write_bytes(data)
+
+    said = refusal(site)
+
+    assert "damaged" in said
+    assert str(library) in said
+    assert "reinstall" in said
+
+
+def test_a_library_that_is_missing_is_said_to_be(
+    wheel: Wheel, install: Install, refusal: Callable[[Path], str]
+) -> None:
+    site = install(wheel)
+    (site / "tiny/_native/libtiny_cpu.so").unlink()
+
+    assert "libtiny_cpu.so" in refusal(site)
+
+
+def test_kernels_of_another_version_are_refused_with_both_versions(
+    wheel: Wheel, install: Install, refusal: Callable[[Path], str]
+) -> None:
+    site = install(wheel)
+    edit_manifest(site, lambda values: values.update(version="1.2.2"))
+
+    said = refusal(site)
+
+    assert "tiny 1.2.3" in said
+    assert "1.2.2" in said
+
+
+def test_a_manifest_of_another_schema_is_refused(
+    wheel: Wheel, install: Install, refusal: Callable[[Path], str]
+) -> None:
+    site = install(wheel)
+    edit_manifest(site, lambda values: values.update(schema=2))
+
+    assert "schema 2" in refusal(site)
+
+
+def test_a_manifest_cut_short_is_refused(wheel: Wheel, install: Install, refusal: Callable[[Path], str]) -> None:
+    site = install(wheel)
+    file = site / "tiny/_native/manifest.json"
+    file.write_text(file.read_text()[:100])
+
+    assert "damaged" in refusal(site)
+
+
+def test_a_package_without_kernels_says_so(wheel: Wheel, install: Install, refusal: Callable[[Path], str]) -> None:
+    site = install(wheel)
+    shutil.rmtree(site / "tiny/_native")
+
+    assert "install" in refusal(site)
+
+
+@pytest.mark.parametrize(
+    ("need", "value", "said"),
+    [("torch", "99.0", "torch >= 99.0"), ("platform", "plan9-mips", "plan9-mips"), ("libc", "glibc 9.9", "glibc 9.9")],
+)
+def test_kernels_for_another_machine_are_refused(
+    wheel: Wheel, install: Install, refusal: Callable[[Path], str], need: str, value: str, said: str
+) -> None:
+    site = install(wheel)
+    edit_manifest(site, lambda values: values["requires"].update({need: value}))
+
+    assert said in refusal(site)
+
+
+def test_the_error_keeps_being_said_at_every_call(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+    site = install(wheel)
+    (site / "tiny/_native/libtiny_cpu.so").write_bytes(b"")
+    script = """
+import tiny
+from tiny._kernelwheel.errors import IncompatibleArtifactError
+for _ in range(3):
+    try:
+        tiny.KERNELS.require("cpu")
+    except IncompatibleArtifactError:
+        continue
+    raise SystemExit("no error")
+"""
+    run_python(script, path=[site])
+
+
+# CUDA kernels
+
+
+REQUIRE_CUDA = """
+import sys, torch, tiny
+from tiny._kernelwheel.errors import IncompatibleArtifactError
+if len(sys.argv) > 1 and torch.cuda.is_available():
+    raise SystemExit(77)
+try:
+    tiny.KERNELS.require("cuda", 0)
+except IncompatibleArtifactError as error:
+    print(error)
+else:
+    raise SystemExit("required without an error")
+assert "libtiny_cuda" not in open("/proc/self/maps").read()
+"""
+
+
+@needs_cpu_torch
+def test_cuda_kernels_beside_a_cpu_torch_are_refused(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+    said = run_python(REQUIRE_CUDA, path=[install(wheel)]).stdout
+
+    assert TORCH.version in said
+
+
+@needs_cuda_torch
+def test_a_wheel_without_cuda_kernels_beside_a_torch_with_cuda_says_why_it_has_none(
+    cpu_wheel: Wheel, install: Install, run_python: RunPython
+) -> None:
+    site = install(cpu_wheel)
+
+    run_python(f"import tiny, torch; assert {TWICE}", path=[site])
+    said = run_python(REQUIRE_CUDA, path=[site]).stdout
+
+    assert "TINY_CUDA" in said
+    assert "build" in said
+
+
+@needs_cuda_torch
+def test_cuda_kernels_without_a_gpu_are_an_error_that_says_so(
+    wheel: Wheel, install: Install, run_python: RunPython
+) -> None:
+    done = run_python(REQUIRE_CUDA, "only without a GPU", path=[install(wheel)], check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine has a GPU")
+
+    assert done.returncode == 0, done.stderr
+    assert "GPU" in done.stdout
+
+
+GPU = """
+import torch, tiny
+if not torch.cuda.is_available():
+    raise SystemExit(77)
+assert not torch.cuda.is_initialized()
+"""
+
+
+@needs_cuda_torch
+def test_the_cuda_kernels_work_on_a_gpu(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+    script = (
+        GPU
+        + """
+tiny.KERNELS.require("cuda", 0)
+assert torch.ops.tiny.twice(torch.arange(4.0, device="cuda")).tolist() == [0.0, 2.0, 4.0, 6.0]
+"""
+    )
+    done = run_python(script, path=[install(wheel)], check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine has no GPU")
+
+    assert done.returncode == 0, done.stderr
+
+
+@needs_cuda_torch
+def test_a_cuda_library_with_a_flipped_byte_is_not_loaded(
+    wheel: Wheel, install: Install, run_python: RunPython
+) -> None:
+    site = install(wheel)
+    library = site / "tiny/_native/libtiny_cuda.so"
+    data = bytearray(library.read_bytes())
+    data[len(data) // 2] ^= 1
+    library.write_bytes(data)
+
+    run_python(f"import tiny, torch; assert {TWICE}", path=[site])
+    done = run_python(GPU + REQUIRE_CUDA, path=[site], check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine has no GPU")
+
+    assert "libtiny_cuda.so" in done.stdout

@@ -1,0 +1,248 @@
+"""The Plan: the same inputs give one fingerprint everywhere; anything that decides the bytes gives another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kernelwheel.errors import BuildError, SettingsError
+from processes import RunPython
+from standins import SOURCES, Machine, make_cxx, make_machine, make_toolkit, make_torch
+
+HERE = Path(__file__).parent
+DRAW = """
+import sys
+from pathlib import Path
+from standins import Machine
+print(Machine(Path(sys.argv[1])).draw().fingerprint)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return make_machine(tmp_path / "machine")
+
+
+@pytest.fixture
+def drawn_elsewhere(run_python: RunPython) -> Callable[..., str]:
+    """The fingerprint that another process draws for a machine: `drawn_elsewhere(machine, env={}, cwd=folder)`."""
+
+    def draw(machine: Machine, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+        path = [HERE, HERE.parents[1] / "backend"]
+        return run_python(DRAW, machine.folder, path=path, env=env, cwd=cwd).stdout.strip()
+
+    return draw
+
+
+# One fingerprint
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4711"])
+def test_the_hash_seed_does_not_matter(machine: Machine, drawn_elsewhere: Callable[..., str], seed: str) -> None:
+    assert drawn_elsewhere(machine, env={"PYTHONHASHSEED": seed}) == machine.draw().fingerprint
+
+
+def test_the_working_folder_does_not_matter(
+    machine: Machine, drawn_elsewhere: Callable[..., str], tmp_path: Path
+) -> None:
+    assert drawn_elsewhere(machine, cwd=tmp_path) == drawn_elsewhere(machine, cwd=Path("/"))
+
+
+def test_where_checkout_torch_toolkit_and_compiler_lie_does_not_matter(machine: Machine, tmp_path: Path) -> None:
+    elsewhere = make_machine(tmp_path / "quite" / "another place")
+
+    assert elsewhere.draw() == machine.draw()
+    assert elsewhere.draw().fingerprint == machine.draw().fingerprint
+
+
+def test_no_path_of_the_machine_is_in_the_plan(machine: Machine) -> None:
+    assert str(machine.folder) not in json.dumps(machine.draw().to_json())
+
+
+def test_the_order_and_number_of_variables_do_not_matter(machine: Machine, drawn_elsewhere: Callable[..., str]) -> None:
+    forward = {f"NOISE_{i}": str(i) for i in range(9)}
+    backward = dict(reversed(forward.items()))
+
+    assert drawn_elsewhere(machine, env=forward) == drawn_elsewhere(machine, env=backward) == machine.draw().fingerprint
+
+
+def test_how_many_jobs_run_does_not_matter(machine: Machine) -> None:
+    assert machine.draw(jobs="1").fingerprint == machine.draw(jobs="7").fingerprint
+
+
+def test_the_order_in_which_files_were_made_does_not_matter(machine: Machine, tmp_path: Path) -> None:
+    backward = make_machine(tmp_path / "backward", tuple(reversed(SOURCES)))
+
+    assert backward.draw().fingerprint == machine.draw().fingerprint
+
+
+def test_the_times_of_files_do_not_matter(machine: Machine) -> None:
+    before = machine.draw().fingerprint
+    for path in [*machine.sources.rglob("*"), *machine.toolkit.rglob("*")]:
+        os.utime(path, (1, 1))
+
+    assert machine.draw().fingerprint == before
+
+
+@pytest.mark.parametrize(
+    "junk", ["notes.txt", "twice.cpp~", ".twice.cpp.swp", "twice.o", "__pycache__/x.pyc", "README.md", ".DS_Store"]
+)
+def test_files_that_reach_no_compiler_do_not_matter(machine: Machine, junk: str) -> None:
+    before = machine.draw().fingerprint
+    (machine.sources / junk).parent.mkdir(exist_ok=True)
+    (machine.sources / junk).write_text("junk")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_a_dangling_lock_link_of_an_editor_does_not_matter(machine: Machine) -> None:
+    before = machine.draw().fingerprint
+    (machine.sources / ".#twice.cpp").symlink_to("somebody@host.1234")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_architectures_are_the_same_however_they_are_written(machine: Machine) -> None:
+    assert machine.draw(archs="9.0 8.0 8.0").fingerprint == machine.draw(archs="8.0;9.0").fingerprint
+
+
+def test_the_default_architectures_are_the_same_when_they_are_written_out(machine: Machine) -> None:
+    written = "7.5;8.0;9.0;10.0;11.0;12.0+PTX"
+
+    assert machine.draw(archs=written).fingerprint == machine.draw().fingerprint
+
+
+def test_an_nvcc_that_was_not_used_does_not_matter(machine: Machine) -> None:
+    before = machine.draw(cuda="off").fingerprint
+    (machine.toolkit / "bin/ptxas").write_text("another")
+
+    assert machine.draw(cuda="off").fingerprint == before
+
+
+# Another fingerprint
+
+
+def write(machine: Machine, path: str, text: str = "another") -> None:
+    (machine.folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (machine.folder / path).write_text(text)
+
+
+CHANGES: dict[str, Callable[[Machine], object]] = {
+    "a byte of a source": lambda m: write(m, "checkout/native/twice.cpp", "int twicf;\n"),
+    "a byte of CMakeLists.txt": lambda m: write(m, "checkout/native/CMakeLists.txt", "project(tinz)\n"),
+    "a new header": lambda m: write(m, "checkout/native/new.h"),
+    "a new header in a new folder": lambda m: write(m, "checkout/native/a/b/new.hpp"),
+    "a removed header": lambda m: (m.sources / "math/twice.cuh").unlink(),
+    "a renamed source": lambda m: (m.sources / "twice.cpp").rename(m.sources / "twise.cpp"),
+    "the C++ compiler's version": lambda m: make_cxx(m.cxx, "12.3.0"),
+    "the C++ compiler's target": lambda m: make_cxx(m.cxx, target="aarch64-linux-gnu"),
+    "the C++ compiler's kind": lambda m: make_cxx(m.cxx, kind="clang"),
+    "nvcc's version": lambda m: make_toolkit(m.toolkit, "99.0.2"),
+    "nvcc's bytes": lambda m: (m.toolkit / "bin/nvcc").open("a").write("#\n"),
+    "ptxas": lambda m: write(m, "toolkit/bin/ptxas"),
+    "cicc": lambda m: write(m, "toolkit/nvvm/bin/cicc"),
+    "libdevice": lambda m: write(m, "toolkit/nvvm/libdevice/libdevice.10.bc"),
+    "crt": lambda m: write(m, "toolkit/include/crt/host_config.h"),
+    "cudart's headers": lambda m: write(m, "toolkit/include/cuda_runtime.h"),
+    "cudart's library": lambda m: write(m, "toolkit/lib64/libcudart_static.a"),
+    "CCCL": lambda m: write(m, "toolkit/include/cccl/cub/cub.cuh"),
+    "CCCL in the layout of CUDA 12": lambda m: write(m, "toolkit/include/cub/cub.cuh"),
+}
+
+
+@pytest.mark.parametrize("change", [pytest.param(change, id=name) for name, change in CHANGES.items()])
+def test_what_can_change_the_binary_changes_the_fingerprint(
+    machine: Machine, change: Callable[[Machine], object]
+) -> None:
+    before = machine.draw().fingerprint
+
+    change(machine)
+
+    assert machine.draw().fingerprint != before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"archs": "9.0"}, {"archs": "9.0+PTX"}, {"archs": "9.0a"}, {"cuda": "off"}, {"cxx_flags": "-ffast-math"},
+        {"cuda_flags": "--use_fast_math"}, {"link_flags": "-Wl,--gc-sections"}, {"cxx_flags": "--use_fast_math"},
+        {"version": "1.2.4"}, {"torch_target": "2.11"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_setting_that_can_change_the_binary_gives_a_fingerprint_of_its_own(
+    machine: Machine, options: dict[str, str]
+) -> None:
+    others = [machine.draw(), machine.draw(archs="8.0"), machine.draw(archs="8.0;9.0")]
+
+    assert machine.draw(**options).fingerprint not in {plan.fingerprint for plan in others}
+
+
+# Its form
+
+
+def test_the_fingerprint_is_the_sha256_of_canonical_json(machine: Machine) -> None:
+    plan = machine.draw(cxx_flags="-DNAME=Ä")
+    text = json.dumps(plan.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    assert plan.fingerprint == hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -> None:
+    values = machine.draw().to_json()
+
+    assert json.loads(json.dumps(values)) == values
+
+
+def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
+    values = machine.draw().to_json()
+
+    assert values["schema"] == 1
+    assert values["sources"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()}
+    assert values["cxx"] == {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}
+    assert values["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
+    assert values["cuda"]["ptx"] == ["12.0"]
+
+
+def test_a_plan_without_cuda_has_no_cuda_half(machine: Machine) -> None:
+    assert machine.draw(cuda="off").to_json()["cuda"] is None
+
+
+# What cannot be planned
+
+
+def test_architectures_that_the_nvcc_does_not_know_are_refused(machine: Machine) -> None:
+    with pytest.raises(SettingsError, match=r"7\.0"):
+        machine.draw(archs="7.0")
+
+
+def test_a_malformed_list_of_architectures_is_refused(machine: Machine) -> None:
+    with pytest.raises(SettingsError, match="Amper"):
+        machine.draw(archs="Amper")
+
+
+def test_another_torch_of_the_same_cuda_does_not_matter(machine: Machine) -> None:
+    """The target of the stable ABI stands for torch: a library made with one serves all that are not older."""
+    before = machine.draw().fingerprint
+    machine.torch.rename(machine.folder / "old torch")
+    make_torch(machine.site, "2.15.0+cu990", "99.0")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_a_torch_older_than_the_abi_s_target_is_refused(machine: Machine) -> None:
+    with pytest.raises(BuildError, match=r"torch >= 2\.12") as caught:
+        machine.draw(torch_target="2.12")
+
+    assert caught.value.found == "torch 2.11.0+cu990"
+
+
+def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
+    (machine.sources / "CMakeLists.txt").unlink()
+
+    with pytest.raises(SettingsError, match=r"CMakeLists\.txt"):
+        machine.draw()

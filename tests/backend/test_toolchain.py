@@ -1,0 +1,457 @@
+"""The toolchain: read from files and --version output; no torch imported, no GPU asked, no silent way out."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import kernelwheel
+import pytest
+from kernelwheel import toolchain
+from kernelwheel.errors import BuildError
+from kernelwheel.toolchain import CudaDecision
+from processes import RunPython
+from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_program, make_toolkit, make_torch, settings_with
+
+
+def decide(torch_root: Path, *, path: Path | str = "", **options: str) -> CudaDecision:
+    """The decision with no other nvcc on PATH than in `path`."""
+    environ = {"PATH": str(path)}
+    return toolchain.decide_cuda(settings_with(**options), toolchain.read_torch(torch_root), environ)
+
+
+def refusal(torch_root: Path, *, path: Path | str = "", **options: str) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        decide(torch_root, path=path, **options)
+    return caught.value
+
+
+@pytest.fixture
+def cuda_torch(tmp_path: Path) -> Path:
+    return make_torch(tmp_path / "site", "2.11.0+cu990", NOWHERE)
+
+
+# torch
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "hip"),
+    [("2.13.0+cpu", None, None), ("2.15.0+cu132", "13.2", None), ("2.12.0+rocm6.4", None, "6.4.43482")],
+)
+def test_torch_is_known_from_its_files(tmp_path: Path, version: str, cuda: str | None, hip: str | None) -> None:
+    root = make_torch(tmp_path, version, cuda, hip)
+
+    read = toolchain.read_torch(root)
+
+    assert (read.root, read.version, read.cuda, read.hip) == (root, version, cuda, hip)
+
+
+def test_the_torch_at_hand_is_read_as_it_calls_itself(run_python: RunPython) -> None:
+    said = json.loads(
+        run_python("import torch, json; print(json.dumps([torch.__version__, torch.version.cuda]))").stdout
+    )
+
+    read = toolchain.find_torch()
+
+    assert [read.version, read.cuda] == said
+
+
+def test_finding_a_toolchain_and_drawing_a_plan_imports_no_torch(tmp_path: Path, run_python: RunPython) -> None:
+    machine = make_machine(tmp_path / "machine")
+    script = """
+import sys
+from pathlib import Path
+from standins import Machine
+machine = Machine(Path(sys.argv[1]))
+from kernelwheel import hooks, toolchain
+assert toolchain.find_torch().root == machine.torch
+machine.draw()
+assert "torch" not in sys.modules
+"""
+    here = Path(__file__).parent
+
+    run_python(script, machine.folder, path=[machine.site, here, here.parents[1] / "backend"])
+
+
+def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_python: RunPython) -> None:
+    script = """
+import sys
+from kernelwheel import toolchain
+from kernelwheel.errors import BuildError
+sys.path = [sys.argv[1]]
+try:
+    toolchain.find_torch()
+except BuildError as error:
+    assert "pip install torch" in str(error)
+    assert "isolation" in str(error)
+else:
+    raise SystemExit("found one")
+"""
+    run_python(script, tmp_path, path=[Path(__file__).parents[2] / "backend"])
+
+
+@pytest.mark.parametrize(
+    "missing", ["version.py", "include/torch/csrc/stable/library.h", "lib/libtorch_cpu.so", "lib/libtorch_cuda.so"]
+)
+def test_a_torch_that_lacks_a_file_is_refused_by_that_file_s_name(tmp_path: Path, missing: str) -> None:
+    root = make_torch(tmp_path, "2.11.0", "13.0")
+    (root / missing).unlink()
+
+    with pytest.raises(BuildError, match=missing):
+        toolchain.read_torch(root)
+
+
+@pytest.mark.parametrize("text", ["", "cuda = None\n", "__version__ = open('x').read()\n", "__version__ = '2.11"])
+def test_a_version_file_without_a_version_is_refused(tmp_path: Path, text: str) -> None:
+    root = make_torch(tmp_path)
+    (root / "version.py").write_text(text)
+
+    with pytest.raises(BuildError, match=r"version\.py"):
+        toolchain.read_torch(root)
+
+
+# Whether CUDA kernels are built
+
+
+def test_auto_builds_cuda_kernels_where_torch_has_cuda(tmp_path: Path, cuda_torch: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+
+    decision = decide(cuda_torch, cuda_home=str(toolkit))
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == toolkit
+    assert decision.nvcc.version == f"{NOWHERE}.1"
+    assert len(decision.nvcc.supported) == len(GPU_CODES["13.0"].split())
+
+
+@pytest.mark.parametrize(("hip", "word"), [(None, "without CUDA"), ("6.4", "ROCm 6.4")])
+def test_auto_builds_none_where_torch_has_no_cuda_and_says_why(tmp_path: Path, hip: str | None, word: str) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+
+    decision = decide(make_torch(tmp_path, "2.13.0", None, hip), cuda_home=str(toolkit))
+
+    assert decision.nvcc is None
+    assert word in decision.reason
+    assert "torch.version.cuda is None" in decision.reason
+
+
+@pytest.mark.parametrize(("hip", "word"), [(None, "without CUDA"), ("6.4", "ROCm 6.4")])
+def test_on_is_an_error_where_torch_has_no_cuda(tmp_path: Path, hip: str | None, word: str) -> None:
+    error = refusal(make_torch(tmp_path, "2.13.0", None, hip), cuda="on")
+
+    assert word in error.found
+    assert "-C cuda" in error.required
+
+
+def test_off_builds_none_even_where_everything_is_there_and_asks_no_nvcc(tmp_path: Path, cuda_torch: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+
+    decision = decide(cuda_torch, cuda="off", cuda_home=str(toolkit))
+
+    assert decision.nvcc is None
+    assert "off (-C cuda)" in decision.reason
+    assert not (toolkit / "calls").exists()
+
+
+def test_the_reason_of_a_decision_names_no_path(tmp_path: Path, cuda_torch: Path) -> None:
+    decision = decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit")))
+
+    assert str(tmp_path) not in decision.reason
+    assert "/" not in decision.reason
+
+
+# Which nvcc
+
+
+def places(tmp_path: Path, cuda_torch: Path) -> dict[str, Path]:
+    """A fitting toolkit at each place where one is looked for, in the order in which they count."""
+    return {
+        "nvcc": make_toolkit(tmp_path / "setting"),
+        "cuda_home": make_toolkit(tmp_path / "home"),
+        "pip": make_toolkit(cuda_torch.parent / "nvidia" / "cu99"),
+        "PATH": make_toolkit(tmp_path / "path"),
+    }
+
+
+@pytest.mark.parametrize("first", ["nvcc", "cuda_home", "pip", "PATH"])
+def test_the_places_count_in_their_order(tmp_path: Path, cuda_torch: Path, first: str) -> None:
+    toolkits = places(tmp_path, cuda_torch)
+    order = list(toolkits)
+    for earlier in order[: order.index(first)]:
+        (toolkits[earlier] / "bin/nvcc").unlink()
+
+    decision = decide(
+        cuda_torch,
+        path=toolkits["PATH"] / "bin",
+        nvcc=str(toolkits["nvcc"] / "bin/nvcc"),
+        cuda_home=str(toolkits["cuda_home"]),
+    )
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == toolkits[first]
+
+
+def test_an_nvcc_of_another_major_is_passed_over_for_one_that_fits_further_on(tmp_path: Path, cuda_torch: Path) -> None:
+    old = make_toolkit(tmp_path / "old", "12.8.93")
+    fitting = make_toolkit(tmp_path / "fitting")
+
+    decision = decide(cuda_torch, cuda_home=str(old), path=fitting / "bin")
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == fitting
+    assert "12.8.93" in decision.candidates[0].outcome
+
+
+def test_an_nvcc_of_another_minor_fits(tmp_path: Path, cuda_torch: Path) -> None:
+    assert decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit", "99.7.1"))).nvcc
+
+
+def test_a_wrapper_script_leads_to_the_toolkit_that_nvcc_itself_names(tmp_path: Path, cuda_torch: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    make_program(tmp_path / "bin/nvcc", f'exec {toolkit}/bin/nvcc "$@"')
+
+    nvcc = decide(cuda_torch, path=tmp_path / "bin").nvcc
+
+    assert nvcc is not None
+    assert nvcc.root == toolkit
+    assert nvcc.path == toolkit / "bin/nvcc"
+
+
+def test_a_link_to_nvcc_leads_to_the_toolkit_that_nvcc_itself_names(tmp_path: Path, cuda_torch: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "cuda-99.0")
+    (tmp_path / "cuda").symlink_to(toolkit)
+
+    nvcc = decide(cuda_torch, cuda_home=str(tmp_path / "cuda")).nvcc
+
+    assert nvcc is not None
+    assert nvcc.root == toolkit
+
+
+def test_only_the_path_of_the_given_environment_is_searched(
+    tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    monkeypatch.setenv("PATH", f"{toolkit}/bin:/usr/bin:/bin")
+
+    refusal(cuda_torch, path="")
+
+
+def broken(tmp_path: Path) -> dict[str, Path]:
+    """One toolkit home for each way in which an nvcc can be unusable."""
+    homes = {
+        name: tmp_path / name for name in ("absent", "link", "plain", "directory", "other program", "no top", "wrong")
+    }
+    for home in homes.values():
+        (home / "bin").mkdir(parents=True)
+    (homes["link"] / "bin/nvcc").symlink_to(tmp_path / "nowhere")
+    (homes["plain"] / "bin/nvcc").write_text("#!/bin/sh\n")
+    (homes["directory"] / "bin/nvcc").mkdir()
+    make_program(homes["other program"] / "bin/nvcc", "echo hello from a stranger")
+    make_program(homes["no top"] / "bin/nvcc", f"echo 'release {NOWHERE}, V{NOWHERE}.1'")
+    make_toolkit(homes["wrong"], "12.8.93")
+    return homes
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome"),
+    [
+        ("absent", "not there"),
+        ("link", "a broken link"),
+        ("plain", "not executable"),
+        ("directory", "not executable"),
+        ("other program", "does not answer --version as nvcc does (hello from a stranger)"),
+        ("no top", "does not say where its toolkit is"),
+        ("wrong", "is of CUDA 12.8.93, torch is of CUDA 99.0"),
+    ],
+)
+def test_an_nvcc_that_cannot_be_used_is_named_with_the_reason(
+    tmp_path: Path, cuda_torch: Path, how: str, outcome: str
+) -> None:
+    home = broken(tmp_path)[how]
+
+    error = refusal(cuda_torch, cuda_home=str(home))
+
+    line = next(line for line in error.found.splitlines() if str(home) in line)
+    assert outcome in line
+    assert "-C cuda_home" in line
+
+
+@pytest.mark.parametrize("part", ["include/cuda_runtime.h", "nvvm/bin/cicc", "lib64/libcudart_static.a"])
+def test_a_toolkit_that_lacks_a_part_is_refused_by_that_part_s_name(
+    tmp_path: Path, cuda_torch: Path, part: str
+) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    (toolkit / part).unlink()
+
+    assert Path(part).name in refusal(cuda_torch, cuda_home=str(toolkit)).found
+
+
+@pytest.mark.parametrize("folder", ["lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"])
+def test_the_static_runtime_is_found_in_every_layout(tmp_path: Path, cuda_torch: Path, folder: str) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    (toolkit / folder).mkdir(parents=True)
+    (toolkit / "lib64/libcudart_static.a").rename(toolkit / folder / "libcudart_static.a")
+
+    assert decide(cuda_torch, cuda_home=str(toolkit)).nvcc
+
+
+def test_the_error_without_a_fitting_nvcc_lists_every_place_in_order(tmp_path: Path, cuda_torch: Path) -> None:
+    toolkits = places(tmp_path, cuda_torch)
+    for toolkit in toolkits.values():
+        (toolkit / "bin/nvcc").unlink()
+    make_program(toolkits["PATH"] / "bin/nvcc", "echo stranger")
+
+    error = refusal(
+        cuda_torch,
+        path=toolkits["PATH"] / "bin",
+        nvcc=str(toolkits["nvcc"] / "bin/nvcc"),
+        cuda_home=str(toolkits["cuda_home"]),
+    )
+
+    expected = [
+        f"-C nvcc: {toolkits['nvcc']}/bin/nvcc: ",
+        f"-C cuda_home: {toolkits['cuda_home']}/bin/nvcc: ",
+        f"pip's cuda-toolkit beside torch: {cuda_torch.parent}/nvidia/cu",
+        f"PATH: {toolkits['PATH']}/bin/nvcc: ",
+        "the usual folder: /usr/local/cuda/bin/nvcc: ",
+    ]
+    lines = error.found.splitlines()
+    assert [line.startswith(start) for line, start in zip(lines, expected, strict=False)] == [True] * 5
+    assert all(line.rpartition(": ")[2] for line in lines)
+
+
+def test_the_error_without_a_fitting_nvcc_has_three_ways_out(cuda_torch: Path) -> None:
+    error = refusal(cuda_torch)
+
+    install, point, leave_out = error.remedies
+    assert "cuda-toolkit[nvcc" in install
+    assert f"=={NOWHERE}" in install
+    assert "CUDA_HOME" in point
+    assert "CUDACXX" in point
+    assert "cuda=off" in leave_out
+    assert "CUDA 99.x" in error.required
+
+
+def test_pip_is_no_way_out_before_cuda_13(tmp_path: Path) -> None:
+    error = refusal(make_torch(tmp_path, "2.10.0+cu80", "8.0"))
+
+    assert "pip install" not in error.remedies[0]
+    assert "CUDA_HOME" in error.remedies[0]
+
+
+# Hardware
+
+
+def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_program(tmp_path / "bin/nvidia-smi", f"touch {tmp_path}/asked")
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    make_program(toolkit / "bin/__nvcc_device_query", f"touch {tmp_path}/asked")
+    make_cxx(tmp_path / "bin/c++")
+    environ = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    monkeypatch.setenv("PATH", environ["PATH"])
+    monkeypatch.syspath_prepend(cuda_torch.parent)
+
+    found = toolchain.find(settings_with(cuda_home=str(toolkit)), environ)
+
+    assert found.cuda.nvcc is not None
+    asked = {line.split()[0] for line in (toolkit / "calls").read_text().splitlines()}
+    assert asked == {"--version", "--dryrun", "--list-gpu-code"}
+    assert not (tmp_path / "asked").exists()
+
+
+# These run where the kernels run, and may ask.
+RUNTIME_MODULES = {"host.py", "runtime.py", "views.py"}
+BUILD_MODULES = sorted(p for p in Path(kernelwheel.__path__[0]).glob("*.py") if p.name not in RUNTIME_MODULES)
+
+
+def words_of(source: Path) -> Iterator[str]:
+    """Every name, attribute, imported module and string of a module."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (f"import {alias.name.split('.')[0]}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield f"import {(node.module or '').split('.')[0]}"
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("module", BUILD_MODULES, ids=lambda path: path.name)
+def test_no_module_of_the_build_imports_torch_or_names_a_way_to_ask_for_a_gpu(module: Path) -> None:
+    forbidden = (
+        "nvidia-smi",
+        "libcuda.so",
+        "is_available",
+        "device_count",
+        "get_device_capability",
+        "pynvml",
+        "arch=native",
+    )
+
+    found = [word for word in words_of(module) if word == "import torch" or any(part in word for part in forbidden)]
+
+    assert found == []
+
+
+# cuobjdump and the C++ compiler
+
+
+def test_cuobjdump_is_taken_from_the_toolkit_then_triton_then_path(tmp_path: Path, cuda_torch: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    in_triton = make_program(tmp_path / "site/triton/backends/nvidia/bin/cuobjdump", "")
+    on_path = make_program(tmp_path / "bin/cuobjdump", "")
+    nvcc = decide(cuda_torch, cuda_home=str(toolkit)).nvcc
+    assert nvcc is not None
+
+    def found() -> Path:
+        return toolchain.find_cuobjdump(nvcc, toolchain.read_torch(cuda_torch), {"PATH": str(tmp_path / "bin")})
+
+    for place in (toolkit / "bin/cuobjdump", in_triton, on_path):
+        assert found() == place
+        place.unlink()
+    with pytest.raises(BuildError, match="cuobjdump"):
+        found()
+
+
+@pytest.mark.parametrize("kind", ["gcc", "clang"])
+def test_a_compiler_is_known_by_kind_version_and_target(tmp_path: Path, kind: str) -> None:
+    path = make_cxx(tmp_path / "bin/c++", "14.2.1", "aarch64-linux-gnu", kind)
+
+    found = toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})
+
+    assert (found.path, found.kind, found.version, found.target) == (path, kind, "14.2.1", "aarch64-linux-gnu")
+
+
+@pytest.mark.parametrize("name", ["c++", "g++", "clang++"])
+def test_the_compiler_on_path_may_have_any_of_the_usual_names(tmp_path: Path, name: str) -> None:
+    path = make_cxx(tmp_path / "bin" / name)
+
+    assert toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}).path == path
+
+
+def test_the_compiler_that_is_asked_for_is_taken_or_nothing(tmp_path: Path) -> None:
+    make_cxx(tmp_path / "bin/c++")
+    environ = {"PATH": str(tmp_path / "bin")}
+    mine = make_cxx(tmp_path / "mine/g++-15", "15.1.0")
+
+    assert toolchain.find_cxx(settings_with(cxx=str(mine)), environ).path == mine
+    with pytest.raises(BuildError, match=r"g\+\+-16"):
+        toolchain.find_cxx(settings_with(cxx="g++-16"), environ)
+
+
+def test_no_compiler_is_an_error_that_names_what_was_looked_for_and_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as caught:
+        toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path)})
+
+    assert caught.value.found == "c++, g++, clang++: not on PATH"
+    assert "apt-get install g++" in caught.value.remedies[0]
+
+
+def test_a_program_that_is_no_compiler_is_refused_with_what_it_says(tmp_path: Path) -> None:
+    make_program(tmp_path / "bin/c++", "echo I am a teapot")
+
+    with pytest.raises(BuildError, match="I am a teapot"):
+        toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})

@@ -1,0 +1,149 @@
+"""The wheel after setuptools made it: tag, members, RECORD, and nothing of the builder."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import subprocess
+import sys
+from email.parser import HeaderParser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from kernelwheel import manifest as manifests
+from kernelwheel import wheel
+from kernelwheel.compile import Artifact
+from kernelwheel.plan import Plan
+from kernelwheel.settings import OLDEST_ZIP_TIME
+from standins import SOURCES, make_machine
+from test_manifest import BYTES, LIBRARY, MANIFEST
+from wheel.wheelfile import WheelFile
+
+EPOCH_1980 = (1980, 1, 1, 0, 0, 0)
+
+
+@pytest.fixture
+def pure(tmp_path: Path) -> Path:
+    """A pure wheel as setuptools makes it: of one module, with the builder's clock in its members."""
+    path = tmp_path / "tiny-1.2.3-py3-none-any.whl"
+    with WheelFile(path, "w") as archive:
+        archive.writestr("tiny/__init__.py", "ANSWER = 42\n")
+        archive.writestr("tiny-1.2.3.dist-info/METADATA", "Metadata-Version: 2.4\nName: tiny\nVersion: 1.2.3\n\n")
+        archive.writestr(
+            "tiny-1.2.3.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: setuptools (80.0)\nRoot-Is-Purelib: true\nTag: py3-none-any\n\n",
+        )
+    return path
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> tuple[Artifact, Plan, Path]:
+    """An Artifact, the Plan that it came from, and the folder of its sources."""
+    machine = make_machine(tmp_path / "machine")
+    (machine.sources / "notes.txt").write_text("not for the wheel")
+    folder = tmp_path / "artifact"
+    folder.mkdir()
+    (folder / LIBRARY.file).write_bytes(BYTES)
+    manifests.write(MANIFEST, folder)
+    return Artifact(folder, MANIFEST), machine.draw(cuda="off"), machine.sources
+
+
+@pytest.fixture
+def made(pure: Path, parts: tuple[Artifact, Plan, Path], tmp_path: Path) -> Path:
+    """The platform wheel."""
+    artifact, plan, sources = parts
+    (tmp_path / "out").mkdir()
+    contents = wheel.Contents("tiny/_native", artifact, plan, sources, OLDEST_ZIP_TIME)
+    return tmp_path / "out" / wheel.add_artifact(pure, tmp_path / "out", contents)
+
+
+def test_its_name_says_any_python_and_this_platform(made: Path) -> None:
+    assert made.name == f"tiny-1.2.3-py3-none-{wheel.platform_tag()}.whl"
+    assert "any" not in wheel.platform_tag()
+
+
+def test_its_wheel_file_has_the_one_tag_and_is_not_pure(made: Path) -> None:
+    with ZipFile(made) as archive:
+        facts = HeaderParser().parsestr(archive.read("tiny-1.2.3.dist-info/WHEEL").decode())
+
+    assert facts.get_all("Tag") == [f"py3-none-{wheel.platform_tag()}"]
+    assert facts.get_all("Root-Is-Purelib") == ["false"]
+    assert facts["Wheel-Version"] == "1.0"
+
+
+def test_it_holds_the_pure_wheel_the_artifact_and_the_plan_s_sources_and_nothing_else(made: Path) -> None:
+    with ZipFile(made) as archive:
+        names = archive.namelist()
+
+    assert len(set(names)) == len(names)
+    assert set(names) == {
+        "tiny/__init__.py",
+        "tiny-1.2.3.dist-info/METADATA", "tiny-1.2.3.dist-info/WHEEL", "tiny-1.2.3.dist-info/RECORD",
+        "tiny/_native/manifest.json", f"tiny/_native/{LIBRARY.file}",
+        *(f"tiny/_native/src/{name}" for name in SOURCES),
+    }  # fmt: skip
+
+
+def test_what_is_in_it_is_what_was_given(made: Path, pure: Path) -> None:
+    with ZipFile(made) as archive, ZipFile(pure) as before:
+        assert archive.read(f"tiny/_native/{LIBRARY.file}") == BYTES
+        assert archive.read("tiny/__init__.py") == before.read("tiny/__init__.py")
+        for name, text in SOURCES.items():
+            assert archive.read(f"tiny/_native/src/{name}").decode() == text
+
+
+def test_its_record_has_the_digest_and_size_of_every_member(made: Path) -> None:
+    with ZipFile(made) as archive:
+        rows = list(csv.reader(io.StringIO(archive.read("tiny-1.2.3.dist-info/RECORD").decode())))
+        listed = {name: (digest, size) for name, digest, size in rows}
+        assert len(listed) == len(rows)
+        assert set(listed) == set(archive.namelist())
+        for name in archive.namelist():
+            data = archive.read(name)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            if not name.endswith("/RECORD"):
+                assert listed[name] == (f"sha256={digest}", str(len(data)))
+
+
+def test_the_tool_of_the_wheel_format_unpacks_it(made: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "wheel", "unpack", made, "-d", tmp_path / "unpacked"], check=True, capture_output=True
+    )
+
+    assert (tmp_path / "unpacked/tiny-1.2.3/tiny/_native" / LIBRARY.file).read_bytes() == BYTES
+
+
+def test_libraries_are_executable_and_other_members_are_not(made: Path) -> None:
+    with ZipFile(made) as archive:
+        modes = {i.filename: i.external_attr >> 16 & 0o777 for i in archive.infolist() if "/_native/" in i.filename}
+
+    assert modes.pop(f"tiny/_native/{LIBRARY.file}") == 0o755
+    assert set(modes.values()) == {0o644}
+
+
+def times(path: Path) -> dict[str, tuple[int, ...]]:
+    with ZipFile(path) as archive:
+        return {info.filename: info.date_time for info in archive.infolist()}
+
+
+def test_no_member_has_a_time_of_the_builder_s_clock(made: Path) -> None:
+    assert {name: time for name, time in times(made).items() if time != EPOCH_1980} == {}
+
+
+def test_source_date_epoch_is_the_time_of_every_member(
+    pure: Path, parts: tuple[Artifact, Plan, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "dated").mkdir()
+    name = wheel.add_artifact(pure, tmp_path / "dated", wheel.Contents("tiny/_native", *parts, 1600000000))
+
+    assert set(times(tmp_path / "dated" / name).values()) == {(2020, 9, 13, 12, 26, 40)}
+
+
+def test_no_path_of_the_builder_is_in_it(made: Path, tmp_path: Path) -> None:
+    with ZipFile(made) as archive:
+        holding = [name for name in archive.namelist() if str(tmp_path).encode() in archive.read(name) + name.encode()]
+
+    assert holding == []

@@ -1,0 +1,47 @@
+"""What all tests share: their helpers on sys.path, a Python of their own, a checkout, the scenes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+REPOSITORY = TESTS.parent
+# Test modules are imported by path (--import-mode=importlib), so what they import must be put on sys.path here.
+sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
+
+import processes  # noqa: E402
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> processes.RunPython:
+    """Run a script in a fresh Python: `run_python(script, *arguments, path=[folders], env={...}, check=True)`."""
+    return partial(processes.run_python, cwd=tmp_path)
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Make a checkout of the package tiny with the backend in it, as a user has it; each call makes a new one."""
+
+    def make() -> Path:
+        folder = tmp_path_factory.mktemp("checkout") / "tiny"
+        ignore = shutil.ignore_patterns("__pycache__", ".*_cache", "*.egg-info")
+        shutil.copytree(TESTS / "packages" / "tiny", folder, ignore=ignore)
+        shutil.copytree(REPOSITORY / "backend", folder / "backend", ignore=ignore)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def scenes_dir() -> Path:
+    """The folder of real scenes (bulba.ply, test_garden.npz), which is beside the checkout or in it."""
+    for folder in (REPOSITORY / "shared" / "scenes", REPOSITORY.parent / "shared" / "scenes"):
+        if folder.is_dir():
+            return folder
+    pytest.skip("no shared/scenes in or beside the checkout")

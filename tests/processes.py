@@ -1,0 +1,65 @@
+"""Run programs as a user would: in a process of their own, in an environment that no shell has prepared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+Done = subprocess.CompletedProcess[str]
+RunPython = Callable[..., Done]
+
+# Whatever the caller's shell says about builds must not decide a test.
+BUILD_VARIABLES = {
+    "CC", "CPATH", "CUDACXX", "CUDAFLAGS", "CUDA_HOME", "CXX", "CXXFLAGS", "LDFLAGS", "MAX_JOBS",
+    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "PYTHONPATH", "SOURCE_DATE_EPOCH", "TORCH_CUDA_ARCH_LIST",
+}  # fmt: skip
+
+
+def clean_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """The environment without variables that configure builds, then `changes`; None takes a variable away."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in BUILD_VARIABLES and not name.startswith(("TINY_", "SPLAT_"))
+    }
+    for name, value in (changes or {}).items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    return environment
+
+
+def run(
+    command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str | None] | None = None, check: bool = True
+) -> Done:
+    """Run a command in a clean environment, its output as text; with `check`, a failure shows that output."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=clean_environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=600,
+        check=False,
+    )
+    if check:
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def run_python(
+    script: str,
+    *arguments: str | Path,
+    cwd: Path,
+    path: Sequence[Path] = (),
+    env: Mapping[str, str | None] | None = None,
+    check: bool = True,
+) -> Done:
+    """Run a script in a fresh Python of this environment, with the folders of `path` first on sys.path."""
+    command = [sys.executable, "-c", script, *arguments]
+    return run(command, cwd=cwd, env={"PYTHONPATH": os.pathsep.join(map(str, path)), **(env or {})}, check=check)
