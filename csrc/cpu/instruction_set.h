@@ -1,0 +1,11 @@
+// Which of the compiled instruction sets the CPU kernels use.
+#pragma once
+
+namespace splat {
+
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
+
+// The one in use: the best that this CPU has, unless another was selected.
+InstructionSet instruction_set();
+
+}  // namespace splat

@@ -1,0 +1,4 @@
+// splat::avx2::rasterize_block, for x86-64 with AVX2.
+#define SPLAT_ISA avx2
+#define SPLAT_LANES 8
+#include "rasterize_block_source.h"

@@ -1,0 +1,31 @@
+// The contribution of one projected Gaussian to one pixel. Real is float, or a vector of floats in the CPU rasterizer.
+#pragma once
+
+#include "constants.h"
+#include "platform.h"
+
+namespace splat {
+
+// The conic is scaled so that alpha = opacity * 2^-exponent: a power of two is what processors compute.
+constexpr float kLog2E = 1.44269504088896341f;
+
+struct ScaledConic {
+  float half_a, b, half_c;
+};
+
+SPLAT_HD ScaledConic scaled_conic(float a, float b, float c) {
+  return {0.5f * kLog2E * a, kLog2E * b, 0.5f * kLog2E * c};
+}
+
+// (0.5 (a dx^2 + c dy^2) + b dx dy) / ln(2), written so that everything that depends on dy alone can be hoisted out of
+// a loop over the pixels of a row. Negative where the conic is not positive definite: such a pixel is skipped.
+template <class Real>
+SPLAT_HD Real gaussian_exponent(Real dx, float dy, const ScaledConic& conic) {
+  return (conic.half_a * dx + conic.b * dy) * dx + (conic.half_c * dy) * dy;
+}
+
+// The exponent from which on a Gaussian of this opacity is invisible: opacity * 2^-exponent == kMinAlpha.
+// Negative, or NaN, where it is invisible even at its centre.
+SPLAT_HD float visible_exponent(float opacity) { return kLog2E * natural_log(opacity / kMinAlpha); }
+
+}  // namespace splat

@@ -1,0 +1,73 @@
+// What lets one header serve the host compilers and nvcc: the function qualifier and the few library functions used.
+//
+// Every function has internal linkage. The rasterizer is compiled once per instruction set, and a function with
+// external linkage could be merged across those objects, so that a copy made for a new CPU would run on an old one.
+// For the same reason nothing here includes the C++ standard library, and structs have no member functions.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define SPLAT_HD static __host__ __device__ __forceinline__
+#else
+#define SPLAT_HD static inline __attribute__((always_inline))
+#endif
+
+namespace splat {
+
+SPLAT_HD float square_root(float x) {
+#if defined(__CUDA_ARCH__)
+  return sqrtf(x);
+#else
+  return __builtin_sqrtf(x);
+#endif
+}
+
+SPLAT_HD float natural_log(float x) {
+#if defined(__CUDA_ARCH__)
+  return logf(x);
+#else
+  return __builtin_logf(x);
+#endif
+}
+
+SPLAT_HD float round_up(float x) {
+#if defined(__CUDA_ARCH__)
+  return ceilf(x);
+#else
+  return __builtin_ceilf(x);
+#endif
+}
+
+SPLAT_HD float round_down(float x) {
+#if defined(__CUDA_ARCH__)
+  return floorf(x);
+#else
+  return __builtin_floorf(x);
+#endif
+}
+
+SPLAT_HD float minimum(float a, float b) { return a < b ? a : b; }
+
+SPLAT_HD float maximum(float a, float b) { return a > b ? a : b; }
+
+SPLAT_HD float absolute(float x) { return x < 0.0f ? -x : x; }
+
+// Clamps to [low, high]; NaN gives low.
+SPLAT_HD float clamp(float x, float low, float high) { return x > low ? (x < high ? x : high) : low; }
+
+// False for infinities and NaN, also where the compiler may assume that comparisons do not trap.
+SPLAT_HD bool is_finite(float x) { return absolute(x) <= 3.402823466e+38f; }
+
+// The bits of a float as an unsigned integer. For floats that are not negative the order is the same.
+SPLAT_HD uint32_t float_bits(float x) {
+#if defined(__CUDA_ARCH__)
+  return __float_as_uint(x);
+#else
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  return bits;
+#endif
+}
+
+}  // namespace splat

@@ -1,0 +1,20 @@
+// The operators' schemas. The CPU implementations are linked into the same library; those for CUDA are a library of
+// their own, which adds itself to these when it is loaded.
+#include <torch/csrc/stable/library.h>
+
+STABLE_TORCH_LIBRARY(splat, m) {
+  m.def(
+      "project(Tensor means, Tensor quats, Tensor scales, Tensor? opacities, Tensor viewmats, Tensor Ks, int width, "
+      "int height, float eps2d, float near_plane, float far_plane, float radius_clip, bool antialiased) "
+      "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations)");
+  m.def("spherical_harmonics(int degree, Tensor directions, Tensor coeffs, Tensor? mask) -> Tensor");
+  m.def(
+      "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
+      "int images, int tile_size, int tile_width, int tile_height) "
+      "-> (Tensor tiles_per_gauss, Tensor isect_ids, Tensor flatten_ids, Tensor isect_offsets)");
+  m.def(
+      "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, int width, "
+      "int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
+      "-> (Tensor colors, Tensor alphas, Tensor last_ids)");
+  m.def("instruction_set(str name) -> str");
+}

@@ -1,0 +1,33 @@
+"""3D Gaussian splatting for PyTorch, from a wheel that knows what is inside it.
+
+`rasterization` renders; `build_info` says which kernels are installed and whether they fit this machine. Importing
+checks the installed kernels and loads those for the CPU; it compiles nothing and does not initialise CUDA. Kernels
+that do not fit are an `IncompatibleArtifactError` at the first call that needs them.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+if find_spec(f"{__name__}._kernelwheel") is None:
+    raise ImportError(
+        f"this is splat's source tree ({__path__[0]}), not an installed splat: run from another folder, or install "
+        "the checkout (pip install .)"
+    )
+
+from ._kernels import KERNELS as _KERNELS
+from ._kernels import build_info
+from ._kernelwheel.errors import BuildError, IncompatibleArtifactError, KernelWheelError
+from ._version import VERSION as __version__
+from .rendering import rasterization
+
+__all__ = [
+    "BuildError",
+    "IncompatibleArtifactError",
+    "KernelWheelError",
+    "__version__",
+    "build_info",
+    "rasterization",
+]
+
+_KERNELS.load_if_usable()

@@ -1,0 +1,37 @@
+"""The compiled kernels of this package: the one place that says which Artifact is ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import ops
+from ._kernelwheel.runtime import Kernels
+from ._version import VERSION
+
+KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
+
+
+def require(device: torch.device) -> None:
+    """Make the operators available on a device.
+
+    Raises:
+        IncompatibleArtifactError: the installed kernels are missing, damaged or do not fit this machine.
+    """
+    index = None if device.type == "cpu" else device.index
+    if device.type == "cuda" and index is None:
+        index = torch.cuda.current_device()
+    KERNELS.require(device.type, index)
+    ops.register()
+
+
+def build_info() -> dict[str, Any]:
+    """What the installed kernels are and what they are worth on this machine, as plain JSON values.
+
+    Keys: `package`, `version`, `artifact` (its folder), `manifest`, `damage`, `host`, `verdict` (a list of
+    mismatches; empty means usable) and `loaded` (the device types whose library is in this process). The GPUs are
+    part of the verdict from the first CUDA call on; asking does not initialise CUDA.
+    """
+    return KERNELS.info()

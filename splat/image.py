@@ -1,0 +1,57 @@
+"""Pictures: from rendered values to a PNG file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from torch import Tensor
+
+
+def to_bytes(image: Tensor) -> npt.NDArray[np.uint8]:
+    """An image [H, W, 3] of values from 0 to 1 as 8-bit sRGB.
+
+    Scenes are trained on photographs as they are stored, so colours are sRGB-encoded already: values are
+    clamped and rounded, no curve is applied. NaN becomes 0.
+    """
+    if image.ndim != 3 or image.shape[-1] != 3:
+        raise ValueError(f"an image must have shape [H, W, 3], found {list(image.shape)}")
+    values: npt.NDArray[np.uint8] = image.detach().nan_to_num(0.0).clamp(0, 1).mul(255).round().byte().cpu().numpy()
+    return values
+
+
+def check_writable(path: str | Path) -> Path:
+    """Raise ValueError or OSError, as `write_png` would, before any work is put into the picture."""
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise ValueError(f"pictures are written as PNG, so the name must end in .png, found {str(path)!r}")
+    if path.is_dir():
+        raise IsADirectoryError(f"a file name is required, found the folder {str(path)!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {str(path.parent)!r} for {path.name!r} must exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable, and is not")
+    return path
+
+
+def write_png(path: str | Path, image: Tensor) -> None:
+    """Write `image`, [H, W, 3] of values from 0 to 1, as a PNG file; see `to_bytes`.
+
+    The file appears whole or not at all; one that was there is replaced.
+
+    Raises ValueError if the name does not end in .png, OSError if the file cannot be written.
+    """
+    path = check_writable(path)
+    picture = Image.fromarray(to_bytes(image))
+    # Beside the file, since a rename is atomic only within a file system; not by tempfile, which would make
+    # the picture readable by its owner alone.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            picture.save(file, format="PNG")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

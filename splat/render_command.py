@@ -1,0 +1,199 @@
+"""The command `python -m splat render`: one picture of a scene."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from PIL import ImageColor
+
+from . import camera as cameras
+from .builtin import knot_scene
+from .image import check_writable, write_png
+from .ply import read_ply
+from .rendering import rasterization
+from .scene import Gaussians, SceneError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `render`."""
+    parser.add_argument("scene", nargs="?", type=Path, metavar="SCENE.ply", help="default: a built-in scene")
+    parser.add_argument("-o", "--output", type=_output, required=True, metavar="OUT.png", help="the picture to write")
+    parser.add_argument("--size", type=_size, default=(800, 600), metavar="WxH", help="default: 800x600")
+    parser.add_argument(
+        "--azimuth",
+        type=_between(-3600, 3600),
+        default=45.0,
+        metavar="DEGREES",
+        help="where the camera stands, counter-clockwise from the front as seen from above; default: 45",
+    )
+    parser.add_argument(
+        "--elevation",
+        type=_between(-90, 90),
+        default=20.0,
+        metavar="DEGREES",
+        help="height above the horizon, -90 to 90; default: 20",
+    )
+    parser.add_argument(
+        "--fov",
+        type=_between(1, 170),
+        default=40.0,
+        metavar="DEGREES",
+        help="field of view along the shorter side; default: 40",
+    )
+    parser.add_argument(
+        "--distance",
+        type=_between(1e-3, 1e3),
+        default=0.9,
+        metavar="FACTOR",
+        help="1 is where the scene's bounding sphere just fits; default: 0.9",
+    )
+    parser.add_argument(
+        "--up",
+        choices=cameras.UP_AXES,
+        default="y",
+        help="the axis that points up, as in --up=-y; default: y",
+    )
+    parser.add_argument(
+        "--background",
+        type=_color,
+        default="black",
+        metavar="COLOR",
+        help="a name, #rrggbb, or r,g,b from 0 to 255; default: black",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="auto is cuda where torch sees a GPU, else cpu; default: auto",
+    )
+    parser.add_argument(
+        "--sh-degree",
+        type=int,
+        choices=range(5),
+        metavar="0-4",
+        help="use no higher bands of spherical harmonics than this; default: all that the scene has",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Render as told: 0 if the picture was written, 1 if scene, device or file stood in the way."""
+    start = time.perf_counter()
+    try:
+        scene = _load(args.scene)
+        device = _device(args.device)
+        degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
+        image = _render(scene.to(device), args, degree)
+        write_png(args.output, image)
+    except (SceneError, OSError, _DeviceError) as error:
+        print(f"splat: {error}", file=sys.stderr)
+        return 1
+    seconds = time.perf_counter() - start
+    width, height = args.size
+    print(f"{len(scene)} Gaussians, {width}x{height}, {device.type}, {seconds:.2f} s: {args.output}")
+    return 0
+
+
+class _DeviceError(RuntimeError):
+    pass
+
+
+def _load(path: Path | None) -> Gaussians:
+    if path is None:
+        return knot_scene()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scene = read_ply(path)
+    for warning in caught:
+        print(f"splat: warning: {warning.message}", file=sys.stderr)
+    return scene
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    elif name == "cuda" and not torch.cuda.is_available():
+        raise _DeviceError(
+            f"--device cuda needs a GPU that torch can use, found none (torch {torch.__version__}, CUDA "
+            f"{torch.version.cuda or 'not built in'}); use --device cpu"
+        )
+    return torch.device(name)
+
+
+def _render(scene: Gaussians, args: argparse.Namespace, degree: int) -> torch.Tensor:
+    width, height = args.size
+    camera = cameras.orbit(
+        scene,
+        width,
+        height,
+        azimuth=args.azimuth,
+        elevation=args.elevation,
+        fov=args.fov,
+        distance=args.distance,
+        up=args.up,
+    )
+    device = scene.means.device
+    with torch.no_grad():
+        images, _, _ = rasterization(
+            scene.means,
+            scene.quats,
+            scene.scales,
+            scene.opacities,
+            scene.sh,
+            camera.viewmat[None].to(device),
+            camera.K[None].to(device),
+            width,
+            height,
+            near_plane=camera.near,
+            sh_degree=degree,
+            backgrounds=torch.tensor([args.background], dtype=torch.float32, device=device),
+        )
+    return images[0]
+
+
+def _output(text: str) -> Path:
+    try:
+        return check_writable(text)
+    except (ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, cross, height = text.lower().partition("x")
+    if not (
+        cross and width.isdecimal() and height.isdecimal() and 0 < int(width) <= 16384 and 0 < int(height) <= 16384
+    ):
+        raise argparse.ArgumentTypeError(f"a size like 800x600, each side 1 to 16384, is required, found {text!r}")
+    return int(width), int(height)
+
+
+class _between:
+    """A number in a closed range, as an argparse type."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def __call__(self, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not self.low <= value <= self.high:
+            raise argparse.ArgumentTypeError(f"a number from {self.low:g} to {self.high:g} is required, found {text!r}")
+        return value
+
+
+def _color(text: str) -> tuple[float, float, float]:
+    parts = text.split(",")
+    try:
+        # Pillow knows the names of CSS and #rrggbb.
+        values = [float(part) for part in parts] if len(parts) == 3 else list(ImageColor.getrgb(text)[:3])
+    except ValueError:
+        values = []
+    if len(values) != 3 or not all(0 <= value <= 255 for value in values):
+        raise argparse.ArgumentTypeError(f"a colour name, #rrggbb, or r,g,b from 0 to 255 is required, found {text!r}")
+    return values[0] / 255, values[1] / 255, values[2] / 255

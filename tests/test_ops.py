@@ -1,0 +1,723 @@
+"""The operators themselves, on the CPU: shapes, order, exactness, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from reference import sh_basis
+from scenes import random_scene
+from torch import Tensor
+
+from splat import _kernels
+
+_kernels.require(torch.device("cpu"))
+OPS = torch.ops.splat
+
+WIDTH, HEIGHT, TILE = 70, 45, 16
+ALPHA_MIN = 1 / 255
+
+Arguments = dict[str, Any]
+
+
+def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...] = ("front", "close")) -> Arguments:
+    scene = random_scene(seed, gaussians=gaussians, width=WIDTH, height=HEIGHT, size="mixed", views=views)
+    return {
+        "means": scene.means,
+        "quats": scene.quats,
+        "scales": scene.scales,
+        "opacities": scene.opacities,
+        "viewmats": scene.viewmats,
+        "Ks": scene.Ks,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "eps2d": 0.3,
+        "near_plane": 0.01,
+        "far_plane": 1e10,
+        "radius_clip": 0.0,
+        "antialiased": False,
+    }
+
+
+def harmonics_arguments(degree: int = 3) -> Arguments:
+    generator = torch.Generator().manual_seed(1)
+    return {
+        "degree": degree,
+        "directions": torch.randn(2, 50, 3, generator=generator),
+        "coeffs": torch.randn(1, 50, 25, 3, generator=generator),
+        "mask": torch.rand(2, 50, generator=generator) > 0.3,
+    }
+
+
+def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
+    projected = project_arguments(**changes)
+    radii, means2d, depths, conics, _ = OPS.project(**projected)
+    images = len(projected["viewmats"])
+    return {
+        "means2d": means2d,
+        "radii": radii,
+        "depths": depths,
+        "conics": conics,
+        "opacities": projected["opacities"].expand(images, -1).contiguous(),
+        "image_ids": None,
+        "images": images,
+        "tile_size": tile_size,
+        "tile_width": -(-WIDTH // tile_size),
+        "tile_height": -(-HEIGHT // tile_size),
+    }
+
+
+def rasterize_arguments(channels: int = 3, tile_size: int = TILE, **changes: Any) -> Arguments:
+    lists = intersect_arguments(tile_size, **changes)
+    _, _, flatten_ids, offsets = OPS.intersect(**lists)
+    images, gaussians = lists["depths"].shape
+    generator = torch.Generator().manual_seed(2)
+    return {
+        "means2d": lists["means2d"],
+        "conics": lists["conics"],
+        "colors": torch.rand(images, gaussians, channels, generator=generator),
+        "opacities": lists["opacities"],
+        "backgrounds": torch.rand(images, channels, generator=generator),
+        "width": WIDTH,
+        "height": HEIGHT,
+        "tile_size": tile_size,
+        "isect_offsets": offsets,
+        "flatten_ids": flatten_ids,
+    }
+
+
+def packed(arguments: Arguments, keep: Tensor, *names: str) -> Arguments:
+    """The named tensors with their first two dimensions, image and Gaussian, reduced to the rows to keep."""
+    return arguments | {name: arguments[name][keep] for name in names}
+
+
+EXAMPLES: dict[str, Callable[[], Arguments]] = {
+    "project": project_arguments,
+    "spherical_harmonics": harmonics_arguments,
+    "intersect": intersect_arguments,
+    "rasterize": rasterize_arguments,
+}
+
+
+def outputs(name: str, arguments: Arguments) -> tuple[Tensor, ...]:
+    result = getattr(OPS, name)(**arguments)
+    return (result,) if isinstance(result, Tensor) else tuple(result)
+
+
+def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def instruction_set() -> Iterator[Callable[[str], str]]:
+    before = OPS.instruction_set("")
+    yield OPS.instruction_set
+    OPS.instruction_set(before)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_torch_finds_the_operator_well_made(name: str) -> None:
+    torch.library.opcheck(getattr(OPS, name).default, (), EXAMPLES[name]())
+
+
+def test_operators_compile_into_one_graph() -> None:
+    arguments = project_arguments()
+    means = arguments.pop("means")
+
+    def render(means: Tensor) -> Tensor:
+        radii, means2d, depths, conics, _ = OPS.project(means, **arguments)
+        opacities = arguments["opacities"].expand(2, -1)
+        _, _, flatten_ids, offsets = OPS.intersect(
+            means2d, radii, depths, conics, opacities, None, 2, TILE, -(-WIDTH // TILE), -(-HEIGHT // TILE)
+        )
+        colors = torch.ones(2, len(means), 3)
+        image: Tensor = OPS.rasterize(
+            means2d, conics, colors, opacities, None, WIDTH, HEIGHT, TILE, offsets, flatten_ids
+        )[0]
+        return image
+
+    compiled = torch.compile(render, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(means), render(means), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["project", "spherical_harmonics", "rasterize"])
+def test_a_backward_pass_is_refused(name: str) -> None:
+    arguments = {
+        key: value.clone().requires_grad_() if isinstance(value, Tensor) and value.is_floating_point() else value
+        for key, value in EXAMPLES[name]().items()
+    }
+    differentiable = [output for output in outputs(name, arguments) if output.requires_grad]
+    with pytest.raises(NotImplementedError, match=f"splat::{name} has no backward pass"):
+        differentiable[0].sum().backward()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_strides_do_not_matter(name: str) -> None:
+    arguments = EXAMPLES[name]()
+    strided = {
+        key: value.transpose(0, -1).contiguous().transpose(0, -1) if isinstance(value, Tensor) else value
+        for key, value in arguments.items()
+    }
+    assert any(isinstance(value, Tensor) and not value.is_contiguous() for value in strided.values())
+    assert_same(outputs(name, strided), outputs(name, arguments))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_threads_do_not_matter(name: str, threads: Callable[[int], None]) -> None:
+    arguments = EXAMPLES[name]()
+    results = []
+    for count in (1, 2, 5):
+        threads(count)
+        results.append(outputs(name, arguments))
+    assert_same(results[1], results[0])
+    assert_same(results[2], results[0])
+
+
+# Projection.
+
+
+def test_project_of_a_gaussian_on_the_axis() -> None:
+    arguments = project_arguments() | {
+        "means": torch.tensor([[0.0, 0.0, 4.0]]),
+        "quats": torch.tensor([[2.0, 0.0, 0.0, 0.0]]),
+        "scales": torch.tensor([[0.4, 0.2, 0.1]]),
+        "opacities": None,
+        "viewmats": torch.eye(4)[None],
+        "Ks": torch.tensor([[[100.0, 0.0, 30.0], [0.0, 50.0, 20.0], [0.0, 0.0, 1.0]]]),
+        "antialiased": True,
+    }
+    radii, means2d, depths, conics, compensations = OPS.project(**arguments)
+    # Standard deviations on the image are 100 * 0.4 / 4 = 10 and 50 * 0.2 / 4 = 2.5 pixels.
+    variances = torch.tensor([100.0, 6.25])
+    blurred = variances + 0.3
+    torch.testing.assert_close(means2d, torch.tensor([[[30.0, 20.0]]]))
+    torch.testing.assert_close(depths, torch.tensor([[4.0]]))
+    torch.testing.assert_close(conics, torch.tensor([[[1 / blurred[0], 0.0, 1 / blurred[1]]]]))
+    torch.testing.assert_close(compensations, (variances.prod() / blurred.prod()).sqrt().reshape(1, 1))
+    torch.testing.assert_close(radii, torch.ceil(3.33 * blurred.sqrt()).int().reshape(1, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"means": torch.tensor([[0.0, 0.0, -1.0]])},
+        {"means": torch.tensor([[0.0, 0.0, 0.005]])},
+        {"means": torch.tensor([[50.0, 0.0, 4.0]])},
+        {"means": torch.tensor([[torch.nan, 0.0, 4.0]])},
+        {"scales": torch.tensor([[torch.inf, 0.1, 0.1]])},
+        {"quats": torch.zeros(1, 4)},
+        {"opacities": torch.tensor([0.0039])},
+        {"opacities": torch.tensor([torch.nan])},
+        {"far_plane": 3.0},
+        {"radius_clip": 1000.0},
+    ],
+)
+def test_project_culls_to_zeros(change: Arguments) -> None:
+    arguments = project_arguments() | {
+        "means": torch.tensor([[0.0, 0.0, 4.0]]),
+        "quats": torch.tensor([[1.0, 0.0, 0.0, 0.0]]),
+        "scales": torch.tensor([[0.1, 0.1, 0.1]]),
+        "opacities": torch.ones(1),
+        "viewmats": torch.eye(4)[None],
+        "Ks": torch.tensor([[[50.0, 0.0, 35.0], [0.0, 50.0, 22.0], [0.0, 0.0, 1.0]]]),
+    }
+    assert OPS.project(**arguments)[0].all()
+    for output in OPS.project(**arguments | change):
+        assert not output.any()
+
+
+def test_project_without_opacities_reaches_furthest() -> None:
+    arguments = project_arguments()
+    with_opacities = OPS.project(**arguments)[0]
+    without = OPS.project(**arguments | {"opacities": None})[0]
+    assert (without >= with_opacities).all()
+    assert (without > with_opacities).any()
+
+
+# Spherical harmonics.
+
+
+@pytest.mark.parametrize("degree", range(5))
+def test_spherical_harmonics_are_those_of_the_definition(degree: int) -> None:
+    arguments = harmonics_arguments(degree) | {"mask": None}
+    directions, coeffs = arguments["directions"].double(), arguments["coeffs"][0].double()
+    bases = (degree + 1) ** 2
+    for image, found in zip(directions, OPS.spherical_harmonics(**arguments), strict=True):
+        expected = (sh_basis(image, degree)[..., None] * coeffs[:, :bases]).sum(1)
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+
+
+def test_spherical_harmonics_mask_and_coefficients_per_image() -> None:
+    arguments = harmonics_arguments()
+    mask = arguments["mask"]
+    found = OPS.spherical_harmonics(**arguments)
+    unmasked = OPS.spherical_harmonics(**arguments | {"mask": None})
+    torch.testing.assert_close(found, torch.where(mask[..., None], unmasked, 0.0), rtol=0, atol=0)
+    per_image = arguments | {"coeffs": arguments["coeffs"].expand(2, -1, -1, -1)}
+    torch.testing.assert_close(OPS.spherical_harmonics(**per_image), found, rtol=0, atol=0)
+
+
+def test_spherical_harmonics_of_no_direction_are_finite() -> None:
+    arguments = harmonics_arguments() | {"directions": torch.zeros(2, 50, 3)}
+    assert torch.isfinite(OPS.spherical_harmonics(**arguments)).all()
+
+
+# Intersection.
+
+
+def rectangle_lists(arguments: Arguments) -> list[tuple[int, int, int, int]]:
+    """(image, tile, depth bits, index) of every tile that the rectangle mean +- radius of a Gaussian touches."""
+    size, columns, rows = (arguments[name] for name in ("tile_size", "tile_width", "tile_height"))
+    means, radii = arguments["means2d"].reshape(-1, 2) / size, arguments["radii"].reshape(-1, 2) / size
+    limit = torch.tensor([columns, rows])
+    first = torch.minimum((means - radii).floor().clamp(min=0).int(), limit)
+    last = torch.minimum((means + radii).ceil().clamp(min=0).int(), limit)
+    bits = arguments["depths"].flatten().view(torch.int32).tolist()
+    gaussians = arguments["depths"].shape[-1]
+    return sorted(
+        (index // gaussians, row * columns + column, bits[index], index)
+        for index in (radii > 0).all(1).nonzero().flatten().tolist()
+        for row in range(first[index, 1], last[index, 1])
+        for column in range(first[index, 0], last[index, 0])
+    )
+
+
+def kept_pairs(arguments: Arguments) -> list[tuple[int, int, int, int]]:
+    """The same, of the pairs that the operator keeps, read from its keys."""
+    _, keys, indices, _ = OPS.intersect(**arguments)
+    tile_bits = (arguments["tile_width"] * arguments["tile_height"]).bit_length()
+    return [
+        (key >> 32 + tile_bits, (key >> 32) & ((1 << tile_bits) - 1), key & 0xFFFFFFFF, index)
+        for key, index in zip(keys.tolist(), indices.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("tile_size", [5, 16, 32])
+def test_intersect_orders_by_image_tile_depth_index(tile_size: int) -> None:
+    arguments = intersect_arguments(tile_size)
+    # Equal depths are ordered by index.
+    arguments["depths"] = (arguments["depths"] * 4).round() / 4
+    pairs = kept_pairs(arguments)
+    assert pairs == sorted(pairs)
+    assert len(set(pairs)) == len(pairs) > 100
+    assert set(pairs) <= set(rectangle_lists(arguments))
+
+
+def test_intersect_counts_and_offsets() -> None:
+    arguments = intersect_arguments()
+    pairs = kept_pairs(arguments)
+    tiles_per_gauss, _, _, offsets = OPS.intersect(**arguments)
+    indices = torch.tensor([index for *_, index in pairs])
+    torch.testing.assert_close(
+        tiles_per_gauss.flatten(), torch.bincount(indices, minlength=tiles_per_gauss.numel()).int()
+    )
+    per_image = arguments["tile_width"] * arguments["tile_height"]
+    tiles = torch.tensor([image * per_image + tile for image, tile, *_ in pairs])
+    starts = torch.searchsorted(tiles, torch.arange(2 * per_image))
+    torch.testing.assert_close(offsets.flatten(), starts.int())
+
+
+def conics_of_kind(kind: str, count: int, generator: torch.Generator) -> Tensor:
+    """Random conics, inverses of covariances: long up to far beyond the image, or thinner than rendering makes them."""
+    long_scale, short_scale = {
+        "round": (1.0, 1.0),
+        "long": (30.0, 1.0),
+        "needle": (3e3, 1.0),
+        "hair": (3e6, 1.0),
+        "thread": (30.0, 1e-5),
+    }[kind]
+    angle = torch.rand(count, generator=generator) * torch.pi
+    long = (torch.rand(count, generator=generator) * 3).exp() * long_scale
+    short = (torch.rand(count, generator=generator) * 3 + 0.3) * short_scale
+    u, v = torch.stack([angle.cos(), angle.sin()], 1), torch.stack([-angle.sin(), angle.cos()], 1)
+    matrices = (u[:, :, None] * u[:, None] / long[:, None, None]) + (v[:, :, None] * v[:, None] / short[:, None, None])
+    return torch.stack([matrices[:, 0, 0], matrices[:, 0, 1], matrices[:, 1, 1]], dim=1)
+
+
+def single_gaussians(kind: str, tile_size: int = TILE, count: int = 2000) -> Arguments:
+    """Arguments of intersect: `count` images with one random Gaussian each, its rectangle the whole image."""
+    generator = torch.Generator().manual_seed(len(kind) + tile_size)
+    corner = torch.tensor([WIDTH, HEIGHT])
+    return {
+        "means2d": (torch.rand(count, 1, 2, generator=generator) * 1.6 - 0.3) * corner,
+        "radii": torch.full((count, 1, 2), 200, dtype=torch.int32),
+        "depths": torch.ones(count, 1),
+        "conics": conics_of_kind(kind, count, generator)[:, None],
+        "opacities": torch.rand(count, 1, generator=generator),
+        "image_ids": None,
+        "images": count,
+        "tile_size": tile_size,
+        "tile_width": -(-WIDTH // tile_size),
+        "tile_height": -(-HEIGHT // tile_size),
+    }
+
+
+def alphas_by_definition(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """Alphas [I, H, W] of one Gaussian per image, and where the rounding of an exponential decides whether it is seen.
+
+    The exponent is computed as csrc/math/blend.h says, rounded to float32 after each operation: for a needle another
+    order gives another picture.
+    """
+    x, y = torch.arange(WIDTH) + 0.5, torch.arange(HEIGHT) + 0.5
+    mean = arguments["means2d"][:, 0, :, None, None]
+    dx, dy = mean[:, 0] - x, mean[:, 1] - y[:, None]
+    log2_e = torch.tensor(1.44269504088896341)
+    a, b, c = arguments["conics"][:, 0, :, None, None].unbind(1)
+    half_a, b, half_c = 0.5 * log2_e * a, log2_e * b, 0.5 * log2_e * c
+    exponent = (half_a * dx + b * dy) * dx + half_c * dy * dy
+    alpha = arguments["opacities"][:, :, None].double() * torch.exp2(-exponent.double())
+    doubtful = (alpha / ALPHA_MIN - 1).abs() <= 1e-6
+    return torch.where((exponent >= 0) & (alpha >= ALPHA_MIN), alpha.clamp(max=0.999), 0.0), doubtful
+
+
+def rasterize_singles(arguments: Arguments, flatten_ids: Tensor, offsets: Tensor) -> Tensor:
+    """Alphas [I, H, W] of lists for the Gaussians of `single_gaussians`."""
+    alphas: Tensor = OPS.rasterize(
+        arguments["means2d"],
+        arguments["conics"],
+        torch.ones(arguments["images"], 1, 1),
+        arguments["opacities"],
+        None,
+        WIDTH,
+        HEIGHT,
+        arguments["tile_size"],
+        offsets,
+        flatten_ids,
+    )[1]
+    return alphas[..., 0]
+
+
+@pytest.mark.parametrize("kind", ["round", "long", "needle", "hair", "thread"])
+@pytest.mark.parametrize("tile_size", [7, 16, 32])
+def test_intersect_drops_no_pair_that_contributes(kind: str, tile_size: int) -> None:
+    arguments = single_gaussians(kind, tile_size)
+    tiles_per_gauss, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    everywhere = arguments["tile_width"] * arguments["tile_height"]
+    # Ellipses as thin as the last two are not trusted, so that the rectangle counts, which here is the whole image.
+    assert kind in ("hair", "thread") or tiles_per_gauss.sum() < 0.8 * everywhere * arguments["images"]
+    # The same with each Gaussian in all tiles of its image.
+    all_ids = torch.arange(arguments["images"], dtype=torch.int32).repeat_interleave(everywhere)
+    all_offsets = torch.arange(len(all_ids), dtype=torch.int32).reshape(offsets.shape)
+    kept = rasterize_singles(arguments, flatten_ids, offsets)
+    torch.testing.assert_close(kept, rasterize_singles(arguments, all_ids, all_offsets), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["round", "long"])
+def test_intersect_keeps_few_pairs_that_do_not_contribute(kind: str) -> None:
+    arguments = single_gaussians(kind)
+    tiles_per_gauss = OPS.intersect(**arguments)[0]
+    alphas, _ = alphas_by_definition(arguments)
+    padded = torch.nn.functional.pad(alphas, (0, -WIDTH % TILE, 0, -HEIGHT % TILE))
+    contributing = torch.nn.functional.max_pool2d(padded[:, None], TILE) > 0
+    # A tile can be touched between its pixels, and one at the border beyond the image.
+    assert tiles_per_gauss.sum() < 1.15 * contributing.sum()
+
+
+def test_intersect_keeps_what_is_not_an_ellipse() -> None:
+    arguments = single_gaussians("round", count=1)
+    everywhere = arguments["tile_width"] * arguments["tile_height"]
+    for conic in ([0.1, 0.2, 0.1], [0.0, 0.0, 0.0], [-0.1, 0.0, 0.1], [torch.nan, 0.0, 0.1]):
+        changed = arguments | {
+            "means2d": torch.tensor([[[WIDTH / 2, HEIGHT / 2]]]),
+            "conics": torch.tensor([[conic]]),
+            "opacities": torch.ones(1, 1),
+        }
+        assert OPS.intersect(**changed)[0].item() == everywhere
+
+
+@pytest.mark.parametrize("opacity", [0.0, 0.0039, torch.nan, -1.0])
+def test_intersect_drops_what_nobody_sees(opacity: float) -> None:
+    arguments = single_gaussians("round", count=3) | {"opacities": torch.full((3, 1), opacity)}
+    tiles_per_gauss, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    assert not tiles_per_gauss.any()
+    assert len(flatten_ids) == 0
+    assert not offsets.any()
+
+
+# Rasterization.
+
+
+@pytest.mark.parametrize("kind", ["round", "long", "needle", "hair", "thread"])
+@pytest.mark.parametrize("name", ["baseline", "avx2", "avx512"])
+def test_rasterize_one_gaussian(kind: str, name: str, instruction_set: Callable[[str], str]) -> None:
+    select_or_skip(instruction_set, name)
+    arguments = single_gaussians(kind)
+    _, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    found = rasterize_singles(arguments, flatten_ids, offsets).double()
+    expected, doubtful = alphas_by_definition(arguments)
+    assert (expected > 0).any()
+    assert doubtful.double().mean() < 1e-5
+    assert (((found - expected).abs() <= 3e-7) | doubtful).all()
+
+
+def composite_by_definition(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """Colours and alphas by a loop over each tile's list, in float64."""
+    size, offsets = arguments["tile_size"], arguments["isect_offsets"]
+    images, rows, columns = offsets.shape
+    ends = torch.cat([offsets.flatten(), torch.tensor([len(arguments["flatten_ids"])])]).tolist()
+    means, conics = arguments["means2d"].reshape(-1, 2).double(), arguments["conics"].reshape(-1, 3).double()
+    colors, opacities = arguments["colors"].flatten(0, -2).double(), arguments["opacities"].flatten().double()
+    height, width = rows * size, columns * size
+    image = torch.zeros(images, height, width, colors.shape[1], dtype=torch.float64)
+    left = torch.ones(images, height, width, dtype=torch.float64)
+    centers = torch.arange(size) + 0.5
+    for tile in range(offsets.numel()):
+        i, row, column = tile // (rows * columns), tile // columns % rows, tile % columns
+        here = (i, slice(row * size, (row + 1) * size), slice(column * size, (column + 1) * size))
+        finished = torch.zeros(size, size, dtype=torch.bool)
+        for g in arguments["flatten_ids"][ends[tile] : ends[tile + 1]].tolist():
+            dx = means[g, 0] - (column * size + centers)[None, :]
+            dy = means[g, 1] - (row * size + centers)[:, None]
+            a, b, c = conics[g]
+            alpha = (opacities[g] * torch.exp(-(0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy))).clamp(max=0.999)
+            alpha = torch.where(alpha >= ALPHA_MIN, alpha, 0.0)
+            finished |= left[here] * (1 - alpha) <= 1e-4
+            weight = torch.where(finished, 0.0, alpha * left[here])
+            image[here] += weight[..., None] * colors[g]
+            left[here] -= weight
+    if arguments["backgrounds"] is not None:
+        image += left[..., None] * arguments["backgrounds"][:, None, None].double()
+    return image[:, :HEIGHT, :WIDTH], 1 - left[:, :HEIGHT, :WIDTH, None]
+
+
+@pytest.mark.parametrize(("channels", "tile_size"), [(3, 16), (1, 16), (4, 20), (5, 8)])
+def test_rasterize_by_definition(channels: int, tile_size: int) -> None:
+    arguments = rasterize_arguments(channels, tile_size)
+    colors, alphas, _ = OPS.rasterize(**arguments)
+    expected_colors, expected_alphas = composite_by_definition(arguments)
+    torch.testing.assert_close(colors.double(), expected_colors, rtol=0, atol=1e-4)
+    torch.testing.assert_close(alphas.double(), expected_alphas, rtol=0, atol=1e-4)
+
+
+def test_rasterize_without_background_and_without_gaussians() -> None:
+    arguments = rasterize_arguments()
+    over_black = OPS.rasterize(**arguments | {"backgrounds": torch.zeros(2, 3)})
+    assert_same(OPS.rasterize(**arguments | {"backgrounds": None}), over_black)
+    nothing = arguments | {
+        "flatten_ids": torch.empty(0, dtype=torch.int32),
+        "isect_offsets": torch.zeros_like(arguments["isect_offsets"]),
+    }
+    colors, alphas, last_ids = OPS.rasterize(**nothing)
+    assert (colors == arguments["backgrounds"][:, None, None]).all()
+    assert not alphas.any()
+    assert not last_ids.any()
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 16, 17, 40])
+def test_rasterize_channels_are_independent(channels: int) -> None:
+    arguments = rasterize_arguments(channels)
+    colors, alphas, last_ids = OPS.rasterize(**arguments)
+    for channel in range(channels):
+        single = arguments | {name: arguments[name][..., channel, None] for name in ("colors", "backgrounds")}
+        assert_same(OPS.rasterize(**single), (colors[..., channel, None], alphas, last_ids))
+
+
+def test_rasterize_stops_before_the_gaussian_that_makes_a_pixel_opaque() -> None:
+    arguments = rasterize_arguments() | {
+        "means2d": torch.tensor([[4.5, 4.5]]).repeat(4, 1),
+        "conics": torch.tensor([[1e-6, 0.0, 1e-6]]).repeat(4, 1),
+        "colors": torch.eye(4)[:, :3],
+        "opacities": torch.tensor([0.5, 0.99, 0.99, 0.5]),
+        "backgrounds": None,
+        "width": 8,
+        "height": 8,
+        "isect_offsets": torch.zeros(1, 1, 1, dtype=torch.int32),
+        "flatten_ids": torch.arange(4, dtype=torch.int32),
+    }
+    colors, alphas, last_ids = OPS.rasterize(**arguments)
+    # 0.5 * 0.01 * 0.01 is under 1e-4: the third is not blended, nor is the fourth, although it alone would be.
+    torch.testing.assert_close(colors[0, 4, 4], torch.tensor([0.5, 0.495, 0.0]), rtol=0, atol=1e-4)
+    torch.testing.assert_close(alphas[0, 4, 4], torch.tensor([0.995]), rtol=0, atol=1e-5)
+    assert (last_ids == 1).all()
+
+
+@pytest.mark.parametrize("opacity", [torch.nan, torch.inf, 1e30, -1.0, 1.0])
+def test_rasterize_survives_any_opacity(opacity: float) -> None:
+    arguments = rasterize_arguments()
+    arguments["opacities"] = torch.full_like(arguments["opacities"], opacity)
+    colors, alphas, _ = OPS.rasterize(**arguments)
+    assert torch.isfinite(colors).all()
+    assert (alphas.max() > 0.9) == (opacity >= 1)
+    assert (alphas < 1).all()
+
+
+def select_or_skip(instruction_set: Callable[[str], str], name: str) -> None:
+    try:
+        assert instruction_set(name) == name
+    except RuntimeError as error:
+        if "this CPU does not have" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+@pytest.mark.parametrize("channels", [1, 3, 4, 7])
+def test_instruction_sets_give_the_same_picture(
+    name: str, channels: int, instruction_set: Callable[[str], str]
+) -> None:
+    arguments = rasterize_arguments(channels)
+    instruction_set("baseline")
+    expected = OPS.rasterize(**arguments)
+    select_or_skip(instruction_set, name)
+    assert_same(OPS.rasterize(**arguments), expected)
+
+
+def test_instruction_set_must_be_known(instruction_set: Callable[[str], str]) -> None:
+    with pytest.raises(RuntimeError, match="must be baseline, avx2 or avx512; found avx"):
+        instruction_set("avx")
+
+
+# Layouts and sizes.
+
+
+def test_packed_equals_dense() -> None:
+    lists = intersect_arguments()
+    keep = (lists["radii"] > 0).all(-1)
+    image_ids = keep.nonzero()[:, 0]
+    packed_lists = packed(lists, keep, "means2d", "radii", "depths", "conics", "opacities") | {"image_ids": image_ids}
+    tiles, keys, indices, offsets = OPS.intersect(**packed_lists)
+    dense_tiles, dense_keys, dense_indices, dense_offsets = OPS.intersect(**lists)
+    rows = keep.flatten().nonzero().flatten()
+    assert_same((tiles, keys, offsets), (dense_tiles[keep], dense_keys, dense_offsets))
+    torch.testing.assert_close(rows[indices], dense_indices.long())
+
+    arguments = rasterize_arguments()
+    packed_arguments = packed(arguments, keep, "means2d", "conics", "colors", "opacities") | {"flatten_ids": indices}
+    assert_same(OPS.rasterize(**packed_arguments), OPS.rasterize(**arguments))
+
+
+@pytest.mark.parametrize(("images", "gaussians"), [(0, 5), (2, 0), (0, 0)])
+def test_nothing_to_do(images: int, gaussians: int) -> None:
+    arguments = project_arguments(gaussians=5)
+    arguments |= {name: arguments[name][:gaussians] for name in ("means", "quats", "scales", "opacities")}
+    arguments |= {name: arguments[name][:images] for name in ("viewmats", "Ks")}
+    radii, means2d, depths, conics, compensations = OPS.project(**arguments)
+    assert [t.shape[:2] for t in (radii, means2d, depths, conics, compensations)] == [(images, gaussians)] * 5
+    coeffs, opacities = torch.zeros(1, gaussians, 4, 3), torch.zeros(images, gaussians)
+    assert OPS.spherical_harmonics(1, torch.zeros(images, gaussians, 3), coeffs, None).shape == (images, gaussians, 3)
+    for shape, image_ids in (((images, gaussians), None), ((0,), torch.empty(0, dtype=torch.int64))):
+        tiles, keys, indices, offsets = OPS.intersect(
+            means2d.reshape(*shape, 2),
+            radii.reshape(*shape, 2),
+            depths.reshape(shape),
+            conics.reshape(*shape, 3),
+            opacities.reshape(shape),
+            image_ids,
+            images,
+            TILE,
+            5,
+            3,
+        )
+        assert (tiles.shape, len(keys), len(indices)) == (shape, 0, 0)
+        assert torch.equal(offsets, torch.zeros(images, 3, 5, dtype=torch.int32))
+        colors, alphas, last_ids = OPS.rasterize(
+            means2d.reshape(*shape, 2),
+            conics.reshape(*shape, 3),
+            torch.zeros(*shape, 3),
+            opacities.reshape(shape),
+            None,
+            WIDTH,
+            HEIGHT,
+            TILE,
+            offsets,
+            indices,
+        )
+        assert colors.shape == (images, HEIGHT, WIDTH, 3)
+        assert not any(output.any() for output in (colors, alphas, last_ids))
+
+
+# Refusals. Each must be an error, and never a read or write out of bounds.
+
+
+def replaced(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[Arguments], Arguments]:
+    return lambda arguments: arguments | {name: change(arguments[name])}
+
+
+def given(**changes: Any) -> Callable[[Arguments], Arguments]:
+    return lambda arguments: arguments | changes
+
+
+REFUSALS: list[tuple[str, Callable[[Arguments], Arguments], str]] = [
+    ("project", replaced("means", Tensor.double), "means must have dtype Float; found Double"),
+    ("project", replaced("means", Tensor.flatten), "means must have 2 dimensions; found 1"),
+    ("project", replaced("quats", lambda t: t[:, :3]), r"quats must have shape \[300, 4\]; found \[300, 3\]"),
+    ("project", replaced("scales", lambda t: t[1:]), r"scales must have shape \[300, 3\]; found \[299, 3\]"),
+    ("project", replaced("opacities", lambda t: t[:, None]), r"opacities must have shape \[300\]"),
+    ("project", replaced("viewmats", lambda t: t[:, :3]), r"viewmats must have shape \[2, 4, 4\]"),
+    ("project", replaced("Ks", lambda t: t[:1]), r"Ks must have shape \[2, 3, 3\]"),
+    ("project", given(width=0), "width must be between 1 and"),
+    ("project", given(height=1 << 40), "height must be between 1 and"),
+    ("project", given(eps2d=-0.1), "eps2d must not be negative"),
+    ("spherical_harmonics", given(degree=5), "degree must be between 0 and 4; found 5"),
+    ("spherical_harmonics", given(degree=-1), "degree must be between 0 and 4; found -1"),
+    ("spherical_harmonics", replaced("coeffs", lambda t: t[:, :, :15]), "needs 16 coefficients .* holds 15"),
+    ("spherical_harmonics", replaced("coeffs", lambda t: t.expand(3, -1, -1, -1)), "one for each of the 2 images"),
+    ("spherical_harmonics", replaced("mask", lambda t: t.float()), "mask must have dtype Bool"),
+    ("spherical_harmonics", replaced("mask", lambda t: t[:1]), r"mask must have shape \[2, 50\]"),
+    ("intersect", replaced("radii", Tensor.long), "radii must have dtype Int"),
+    ("intersect", replaced("depths", lambda t: t[:, :-1]), r"depths must have shape \[2, 300\]"),
+    ("intersect", replaced("conics", lambda t: t[..., :2]), r"conics must have shape \[2, 300, 3\]"),
+    ("intersect", given(images=3), r"means2d must have shape \[3, 300, 2\]"),
+    ("intersect", given(images=-1), "images must be between 0 and"),
+    ("intersect", given(tile_size=0), "tile_size must be between 1 and 32"),
+    ("intersect", given(tile_size=33), "tile_size must be between 1 and 32"),
+    ("intersect", given(tile_width=1 << 20, tile_height=1 << 20), "more than the 32 bits"),
+    ("intersect", given(image_ids=torch.zeros(600, dtype=torch.int64)), "packed, because image_ids is given"),
+    ("rasterize", replaced("colors", lambda t: t[..., :0]), "at least one channel"),
+    ("rasterize", replaced("colors", lambda t: t[0]), "colors must have 3 dimensions; found 2"),
+    ("rasterize", replaced("backgrounds", lambda t: t[..., :2]), r"backgrounds must have shape \[2, 3\]"),
+    ("rasterize", replaced("isect_offsets", lambda t: t[..., 1:]), r"isect_offsets must have shape \[2, 3, 5\]"),
+    ("rasterize", replaced("flatten_ids", lambda t: t + 300), r"flatten_ids\[\d+\] is 6\d\d, but there are 600"),
+    ("rasterize", replaced("flatten_ids", lambda t: t - 400), r"flatten_ids\[0\] is -\d+"),
+    ("rasterize", replaced("flatten_ids", lambda t: t[:5]), "isect_offsets must ascend from 0 to the 5 entries"),
+    ("rasterize", replaced("isect_offsets", lambda t: t.flip(-1)), "isect_offsets must ascend"),
+    ("rasterize", replaced("isect_offsets", lambda t: t - 1), "isect_offsets must ascend"),
+    ("rasterize", given(tile_size=64), "tile_size must be between 1 and 32"),
+    ("rasterize", given(width=WIDTH + TILE), r"isect_offsets must have shape \[2, 3, 6\]"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), REFUSALS)
+def test_wrong_arguments_are_refused(name: str, change: Callable[[Arguments], Arguments], message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        outputs(name, change(EXAMPLES[name]()))
+
+
+@pytest.mark.parametrize("image_id", [-1, 2, 1 << 40])
+def test_image_ids_must_exist(image_id: int) -> None:
+    lists = intersect_arguments()
+    keep = torch.ones(2, 300, dtype=torch.bool)
+    arguments = packed(lists, keep, "means2d", "radii", "depths", "conics", "opacities")
+    image_ids = torch.zeros(600, dtype=torch.int64)
+    image_ids[-1] = image_id
+    with pytest.raises(RuntimeError, match=rf"image_ids\[599\] is {image_id}, but there are 2 images"):
+        OPS.intersect(**arguments | {"image_ids": image_ids})
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_any_values_are_survived(name: str) -> None:
+    """Tensors of the right shape with any floats in them: no error, no crash."""
+    generator = torch.Generator().manual_seed(3)
+    special = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf, 1e38, -1e38, 1e-45, 1.0, -1.0])
+    for _ in range(20):
+        arguments = {
+            key: special[torch.randint(len(special), value.shape, generator=generator)]
+            if isinstance(value, Tensor) and value.is_floating_point()
+            else value
+            for key, value in EXAMPLES[name]().items()
+        }
+        if name == "intersect":
+            low, high = -(1 << 31), (1 << 31) - 1
+            shape = arguments["radii"].shape
+            arguments["radii"] = torch.randint(low, high, shape, dtype=torch.int32, generator=generator)
+        outputs(name, arguments)

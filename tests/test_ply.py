@@ -1,0 +1,320 @@
+"""`splat.ply.read_ply`: every way to write the same scene, what stands in for what is absent, and broken files."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenes import real_scene
+
+from splat.ply import read_ply
+from splat.scene import SH_C0, Gaussians, SceneError
+
+FORMATS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+TYPES = {"float": "f4", "double": "f8", "uchar": "u1", "short": "i2", "int": "i4"}
+NORMALS = ["nx", "ny", "nz"]
+NAMES = [
+    *["x", "y", "z"],
+    *(f"f_dc_{i}" for i in range(3)),
+    *(f"f_rest_{i}" for i in range(45)),
+    "opacity",
+    *(f"scale_{i}" for i in range(3)),
+    *(f"rot_{i}" for i in range(4)),
+]
+
+
+def columns(n: int = 7, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=n).astype(np.float32) for name in NAMES}
+
+
+def ply(
+    values: dict[str, np.ndarray],
+    form: str = "binary_little_endian",
+    types: dict[str, str] | None = None,
+    before: tuple[str, bytes] = ("", b""),
+    newline: str = "\n",
+) -> bytes:
+    """A file of `values`; `before` is the header and the rows of elements ahead of `vertex`."""
+    types = types or {}
+    n = len(next(iter(values.values())))
+    header = ["ply", f"format {form} 1.0", "comment of the test", *before[0].splitlines(), f"element vertex {n}"]
+    header += [f"property {types.get(name, 'float')} {name}" for name in values]
+    order = FORMATS[form]
+    if form == "ascii":
+        rows = [" ".join(repr(value[i].item()) for value in values.values()) for i in range(n)]
+        body = "".join(row + newline for row in rows).encode()
+    else:
+        dtype = np.dtype([(name, order + TYPES[types.get(name, "float")]) for name in values])
+        table = np.zeros(n, dtype)
+        for name, value in values.items():
+            table[name] = value
+        body = table.tobytes()
+    return (newline.join([*header, "end_header"]) + newline).encode() + before[1] + body
+
+
+def read(tmp_path: Path, data: bytes) -> Gaussians:
+    path = tmp_path / "scene.ply"
+    path.write_bytes(data)
+    return read_ply(path)
+
+
+def assert_same(found: Gaussians, expected: Gaussians) -> None:
+    for name, value in vars(expected).items():
+        assert torch.equal(getattr(found, name), value), name
+
+
+def test_what_the_properties_mean(tmp_path: Path) -> None:
+    values = columns()
+    found = read(tmp_path, ply(values))
+    for i, axis in enumerate("xyz"):
+        assert np.array_equal(found.means[:, i], values[axis])
+        assert np.array_equal(found.sh[:, 0, i], values[f"f_dc_{i}"])
+        assert np.allclose(found.scales[:, i], np.exp(values[f"scale_{i}"]), rtol=1e-6)
+        # f_rest holds all coefficients of red, then of green, then of blue.
+        for k in range(15):
+            assert np.array_equal(found.sh[:, 1 + k, i], values[f"f_rest_{15 * i + k}"])
+    for i in range(4):
+        assert np.array_equal(found.quats[:, i], values[f"rot_{i}"])
+    assert np.allclose(found.opacities, 1 / (1 + np.exp(-values["opacity"])), rtol=1e-6)
+    assert found.degree == 3
+    assert len(found) == 7
+    for value in vars(found).values():
+        assert value.dtype == torch.float32
+        assert value.is_contiguous()
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_reads_the_same(tmp_path: Path, form: str, newline: str) -> None:
+    values = columns()
+    assert_same(read(tmp_path, ply(values, form, newline=newline)), read(tmp_path, ply(values)))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    order=st.permutations(NAMES + NORMALS + ["extra"]),
+    form=st.sampled_from(sorted(FORMATS)),
+    doubles=st.sets(st.sampled_from(NAMES + NORMALS)),
+    degree=st.integers(0, 3),
+)
+def test_order_types_and_extras_do_not_matter(
+    tmp_path_factory: pytest.TempPathFactory, order: list[str], form: str, doubles: set[str], degree: int
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("ply")
+    bands = 3 * ((degree + 1) ** 2 - 1)
+    kept = {name: v for name, v in columns().items() if not name.startswith("f_rest_") or int(name[7:]) < bands}
+    extra = {name: np.arange(7) for name in [*NORMALS, "extra"]}
+    values = {name: {**kept, **extra}[name] for name in order if name in kept or name in extra}
+    types = {**dict.fromkeys(doubles, "double"), "extra": "short"}
+    found = read(tmp_path, ply(values, form, types))
+    assert_same(found, read(tmp_path, ply(kept)))
+    assert found.degree == degree
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_other_elements_are_passed_over(tmp_path: Path, form: str) -> None:
+    header = "element camera 2\nproperty float fx\nproperty uchar id\n"
+    header += "element face 2\nproperty list uchar int vertex_indices\nproperty short flag\nproperty list int float t"
+    if form == "ascii":
+        body = b"1.5 3\n2.5 4\n3 0 1 2 9 1 0.5\n0 8 0\n"
+    else:
+        o = FORMATS[form]
+        parts = [
+            np.array([(1.5, 3), (2.5, 4)], [("fx", o + "f4"), ("id", "u1")]),
+            *(np.array([3], "u1"), np.array([0, 1, 2], o + "i4"), np.array([9], o + "i2")),
+            *(np.array([1], o + "i4"), np.array([0.5], o + "f4")),
+            *(np.array([0], "u1"), np.array([8], o + "i2"), np.array([0], o + "i4")),
+        ]
+        body = b"".join(part.tobytes() for part in parts)
+    values = columns()
+    data = ply(values, form, before=(header, body))
+    assert_same(read(tmp_path, data), read(tmp_path, ply(values)))
+    behind = data.replace(b"end_header\n", b"element more 9\nproperty list uchar int bits\nend_header\n")
+    assert_same(read(tmp_path, behind), read(tmp_path, ply(values)))
+
+
+def without(*names: str) -> dict[str, np.ndarray]:
+    return {name: value for name, value in columns().items() if name not in names}
+
+
+def test_what_stands_in_for_absent_properties(tmp_path: Path) -> None:
+    bare = read(tmp_path, ply({name: columns(400)[name] for name in "xyz"}))
+    assert torch.equal(bare.opacities, torch.ones(400))
+    assert torch.equal(bare.quats, torch.tensor([[1.0, 0, 0, 0]]).expand(400, -1))
+    assert torch.equal(bare.sh, torch.zeros(400, 1, 3))
+    size = bare.scales[0, 0].item()
+    assert torch.equal(bare.scales, torch.full((400, 3), size))
+    # Normally distributed points, 98 of 100 within 2.05 deviations of the middle on each axis.
+    assert size == pytest.approx(0.5 * math.sqrt(3) * 2 * 2.05 / math.sqrt(400), rel=0.1)
+
+    ball = read(tmp_path, ply(without("scale_1", "scale_2")))
+    assert torch.equal(ball.scales, ball.scales[:, :1].expand(-1, 3))
+    flat = read(tmp_path, ply(without("scale_2")))
+    assert torch.equal(flat.scales[:, 2], torch.zeros(7))
+    assert torch.equal(flat.scales[:, :2], read(tmp_path, ply(columns())).scales[:, :2])
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("uchar", 255), ("float", 1), ("double", 255)])
+def test_point_cloud_colors(tmp_path: Path, kind: str, scale: float) -> None:
+    values = {name: columns()[name] for name in "xyz"}
+    rgb = np.array([[0, 51, 255]] * 7) / 255 * scale
+    values |= {name: rgb[:, i] for i, name in enumerate(("red", "green", "blue"))}
+    found = read(tmp_path, ply(values, types=dict.fromkeys(("red", "green", "blue"), kind)))
+    assert torch.allclose(0.5 + SH_C0 * found.sh[:, 0], torch.tensor([0.0, 0.2, 1.0]).expand(7, -1), atol=1e-6)
+
+
+def test_infinite_logits_are_opacities(tmp_path: Path) -> None:
+    values = columns(4)
+    values["opacity"] = np.array([-np.inf, np.inf, 0, -200], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = read(tmp_path, ply(values))
+    assert found.opacities.tolist() == [0, 1, 0.5, pytest.approx(0, abs=1e-30)]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_gaussians_that_are_not_finite_are_left_out_and_counted(tmp_path: Path, form: str) -> None:
+    values = columns(9)
+    values["x"][1] = np.nan
+    values["y"][2] = np.inf
+    values["f_rest_7"][3] = -np.inf
+    values["opacity"][4] = np.nan
+    values["scale_1"][5] = 200
+    values["scale_2"][6] = -np.inf
+    for i in range(4):
+        values[f"rot_{i}"][7] = 0
+    with pytest.warns(UserWarning, match="left out 6 of 9 Gaussians, which hold NaN, infinity or a rotation of"):
+        found = read(tmp_path, ply(values, form))
+    kept = [0, 6, 8]
+    assert np.array_equal(found.means[:, 0], values["x"][kept])
+    assert found.scales[1, 2] == 0
+    assert all(torch.isfinite(value).all() for value in vars(found).values())
+
+
+def test_a_file_of_no_gaussians(tmp_path: Path) -> None:
+    for form in FORMATS:
+        found = read(tmp_path, ply(columns(0), form))
+        assert len(found) == 0
+        assert found.sh.shape == (0, 16, 3)
+
+
+def test_text_of_a_number_of_any_form(tmp_path: Path) -> None:
+    data = ply({"x": np.zeros(1), "y": np.zeros(1), "z": np.zeros(1)}, "ascii").replace(b"0.0 0.0 0.0", b"1 -2.5e-1  3")
+    assert read(tmp_path, data).means.tolist() == [[1, -0.25, 3]]
+
+
+WHOLE = ply(columns())
+TEXT = ply(columns(3), "ascii")
+XYZ = "property float x\nproperty float y\nproperty float z\n"
+
+
+def header(text: str) -> bytes:
+    return f"ply\nformat binary_little_endian 1.0\n{text}end_header\n".encode()
+
+
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "a PLY file is required, found an empty file"),
+    "foreign": (b"\x89PNG\r\n\x1a\n" + bytes(90), r"starts with the line 'ply', is required, found b'\\x89PNG"),
+    "zip": (b"PK\x03\x04" + bytes(90), "starts with the line 'ply', is required"),
+    "only magic": (b"ply\n", "must end with the line 'end_header', found line 2: b''"),
+    "cut header": (WHOLE[:300], "must end with the line 'end_header', found line"),
+    "endless line": (b"ply\ncomment " + bytes(200000), "must end with the line 'end_header', found line 2"),
+    "cut rows": (WHOLE[:-1], r"7 rows of 'vertex' need 1652 bytes from byte \d+ on, found 1651: truncated"),
+    "no rows": (WHOLE[: -7 * 59 * 4], "7 rows of 'vertex' need 1652 bytes .* found 0: truncated"),
+    "cut text": (TEXT[: TEXT.rindex(b"\n", 0, -1) + 1], "3 rows of 'vertex' are required, found 2: truncated"),
+    "cut text row": (TEXT[:-30], r"row 2 of 'vertex' must have 59 numbers, found 5\d"),
+    "words": (TEXT[:-8] + b" zebra\n", r"rows of 'vertex' must be numbers: .*zebra|row 2 of 'vertex' must have 59"),
+    "no format": (b"ply\nelement vertex 0\nend_header\n", r"must name a format \(ascii, .*\), found none"),
+    "format": (WHOLE.replace(b"little", b"middle"), "header line 2 is not understood: b'format binary_middle"),
+    "type": (WHOLE.replace(b"float x\n", b"quad x\n"), "line 5 is not understood: 'property quad x'"),
+    "count": (WHOLE.replace(b"vertex 7", b"vertex -7"), "line 4 is not understood: b'element vertex -7"),
+    "huge count": (WHOLE.replace(b"vertex 7", b"vertex 99999999999"), "99999999999 rows of 'vertex' need .* truncated"),
+    "stray property": (header("property float x\n"), "line 3 is not understood: b'property float x"),
+    "float length": (header("element face 1\nproperty list float int i\n"), "not understood: 'property list float int"),
+    "no vertex": (header("element face 0\n"), "an element 'vertex' is required, found face"),
+    "no element": (header(""), "an element 'vertex' is required, found none"),
+    "no z": (header("element vertex 1\nproperty float x\nproperty float y\n"), "properties x, y and z, found x, y"),
+    "nothing": (header("element vertex 5\n"), "must have the properties x, y and z, found none"),
+    "list": (header(f"element vertex 1\n{XYZ}property list uchar int i\n"), "must be scalar, found lists: i"),
+    "twice": (header(f"element vertex 1\n{XYZ}property int x\n"), "must differ in name, found twice: x"),
+    "compressed": (
+        header("element vertex 1\nproperty uint packed_position\n"),
+        "found a compressed PLY .*uncompressed",
+    ),
+    "two of rot": (ply(without("rot_2", "rot_3")), "rot_0, .*, rot_3 belong together, found only rot_0, rot_1"),
+    "two of f_dc": (ply(without("f_dc_1")), "f_dc_0, f_dc_1, f_dc_2 belong together, found only f_dc_0, f_dc_2"),
+    "scale hole": (ply(without("scale_0")), "scale_0, scale_1 and scale_2 belong together, found only scale_1, sc"),
+    "rest count": (ply(without("f_rest_44")), "f_rest_0 .* 0, 9, 24, 45 or 72 properties in a row, found 44"),
+    "rest hole": (ply({**without("f_rest_3"), "f_rest_45": columns()["x"]}), "properties in a row, found 45"),
+    "cut list": (header(f"element face 2\nproperty list uchar int i\nelement vertex 0\n{XYZ}") + b"\x02", "truncated"),
+    "negative list": (
+        header(f"element face 1\nproperty list char int i\nelement vertex 0\n{XYZ}") + b"\xff",
+        "a list of 'face' must have a length of 0 or more, found -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_files(tmp_path: Path, case: str) -> None:
+    data, message = BROKEN[case]
+    with pytest.raises(SceneError, match=message) as raised:
+        read(tmp_path, data)
+    assert str(raised.value).startswith(f"{tmp_path / 'scene.ply'}: ")
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_damaged_files_are_read_or_refused_but_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    whole = data.draw(st.sampled_from([WHOLE, TEXT, ply(columns(), "binary_big_endian")]))
+    damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
+    for _ in range(data.draw(st.integers(0, 4))):
+        if damaged:
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    tmp_path = tmp_path_factory.mktemp("ply")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with contextlib.suppress(SceneError):
+            assert len(read(tmp_path, bytes(damaged))) <= 100
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_ply(tmp_path / "none.ply")
+    with pytest.raises(IsADirectoryError):
+        read_ply(tmp_path)
+
+
+def test_bulba() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bulba = read_ply(real_scene("bulba.ply"))
+    assert len(bulba) == 11982
+    assert bulba.degree == 3
+    assert (bulba.opacities == 0).any()
+    assert bulba.opacities.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quats": torch.zeros(7, 3)}, r"quats must have shape \[7, 4\], found \[7, 3\]"),
+        ({"opacities": torch.zeros(7, 1)}, r"opacities must have shape \[7\], found \[7, 1\]"),
+        ({"sh": torch.zeros(7, 5, 3)}, r"sh must have shape \[7, K, 3\] with K = 1, 4, .* found \[7, 5, 3\]"),
+        ({"sh": torch.zeros(7, 0, 3)}, r"sh must have shape .* found \[7, 0, 3\]"),
+    ],
+)
+def test_gaussians_check_their_shapes(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    values = vars(read(tmp_path, WHOLE))
+    with pytest.raises(ValueError, match=message):
+        Gaussians(**{**values, **changes})

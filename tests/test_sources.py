@@ -1,0 +1,126 @@
+"""What the native sources promise and a compiler does not check."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CSRC = REPOSITORY / "csrc"
+SOURCES = sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"})
+INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("rasterize_block_*.cpp"))
+FLAGS = {"avx2": ["-mavx2"], "avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq"]}
+
+
+def includes(path: Path) -> list[str]:
+    """What a file includes, with its brackets or quotes."""
+    return re.findall(r'^\s*#\s*include\s+([<"][^>"]+[>"])', path.read_text(), re.MULTILINE)
+
+
+def included_files(path: Path) -> set[Path]:
+    """A file and all files of ours that it includes."""
+    found = {path}
+    for name in includes(path):
+        if name.startswith('"'):
+            found |= included_files((path.parent / name.strip('"')).resolve())
+    return found
+
+
+def code(path: Path) -> str:
+    """A file's text without its comments."""
+    return re.sub(r"//.*", "", path.read_text())
+
+
+def schemas() -> list[str]:
+    return re.findall(r'm\.def\(\s*"(\w+)\(', (CSRC / "ops.cpp").read_text())
+
+
+def implemented(folder: str, key: str) -> set[str]:
+    """Names registered for a dispatch key by the files of a folder."""
+    registration = re.compile(rf"STABLE_TORCH_LIBRARY_IMPL\(splat, {key}, m\) {{(.*?)}}", re.DOTALL)
+    blocks = [
+        block for path in SOURCES if path.parent.name == folder for block in registration.findall(path.read_text())
+    ]
+    return {name for block in blocks for name in re.findall(r'm\.impl\("(\w+)"', block)}
+
+
+def test_the_sources_were_found() -> None:
+    assert len(SOURCES) > 20
+    assert len(INSTRUCTION_SETS) == 3
+    assert set(schemas()) >= {"project", "spherical_harmonics", "intersect", "rasterize"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(CSRC)))
+def test_only_the_stable_parts_of_torch_are_used(path: Path) -> None:
+    stable = ("<torch/csrc/stable/", "<torch/headeronly/", "<torch/csrc/inductor/aoti_torch/c/shim.h>")
+    unstable = [
+        name
+        for name in includes(path)
+        if re.match(r"<(torch|ATen|c10|caffe2|pybind11|Python\.h)", name) and not name.startswith(stable)
+    ]
+    assert not unstable
+
+
+@pytest.mark.parametrize("path", sorted((CSRC / "math").glob("*.h")), ids=lambda path: path.name)
+def test_mathematics_needs_neither_torch_nor_the_standard_library(path: Path) -> None:
+    assert {name for name in includes(path) if name.startswith("<")} <= {"<stdint.h>"}
+
+
+@pytest.mark.parametrize("path", sorted((CSRC / "cuda").glob("*.cuh")), ids=lambda path: path.name)
+def test_cuda_kernels_need_mathematics_only(path: Path) -> None:
+    assert {file.parent.name for file in included_files(path)} == {"cuda", "math"}
+    assert "<torch" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", INSTRUCTION_SETS, ids=lambda path: path.stem)
+def test_code_for_one_instruction_set_cannot_leak_into_another(path: Path) -> None:
+    """An inline function that two objects share is kept once: it must not be the one for the newer CPU."""
+    libraries = {name for file in included_files(path) for name in includes(file) if name.startswith("<")}
+    assert libraries <= {"<stdint.h>", "<immintrin.h>"}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
+@pytest.mark.skipif(not (shutil.which("c++") and shutil.which("nm")), reason="needs a C++ compiler and nm")
+@pytest.mark.parametrize("path", INSTRUCTION_SETS, ids=lambda path: path.stem)
+def test_objects_of_instruction_sets_define_one_symbol(path: Path, tmp_path: Path) -> None:
+    name = path.stem.rsplit("_", 1)[1]
+    # Without optimisation nothing is inlined away that could have been shared.
+    subprocess.run(
+        ["c++", "-std=c++17", "-O0", *FLAGS.get(name, []), "-c", path, "-o", tmp_path / "object"], check=True
+    )
+    listed = subprocess.run(
+        ["nm", "--defined-only", "--extern-only", "--demangle", tmp_path / "object"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (symbol,) = listed.stdout.splitlines()
+    assert f"splat::{name}::rasterize_block(" in symbol
+
+
+@pytest.mark.parametrize("name", [name for name in schemas() if name != "instruction_set"])
+def test_every_operator_is_implemented_everywhere(name: str) -> None:
+    assert name in implemented("cpu", "CPU")
+    assert name in implemented("cuda", "CUDA")
+    assert f'register_fake("splat::{name}"' in (REPOSITORY / "splat" / "ops.py").read_text()
+
+
+def test_nothing_is_implemented_that_has_no_schema() -> None:
+    composite = implemented("cpu", "CompositeExplicitAutograd")
+    assert implemented("cpu", "CPU") | implemented("cuda", "CUDA") | composite == set(schemas())
+
+
+def test_every_source_is_compiled() -> None:
+    listed = set(re.findall(r"(?:\w+/)?\w+\.(?:cpp|cu)\b", (CSRC / "CMakeLists.txt").read_text()))
+    assert listed == {str(path.relative_to(CSRC)) for path in SOURCES if path.suffix in {".cpp", ".cu"}}
+
+
+@pytest.mark.parametrize("literal", ["255", "0.999f", "3.33f"])
+def test_constants_of_the_picture_are_written_once(literal: str) -> None:
+    pattern = re.compile(rf"(?<![\w.]){re.escape(literal)}(?!\w)|(?<![\w.]){re.escape(literal)}\.0f")
+    assert [path.name for path in SOURCES if pattern.search(code(path))] == ["constants.h"]
