@@ -1,0 +1,102 @@
+# What the scripts of this folder share. Everything made lands in .cache/ci of the checkout and is used again.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=$root/.cache/ci
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+mkdir -p "$cache"
+
+say() { printf '\n== %s\n' "$*"; }
+
+# need_python: sets $python to a Python of at least 3.10 (PYTHON, python3, or a newer one by name).
+need_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3 python3.12 python3.11 python3.13 python3.10; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      python=$(command -v "$candidate")
+      return
+    fi
+  done
+  echo "required: Python >= 3.10; found: $(python3 --version 2>&1 || true); to mend: install one, or set PYTHON" >&2
+  exit 1
+}
+
+# make_venv NAME REQUIREMENT...: a virtual environment with these requirements; sets $venv. Made again when they change.
+make_venv() {
+  local name=$1
+  shift
+  venv=$cache/$name
+  local wanted="$python $*"
+  if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$wanted" ]; then
+    say "environment $name: $*"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    pip_install --upgrade pip
+    [ $# -eq 0 ] || pip_install "$@"
+    printf '%s' "$wanted" >"$venv/made-from"
+  fi
+}
+
+# pip_install ARGUMENT...: into $venv; with pip's progress bars where a person is looking.
+pip_install() {
+  if [ -t 1 ]; then "$venv/bin/pip" install "$@"; else "$venv/bin/pip" install --quiet "$@"; fi
+}
+
+# digest: one sha256 for everything that reaches the wheel.
+digest() {
+  (cd "$root" && find pyproject.toml MANIFEST.in README.md LICENSE backend csrc splat -type f \
+    ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16)
+}
+
+# build_wheel: builds this checkout's wheel with build isolation, unless it was built before; sets $wheel.
+build_wheel() {
+  local folder log
+  folder=$cache/wheels/$(digest)
+  if ! ls "$folder"/*.whl >/dev/null 2>&1; then
+    say "building the wheel, with isolation (the first time: about 1 GB of torch and nvcc to fetch)"
+    make_venv frontend
+    rm -rf "$cache/wheels"
+    mkdir -p "$folder"
+    log=$folder/build.log
+    if ! "$venv/bin/pip" wheel -v --no-deps -w "$folder" "$root" 2>&1 | tee "$log" |
+      grep --line-buffered -E '^ *(\[[0-9]+/[0-9]+\]|compiling|nvcc:|CUDA kernels:|Collecting (torch|cuda-toolkit)|Successfully)'; then
+      tail -n 60 "$log" >&2
+      echo "the wheel was not built; the whole log: $log" >&2
+      exit 1
+    fi
+  fi
+  wheel=$(ls "$folder"/*.whl)
+}
+
+# What tests and benchmarks run in: `splat` installed from the wheel, and what a build without isolation needs.
+tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "build>=1.2" "setuptools>=77,<82" "scikit-build-core>=0.11"
+  "wheel>=0.45" "packaging>=24" "pyelftools>=0.31" "tomli>=2; python_version<'3.11'" "cmake>=3.24"
+  "ninja" "numpy" "pillow>=10")
+cuda_toolkit="cuda-toolkit[nvcc,cudart,cccl,crt,nvvm,cuobjdump]==13.0.2"
+
+make_cuda_venv_base() {
+  make_venv test-cuda "torch==2.11.0" "$cuda_toolkit" "${tools[@]}"
+}
+
+# make_cpu_venv, make_cuda_venv: environments with a CPU and a CUDA build of torch; set $cpu and $cuda.
+make_cpu_venv() {
+  make_venv test-cpu "torch==2.13.0+cpu" "${tools[@]}"
+  install_wheel
+  cpu=$venv
+}
+
+make_cuda_venv() {
+  make_cuda_venv_base
+  install_wheel
+  cuda=$venv
+}
+
+# install_wheel: $wheel and what it depends on, into $venv.
+install_wheel() {
+  if [ "$(cat "$venv/installed-wheel" 2>/dev/null)" != "$wheel" ]; then
+    say "installing $(basename "$wheel") into $(basename "$venv")"
+    pip_install --no-deps --force-reinstall "$wheel"
+    pip_install "$wheel" # its dependencies
+    printf '%s' "$wheel" >"$venv/installed-wheel"
+  fi
+}
