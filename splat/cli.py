@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     args = parser.parse_args(argv)
     try:
-        return COMMANDS[args.command][0].run(args)
+        return int(COMMANDS[args.command][0].run(args))
     except KernelWheelError as error:
         print(f"splat: {error}", file=sys.stderr)
         return 1

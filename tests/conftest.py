@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -45,3 +46,12 @@ def scenes_dir() -> Path:
         if folder.is_dir():
             return folder
     pytest.skip("no shared/scenes in or beside the checkout")
+
+
+@pytest.fixture(scope="session")
+def splat_wheel() -> Path:
+    """The wheel that ci/test built in isolation, and installed here."""
+    path = os.environ.get("SPLAT_TEST_WHEEL")
+    if not path:
+        pytest.skip("SPLAT_TEST_WHEEL does not name the wheel that is installed; ci/test sets it")
+    return Path(path)

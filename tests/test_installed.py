@@ -1,0 +1,86 @@
+"""The splat that is installed here, from the wheel that an isolated build made on a machine without a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import torch
+from processes import RunPython
+
+import splat
+
+DEFAULT_SASS = ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
+
+
+def test_the_wheel_serves_every_python_of_the_platform(splat_wheel: Path) -> None:
+    assert "-py3-none-linux_" in splat_wheel.name
+
+
+def test_its_cuda_kernels_are_there_for_every_default_architecture() -> None:
+    manifest = splat.build_info()["manifest"]
+    (cuda,) = (library for library in manifest["libraries"] if library["device"] == "cuda")
+    assert cuda["sass"] == DEFAULT_SASS
+    assert cuda["ptx"] == DEFAULT_SASS[-1:]
+    assert manifest["built_with"]["cuda"]["enabled"] is True
+
+
+def test_it_was_not_built_with_the_torch_that_runs_it() -> None:
+    """One wheel for every torch of the stable ABI: the tests run with two others than the builder's."""
+    assert splat.build_info()["manifest"]["built_with"]["torch"] != torch.__version__
+
+
+def test_it_fits_this_machine() -> None:
+    info = splat.build_info()
+    assert info["verdict"] == []
+    assert info["damage"] is None
+    assert info["loaded"][0] == "cpu"
+    assert json.loads(json.dumps(info)) == info
+
+
+def test_importing_is_silent_and_initialises_no_cuda(run_python: RunPython) -> None:
+    done = run_python("import splat, torch; print(torch.cuda.is_initialized(), splat.build_info()['loaded'])")
+    assert done.stdout == "False ['cpu']\n"
+    assert done.stderr == ""
+
+
+def test_a_cuda_call_without_a_gpu_says_what_is_missing(run_python: RunPython) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    script = """
+import splat, torch
+from splat import _kernels
+try:
+    _kernels.require(torch.device("cuda", 0))
+except splat.IncompatibleArtifactError as error:
+    print(error)
+"""
+    said = run_python(script).stdout
+    assert "splat has no CUDA kernels for this machine" in said
+    assert "required:  an NVIDIA GPU" in said
+
+
+def test_the_source_tree_says_that_it_is_not_installed(run_python: RunPython) -> None:
+    checkout = Path(__file__).resolve().parents[1]
+    done = run_python("import splat", path=[checkout], check=False)
+    assert done.returncode == 1
+    assert f"this is splat's source tree ({checkout / 'splat'})" in done.stderr
+    assert "pip install ." in done.stderr
+
+
+def test_errors_are_of_one_family() -> None:
+    assert issubclass(splat.BuildError, splat.KernelWheelError)
+    assert issubclass(splat.IncompatibleArtifactError, splat.KernelWheelError)
+
+
+def test_the_backend_is_vendored_and_knows_nothing_of_splat(splat_wheel: Path) -> None:
+    with ZipFile(splat_wheel) as archive:
+        names = archive.namelist()
+        modules = [name for name in names if name.startswith("splat/_kernelwheel/") and name.endswith(".py")]
+        assert len(modules) > 10
+        assert not any(name.startswith("kernelwheel/") for name in names)
+        for module in modules:
+            lines = archive.read(module).decode().splitlines()
+            assert not [line for line in lines if line.startswith(("import splat", "from splat", "import kernelwheel"))]
