@@ -19,6 +19,12 @@ sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 import processes  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has its own, empty store, and leaves the user's alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def run_python(tmp_path: Path) -> processes.RunPython:
     """Run a script in a fresh Python: `run_python(script, *arguments, path=[folders], env={...}, check=True)`."""

@@ -15,7 +15,7 @@ class Mismatch:
     """One reason against an Artifact.
 
     Attributes:
-        dimension: `version`, `platform`, `libc`, `libstdcxx`, `torch`, `cuda`, `driver` or `capability`.
+        dimension: `version`, `sources`, `platform`, `libc`, `libstdcxx`, `torch`, `cuda`, `driver` or `capability`.
         required: what the Artifact needs.
         found: what this machine has.
         remedy: what mends it.
@@ -47,18 +47,19 @@ class Verdict:
         return tuple(m for m in self.mismatches if m.device in ("cpu", device))
 
 
-def check(manifest: Manifest, host: Host, version: str | None = None) -> Verdict:
+def check(manifest: Manifest, host: Host, version: str | None = None, sources: str | None = None) -> Verdict:
     """Compare what an Artifact needs with what a machine has.
 
     Args:
         manifest: the Artifact's.
         host: the machine. GPUs and driver are checked where the host knows them.
         version: the version of the package that wants to load it; None where that is not the question.
+        sources: the digest of the sources at hand; None where they cannot have been edited.
     """
-    return Verdict(tuple(_mismatches(manifest, host, version)))
+    return Verdict(tuple(_mismatches(manifest, host, version, sources)))
 
 
-def _mismatches(manifest: Manifest, host: Host, version: str | None) -> Iterator[Mismatch]:
+def _mismatches(manifest: Manifest, host: Host, version: str | None, sources: str | None) -> Iterator[Mismatch]:
     needs = manifest.requires
     wheel = f"a wheel of {manifest.package} that was built for this machine"
     if version is not None and version != manifest.version:
@@ -69,6 +70,15 @@ def _mismatches(manifest: Manifest, host: Host, version: str | None) -> Iterator
             f"reinstall: pip install --force-reinstall --no-deps {manifest.package}=={version}",
             "cpu",
             False,
+        )
+    if sources is not None and sources != manifest.sources:
+        yield Mismatch(
+            "sources",
+            f"kernels of sources {sources[:12]}",
+            f"kernels of sources {manifest.sources[:12]}",
+            f"build {manifest.package} from the sources at hand",
+            "cpu",
+            True,
         )
     if needs.platform != host.platform:
         yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +16,7 @@ from . import plan as plans
 from . import settings, toolchain, wheel
 from .compile import compile_plan
 from .drive import CMAKE_VERSION, NINJA_VERSION
-from .package import PackageFacts, split_table
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .package import PackageFacts, read_toml, split_table
 
 Config = Mapping[str, Any] | None
 
@@ -122,8 +116,7 @@ def _say(line: str) -> None:
 
 
 def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
-    with Path("pyproject.toml").open("rb") as stream:  # PEP 517: hooks run in the project's root
-        project = tomllib.load(stream)
+    project = read_toml(Path("pyproject.toml"))  # PEP 517: hooks run in the project's root
     return split_table(project.get("tool", {}).get("kernelwheel", {}))
 
 

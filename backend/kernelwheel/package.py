@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,15 @@ def split_table(table: Mapping[str, Any]) -> tuple[PackageFacts, dict[str, Any]]
             )
         facts[key] = value
     return PackageFacts(facts["package"], facts["sources"], facts["torch-target"]), options
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's values."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return dict(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 def source_digests(root: Path) -> dict[str, str]:

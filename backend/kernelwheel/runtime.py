@@ -1,13 +1,19 @@
-"""Find the Artifact that fits this machine and load its kernels: CPU at import, CUDA at the first CUDA call."""
+"""Find the Artifact that fits this machine and load its kernels: CPU at import, CUDA at the first CUDA call.
+
+The first whose verdict is empty is taken: the wheel's, those of read-only caches, those of the user's. Only where none
+is, and where a compile cures it, one is made.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import host as hosts
 from . import manifest as manifests
@@ -16,27 +22,43 @@ from .errors import IncompatibleArtifactError
 from .host import Host
 from .manifest import Manifest
 
+if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
+    from .settings import Settings
+    from .source import Source
+    from .store import Store
+
+
+@dataclass(frozen=True)
+class Found:
+    """An Artifact that was looked at: where it is, what it says, and the store that keeps it (None: the wheel)."""
+
+    folder: Path
+    manifest: Manifest
+    store: Store | None
+
 
 class Kernels:
     """The compiled kernels of one package in this process.
 
     Making one reads the manifest and checks it against what can be known without initialising CUDA; nothing raises
-    before kernels are asked for by `require`, and nothing compiles.
+    before kernels are asked for by `require`.
 
     Args:
         package: the package's import name.
         version: its version.
         folder: where its Artifact is, `<package>/_native`.
+        environ: the process environment, for the settings.
     """
 
-    def __init__(self, package: str, version: str, folder: Path) -> None:
+    def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.package = package
         self.version = version
         self.folder = folder
         self.host = hosts.probe()
         self.manifest: Manifest | None = None
         self.damage: IncompatibleArtifactError | None = None
-        self._loaded: set[str] = set()
+        self._environ = environ
+        self._loaded: dict[str, Path] = {}
         self._checked_gpus: set[int] = set()
         self._lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
@@ -49,12 +71,46 @@ class Kernels:
         """A child of fork must not wait for a thread that exists only in its parent."""
         self._lock = threading.RLock()
 
+    @cached_property
+    def settings(self) -> Settings:
+        """The effective settings of this process."""
+        from . import settings
+
+        source = self.source
+        return settings.resolve(self.package, source.options if source else {}, self._environ)
+
+    @cached_property
+    def source(self) -> Source | None:
+        """Where the kernels can be compiled from: beside the Artifact in a wheel, or the checkout; None: nowhere."""
+        from .source import find_source
+
+        return find_source(self.package, self.folder, self.manifest)
+
+    @cached_property
+    def edited(self) -> str | None:
+        """The digest of the sources where they may be edited: in a checkout. None for a wheel."""
+        from .digests import json_sha256
+        from .package import source_digests
+
+        if self.manifest is not None or self.source is None:
+            return None
+        return json_sha256(source_digests(self.source.folder))
+
+    def stores(self) -> Iterator[Store]:
+        """The stores in the order in which they are looked in; the last is the user's own."""
+        from .store import Store, default_folder
+
+        for folder in self.settings.cache_path:
+            yield Store(Path(folder), self.package, self.version, own=False)
+        own = Path(self.settings.cache_dir) if self.settings.cache_dir else default_folder()
+        yield Store(own, self.package, self.version)
+
     @property
     def verdict(self) -> Verdict:
-        """The verdict on this process's Host; without an Artifact, the one mismatch that says so."""
+        """The verdict on the wheel's Artifact; without one, the one mismatch that says so."""
         if self.manifest is None:
             return Verdict((_no_artifact(self.package, self.folder),))
-        return check(self.manifest, self.host, self.version)
+        return check(self.manifest, self.host, self.version, self.edited)
 
     def require(self, device: str, index: int | None = None) -> None:
         """Make the kernels of a device type available, loading their library the first time.
@@ -64,59 +120,120 @@ class Kernels:
             index: the GPU that is about to be used; its compute capability is checked once.
 
         Raises:
-            IncompatibleArtifactError: the Artifact is missing, damaged, or does not fit this machine.
+            IncompatibleArtifactError: no Artifact fits this machine, or the wheel's is damaged.
+            BuildError: one had to be compiled, and that failed.
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
         with self._lock:
             if self.damage:
                 raise self.damage
-            mismatches = self.verdict.against(device)
-            if device == "cuda" and not mismatches and self.manifest:
-                mismatches = self._check_gpu(self.manifest, index or 0)
-            if mismatches or self.manifest is None:
-                raise incompatible(self.package, device, mismatches)
             if device == "cuda":
-                self._load(self.manifest, "cpu")  # it defines the operators
-            self._load(self.manifest, device)
+                self._require_gpu()
+            if not self._load_first_usable(device, index):
+                self._make(device, index)
             if index is not None:
                 self._checked_gpus.add(index)
 
     def load_if_usable(self) -> None:
-        """Load the CPU kernels where the verdict allows it; what stands against it is raised by `require`."""
-        if not self.damage and not self.verdict.against("cpu"):
+        """Load CPU kernels that are there already; what stands against it is raised by `require`."""
+        with self._lock:
             try:
-                self.require("cpu")
+                if not self.damage:
+                    self._load_first_usable("cpu", None)
             except IncompatibleArtifactError as error:
                 self.damage = error
 
-    def _check_gpu(self, manifest: Manifest, index: int) -> tuple[Mismatch, ...]:
-        """What stands against this one GPU; others that this process sees may be of another generation."""
+    def mismatches(self, manifest: Manifest, device: str, index: int | None) -> tuple[Mismatch, ...]:
+        """What stands against an Artifact for a device type, and for one GPU where `index` names it."""
         import torch
 
+        found = check(manifest, self.host, self.version, self.edited).against(device)
+        if device != "cuda" or index is None:
+            return found
+        # Other GPUs that this process sees may be of another generation.
+        found = tuple(mismatch for mismatch in found if mismatch.dimension != "capability")
+        capability = torch.cuda.get_device_capability(index)
+        reason = None if found else capability_mismatch(manifest, capability, self.host.driver)
+        return (reason,) if reason else found
+
+    def candidates(self) -> Iterator[Found]:
+        """The Artifacts at hand, in the order in which they are tried."""
+        if self.manifest is not None and self._jit != "always":
+            yield Found(self.folder, self.manifest, None)
+        for store in self.stores():
+            for entry in store.entries():
+                yield Found(entry.folder, entry.manifest, store)
+
+    @property
+    def _jit(self) -> str:
+        """The setting `jit`, without the cost of all the others where nobody set it."""
+        return self.settings.jit if any(name.endswith("_JIT") for name in self._environ) else "auto"
+
+    def _load_first_usable(self, device: str, index: int | None) -> bool:
+        for found in self.candidates():
+            if not self.mismatches(found.manifest, device, index):
+                try:
+                    self._load(found, device)
+                except IncompatibleArtifactError as error:
+                    if found.store is None or not found.store.own:
+                        raise
+                    self._quarantine(found, error)
+                    continue
+                return True
+        return False
+
+    def _load(self, found: Found, device: str) -> None:
+        import torch
+
+        # The CPU library defines the operators, so it goes first; it is the same for all Artifacts of these sources.
+        for name in ("cpu", "cuda") if device == "cuda" else ("cpu",):
+            if name in self._loaded:
+                continue
+            for library in found.manifest.libraries_for(name):
+                path = manifests.verify(found.folder, library)
+                torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+            self._loaded[name] = found.folder
+
+    def _quarantine(self, found: Found, error: IncompatibleArtifactError) -> None:
+        from . import progress
+
+        assert found.store is not None
+        place = found.store.quarantine(found.folder)
+        with progress.shown(self.package) as say:
+            say(f"{error.found}; the entry is now in {place} and is not used")
+
+    def _make(self, device: str, index: int | None) -> None:
+        """Compile what no Artifact at hand has, keep it and load it; or raise why that cannot be."""
+        from . import jit, progress
+
+        against = self.mismatches(self.manifest, device, index) if self.manifest else self.verdict.mismatches
+        if self._jit == "never":
+            raise incompatible(self.package, device, against, f"{self.settings.origin('jit')} says never to compile")
+        if self.source is None:
+            raise incompatible(self.package, device, against, "no sources are installed to compile from")
+        if self._jit != "always" and not all(mismatch.compile_cures for mismatch in against):
+            raise incompatible(self.package, device, against)
+        *_, store = self.stores()
+        with progress.shown(self.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
+            if self._load_first_usable(device, index):
+                return  # somebody made it while we waited
+            because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
+            say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
+            capabilities = self.host.capabilities or () if device == "cuda" else ()
+            plan, tools = jit.draw(self.source, self.version, self.settings, device == "cuda", capabilities)
+            entry = jit.make(plan, tools, self.source, store, self.settings.jobs, say)
+            self._load(Found(entry.folder, entry.manifest, store), device)
+
+    def _require_gpu(self) -> None:
         if self.host.capabilities is None:
             self.probe_gpus()
         if not self.host.capabilities:
-            return (_no_gpu(self.host),)
-        mismatches = tuple(m for m in self.verdict.against("cuda") if m.dimension != "capability")
-        if mismatches:
-            return mismatches
-        mismatch = capability_mismatch(manifest, torch.cuda.get_device_capability(index), self.host.driver)
-        return (mismatch,) if mismatch else ()
-
-    def _load(self, manifest: Manifest, device: str) -> None:
-        if device in self._loaded:
-            return
-        import torch
-
-        for library in manifest.libraries_for(device):
-            path = manifests.verify(self.folder, library)
-            torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
-        self._loaded.add(device)
+            raise incompatible(self.package, "cuda", [_no_gpu(self.host), *self.verdict.against("cuda")])
 
     def info(self) -> dict[str, Any]:
         """What was built and what it is worth here, as plain JSON values."""
-        return {
+        values = {
             "package": self.package,
             "version": self.version,
             "artifact": str(self.folder),
@@ -124,28 +241,24 @@ class Kernels:
             "damage": str(self.damage) if self.damage else None,
             "host": asdict(self.host),
             "verdict": [asdict(mismatch) for mismatch in self.verdict.mismatches],
-            "loaded": sorted(self._loaded),
+            "loaded": {device: str(folder) for device, folder in self._loaded.items()},
         }
+        return dict(json.loads(json.dumps(values)))
 
     def probe_gpus(self) -> None:
         """Let the verdict cover the driver and the GPUs too; initialises CUDA where there is a GPU."""
         self.host = hosts.with_gpus(self.host)
 
 
-def incompatible(package: str, device: str, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
-    """The error for kernels that may not be loaded, with every mismatch that stands in the way."""
-    remedies = [mismatch.remedy for mismatch in mismatches]
-    curable = [mismatch.dimension for mismatch in mismatches if mismatch.compile_cures]
-    if curable and len(curable) == len(mismatches):
-        remedies.append(
-            f"a compile on this machine would cure it ({', '.join(curable)}); this version of {package} does not "
-            "compile at run time"
-        )
+def incompatible(
+    package: str, device: str, mismatches: Sequence[Mismatch], no_compile: str = ""
+) -> IncompatibleArtifactError:
+    """The error for kernels that may not be loaded: every mismatch, and why none is compiled (`no_compile`)."""
     return IncompatibleArtifactError(
         f"{package} has no {device.upper()} kernels for this machine",
         required="\n".join(f"{m.required} ({m.dimension})" for m in mismatches),
-        found="\n".join(m.found for m in mismatches),
-        remedies=remedies,
+        found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
+        remedies=[mismatch.remedy for mismatch in mismatches],
     )
 
 
@@ -165,7 +278,7 @@ def _no_artifact(package: str, folder: Path) -> Mismatch:
     return Mismatch(
         dimension="artifact",
         required=f"compiled kernels in {folder}",
-        found="none: this is an editable install or a source tree",
+        found="none, as in an editable install",
         remedy=f"install a wheel of {package} (pip install . in the checkout makes one)",
         device="cpu",
         compile_cures=True,

@@ -7,14 +7,17 @@ package's own, made from its name: `SPLAT_CUDA` for the option `cuda` of the pac
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from .errors import SettingsError
 
 Cuda = Literal["on", "off", "auto"]
+Jit = Literal["auto", "never", "always"]
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01: zip knows no earlier time
 
 
@@ -59,6 +62,9 @@ class Settings:
     link_flags: tuple[str, ...]
     jobs: int
     source_date_epoch: int
+    jit: Jit
+    cache_dir: str
+    cache_path: tuple[str, ...]
     origins: Mapping[str, str]
 
     def origin(self, name: str) -> str:
@@ -94,6 +100,16 @@ def _text(text: str) -> str:
     return text.strip()
 
 
+def _folder(text: str) -> str:
+    if text.strip() and not Path(text.strip()).is_absolute():
+        raise ValueError("It would mean another folder in every process.")
+    return text.strip()
+
+
+def _folders(text: str) -> tuple[str, ...]:
+    return tuple(_folder(part) for part in text.split(os.pathsep) if part.strip())
+
+
 def _flags(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
 
@@ -121,6 +137,12 @@ REGISTRY = (
            "How many compilers run at once."),
     Option("source-date-epoch", _epoch, "seconds since 1970", str(OLDEST_ZIP_TIME), "SOURCE_DATE_EPOCH", False,
            "The time of all files in the wheel."),
+    Option("jit", _choice("auto", "never", "always"), "auto, never or always", "auto", None, False,
+           "Compile at run time? auto: where no Artifact fits and a compile cures it; always: never use the wheel's."),
+    Option("cache-dir", _folder, "an absolute path", "", None, False,
+           "The folder of the cache; empty: kernelwheel in the user's cache folder."),
+    Option("cache-path", _folders, "absolute paths apart by the system's separator", "", None, False,
+           "Caches that are only read, and looked in before the user's."),
 )  # fmt: skip
 OPTIONS = {option.name: option for option in REGISTRY}
 

@@ -85,9 +85,11 @@ def refused_build(checkout: Path, folder: Path, **options: Any) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file and folder below a folder, by relative path; None for folders."""
+    """Every file and folder below a folder, by relative path, None for folders; not what Python keeps of imports."""
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+        if "__pycache__" not in path.parts
     }
 
 

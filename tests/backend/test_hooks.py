@@ -119,7 +119,7 @@ def test_an_editable_wheel_holds_no_artifact(checkout: Checkout, tmp_path: Path,
     assert [name for name in names if name.endswith(".so") or "_native" in name] == []
 
 
-def test_an_editable_install_follows_the_checkout_and_says_that_it_has_no_kernels(
+def test_an_editable_install_compiles_at_first_use_and_again_after_an_edit(
     checkout: Checkout, tmp_path: Path, run_python: RunPython
 ) -> None:
     folder = checkout()
@@ -130,19 +130,26 @@ def test_an_editable_install_follows_the_checkout_and_says_that_it_has_no_kernel
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--ignore-installed"]
     run([sys.executable, "-m", "pip", "--python", python, "install", *options, "-e", folder], cwd=tmp_path, env=env)
     script = """
-import tiny
-from tiny._kernelwheel.errors import IncompatibleArtifactError
+import tiny, torch
 print(tiny.__file__)
-try:
-    tiny.KERNELS.require("cpu")
-except IncompatibleArtifactError as error:
-    print(error)
+tiny.KERNELS.require("cpu")
+print(torch.ops.tiny.twice(torch.ones(1)).item())
 """
-    done = run([python, "-c", script], cwd=tmp_path, env=env)
 
-    first, *said = done.stdout.splitlines()
-    assert Path(first) == folder / "tiny/__init__.py"
-    assert "editable" in "\n".join(said)
+    def use() -> tuple[float, bool]:
+        """What the operator says of 1, and whether it was compiled for that."""
+        done = run([python, "-c", script], cwd=tmp_path, env=env)
+        first, result = done.stdout.splitlines()
+        assert Path(first) == folder / "tiny/__init__.py"
+        return float(result), "CXX twice.cpp" in done.stderr
+
+    assert use() == (2.0, True)
+    assert use() == (2.0, False)
+    header = folder / "native/twice.h"
+    header.write_text(header.read_text().replace("x + x", "3 * x"))
+    assert use() == (3.0, True)
+    header.write_text(header.read_text().replace("3 * x", "x + x"))
+    assert use() == (2.0, False)
 
 
 def test_an_sdist_builds_the_same_wheel_as_the_checkout(

@@ -24,6 +24,9 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cuda-flags": ("-g0", "-g1", "-g2", ()),
     "link-flags": ("-g0", "-g1", "-g2", ()),
     "jobs": ("1", "2", "3", 0),
+    "jit": ("never", "always", "never", "auto"),
+    "cache-dir": ("/a", "/b", "/c", ""),
+    "cache-path": ("/a", "/b:/c", "/d", ()),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]

@@ -1,0 +1,34 @@
+"""What a compile at run time shows: a bar on a terminal, one line per file elsewhere; always on standard error."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .compile import Say
+
+
+@contextmanager
+def shown(package: str) -> Iterator[Say]:
+    """Yields the function that shows one line of progress; `[3/9] CUDA a.cu` counts files."""
+    if not sys.stderr.isatty():
+        yield lambda line: print(f"{package}: {line}", file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(package, total=None)
+
+        def say(line: str) -> None:
+            count = re.match(r"\[(\d+)/(\d+)\] (.*)", line)
+            if count:
+                bar.update(task, completed=int(count[1]), total=int(count[2]), description=f"{package}: {count[3]}")
+            else:
+                console.print(f"{package}: {line}", markup=False, highlight=False)
+
+        yield say

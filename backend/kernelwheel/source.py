@@ -1,0 +1,49 @@
+"""Where a package's kernels can be compiled from at run time: a wheel's own sources, or a checkout's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .manifest import Manifest
+from .package import PackageFacts, read_toml, split_table
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a package's kernels can be compiled from.
+
+    Attributes:
+        facts: the package's.
+        folder: the folder with CMakeLists.txt.
+        options: of `[tool.kernelwheel]`; none for a wheel, which was built with them.
+    """
+
+    facts: PackageFacts
+    folder: Path
+    options: Mapping[str, Any]
+
+
+def find_source(package: str, native: Path, manifest: Manifest | None) -> Source | None:
+    """The sources beside a wheel's Artifact, or those of the checkout that the package is imported from.
+
+    Args:
+        package: its import name.
+        native: the Artifact's folder, which an editable install does not have.
+        manifest: the Artifact's.
+    """
+    if manifest is not None:
+        if not (native / "src" / "CMakeLists.txt").is_file():
+            return None
+        return Source(PackageFacts(package, "src", str(manifest.plan["torch_target"])), native / "src", {})
+    project = native.parent.resolve().parent
+    try:
+        table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
+    except FileNotFoundError:
+        return None
+    if table.get("package") != package:
+        return None
+    facts, options = split_table(table)
+    return Source(facts, project / facts.sources, options)
