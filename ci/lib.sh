@@ -45,7 +45,7 @@ pip_install() {
 # digest: one sha256 for everything that reaches the wheel.
 digest() {
   (cd "$root" && find pyproject.toml MANIFEST.in README.md LICENSE backend csrc splat -type f \
-    ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16)
+    ! -path '*/__pycache__/*' ! -path '*/.*_cache/*' ! -path '*.egg-info/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16)
 }
 
 # build_wheel: builds this checkout's wheel with build isolation, unless it was built before; sets $wheel.

@@ -22,8 +22,9 @@ from . import readback
 from .errors import BuildError
 from .locks import exclusive
 from .manifest import Library, Manifest, Requires
+from .nvcc import find_cudart
 from .plan import Plan
-from .toolchain import Toolchain, find_cudart
+from .toolchain import Toolchain
 from .toolkit import cccl_version
 
 Say = Callable[[str], None]

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .archs import Arch
 from .errors import BuildError
+from .nvcc import Candidate, Nvcc, find_cuobjdump, inspect_nvcc, nvcc_places
+from .programs import last_line, output_of
 from .settings import Settings
 
 STABLE_HEADER = "include/torch/csrc/stable/library.h"
@@ -51,41 +50,6 @@ class Cxx:
 
 
 @dataclass(frozen=True)
-class Nvcc:
-    """A CUDA compiler and the toolkit that it uses.
-
-    Attributes:
-        path: the nvcc inside the toolkit; where that is not `root/bin/nvcc`, the one that was found.
-        root: the toolkit's root as nvcc itself sees it, whatever wrapper leads there.
-        version: `13.0.88`.
-        supported: the architectures of `nvcc --list-gpu-code`.
-        origin: where it was found, in words.
-    """
-
-    path: Path
-    root: Path
-    version: str
-    supported: tuple[Arch, ...]
-    origin: str
-
-    @property
-    def release(self) -> tuple[int, int]:
-        """Major and minor of the CUDA release."""
-        major, minor = self.version.split(".")[:2]
-        return int(major), int(minor)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A place where nvcc was looked for, and what came of it; `nvcc` is None where it was not usable."""
-
-    origin: str
-    place: str
-    nvcc: Nvcc | None
-    outcome: str
-
-
-@dataclass(frozen=True)
 class CudaDecision:
     """Whether CUDA kernels are built, with which nvcc, and why; `reason` names no path of this machine."""
 
@@ -116,7 +80,7 @@ def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
     """
     torch = find_torch()
     cuda = decide_cuda(settings, torch, environ)
-    cuobjdump = find_cuobjdump(cuda.nvcc, torch, environ) if cuda.nvcc else None
+    cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
     return Toolchain(torch, find_cxx(settings, environ), cuda, cuobjdump)
 
 
@@ -200,7 +164,7 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str]) ->
             ],
         )
     candidates: list[Candidate] = []
-    for where, place in nvcc_places(settings, torch, environ):
+    for where, place in nvcc_places(settings, torch.root.parent, environ):
         candidate = inspect_nvcc(where, place, torch.cuda, environ)
         candidates.append(candidate)
         if candidate.nvcc:
@@ -228,87 +192,6 @@ def no_nvcc(torch: Torch, candidates: list[Candidate]) -> BuildError:
     )
 
 
-def nvcc_places(settings: Settings, torch: Torch, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Where nvcc may be, in the order in which they count: (where, path); a path may be empty or not exist."""
-    site = torch.root.parent
-    if settings.nvcc:
-        yield settings.origin("nvcc"), settings.nvcc
-    if settings.cuda_home:
-        yield settings.origin("cuda-home"), str(Path(settings.cuda_home) / "bin" / "nvcc")
-    packaged = sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
-    for path in packaged or [site / "nvidia" / "cu*" / "bin" / "nvcc"]:
-        yield "pip's cuda-toolkit beside torch", str(path)
-    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
-    yield "PATH", on_path or "nvcc"
-    usual = sorted(Path("/usr/local").glob("cuda-*"), key=_version_key, reverse=True)
-    for path in [Path("/usr/local/cuda"), *usual]:
-        yield "the usual folder", str(path / "bin" / "nvcc")
-
-
-def _version_key(path: Path) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", path.name))
-
-
-def inspect_nvcc(origin: str, place: str, torch_cuda: str, environ: Mapping[str, str]) -> Candidate:
-    """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor)."""
-    path = shutil.which(place, path=environ.get("PATH", ""))
-    if path is None:
-        state = "a broken link" if Path(place).is_symlink() else "not there"
-        return Candidate(origin, place, None, state if not Path(place).exists() else "not executable")
-    version = _run(path, "--version")
-    match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
-    if not match:
-        return Candidate(origin, place, None, f"does not answer --version as nvcc does ({_last_line(version)})")
-    if match[1].split(".")[0] != torch_cuda.split(".")[0]:
-        return Candidate(origin, place, None, f"is of CUDA {match[1]}, torch is of CUDA {torch_cuda}")
-    # --dryrun prints the profile variables: TOP is the root that nvcc itself works with, behind any wrapper script.
-    top = re.search(r"^#\$ TOP=(.+)$", _run(path, "--dryrun", "-E", "-x", "cu", os.devnull), re.MULTILINE)
-    if not top:
-        return Candidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
-    root = Path(top[1].strip()).resolve()
-    missing = [part for part in ("include/cuda_runtime.h", "nvvm/bin/cicc") if not (root / part).exists()]
-    if find_cudart(root) is None:
-        missing.append("lib/libcudart_static.a")
-    if missing:
-        return Candidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
-    codes = re.findall(r"\bsm_\w+", _run(path, "--list-gpu-code"))
-    if not codes:
-        return Candidate(origin, place, None, "does not answer --list-gpu-code")
-    inner = root / "bin" / "nvcc"
-    real = inner if inner.is_file() else Path(path)
-    nvcc = Nvcc(real, root, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
-    return Candidate(origin, place, nvcc, f"CUDA {match[1]}")
-
-
-def find_cudart(root: Path) -> Path | None:
-    """The static CUDA runtime of a toolkit, in any of the usual layouts."""
-    for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
-        path = root / folder / "libcudart_static.a"
-        if path.is_file():
-            return path
-    return None
-
-
-def find_cuobjdump(nvcc: Nvcc, torch: Torch, environ: Mapping[str, str]) -> Path:
-    """The tool that reads the SASS and PTX targets back out of a built library.
-
-    Raises:
-        BuildError: it is neither in the toolkit nor in triton nor on PATH.
-    """
-    triton = torch.root.parent / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
-    on_path = shutil.which("cuobjdump", path=environ.get("PATH", ""))
-    places = [nvcc.root / "bin" / "cuobjdump", triton, *([Path(on_path)] if on_path else [])]
-    for place in places:
-        if os.access(place, os.X_OK):
-            return place
-    raise BuildError(
-        "cuobjdump is needed to read the compiled architectures back out of the library",
-        required="cuobjdump in the CUDA toolkit, in triton (a dependency of torch) or on PATH",
-        found="\n".join(f"{place}: not there" for place in places),
-        remedies=[f"pip install 'cuda-toolkit[cuobjdump]=={torch.cuda}.*' (beside torch)"],
-    )
-
-
 def find_cxx(settings: Settings, environ: Mapping[str, str]) -> Cxx:
     """The C++ compiler: the setting `cxx`, else c++, g++ or clang++ on PATH.
 
@@ -317,38 +200,16 @@ def find_cxx(settings: Settings, environ: Mapping[str, str]) -> Cxx:
     """
     names = [settings.cxx] if settings.cxx else ["c++", "g++", "clang++"]
     path = next((found for name in names if (found := shutil.which(name, path=environ.get("PATH", "")))), None)
-    version = _run(path, "--version") if path else ""
+    version = output_of(path, "--version") if path else ""
     kind = "clang" if "clang" in version else "gcc" if re.search(r"\b(gcc|g\+\+|GCC|Free Software)", version) else ""
     if path is None or not kind:
         raise BuildError(
             "no C++ compiler",
             required="gcc or clang with C++17" + (f", as {settings.origin('cxx')} says" if settings.cxx else ""),
-            found=", ".join(names) + (": not on PATH" if path is None else f": {_last_line(version)}"),
+            found=", ".join(names) + (": not on PATH" if path is None else f": {last_line(version)}"),
             remedies=["install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)", "or set CXX"],
         )
-    full = _run(path, "-dumpfullversion") if kind == "gcc" else version
+    full = output_of(path, "-dumpfullversion") if kind == "gcc" else version
     number = re.search(r"\d+\.\d+(\.\d+)?", full)
-    return Cxx(Path(path), kind, number[0] if number else version.splitlines()[0], _run(path, "-dumpmachine").strip())
-
-
-def _run(program: str, *arguments: str) -> str:
-    """What a program prints, stdout and stderr together; what went wrong, where it cannot be run."""
-    try:
-        done = subprocess.run(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{type(error).__name__}: {error}"
-    return done.stdout
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it printed nothing"
+    target = output_of(path, "-dumpmachine").strip()
+    return Cxx(Path(path), kind, number[0] if number else version.splitlines()[0], target)

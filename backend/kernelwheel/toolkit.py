@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .digests import file_sha256
-from .toolchain import Nvcc, find_cudart
+from .nvcc import Nvcc, find_cudart
 
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are named one by one: pip puts those of
 # cuBLAS and others into the same folder, and they decide nothing here.

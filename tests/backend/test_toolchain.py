@@ -12,6 +12,7 @@ import kernelwheel
 import pytest
 from kernelwheel import toolchain
 from kernelwheel.errors import BuildError
+from kernelwheel.nvcc import find_cuobjdump
 from kernelwheel.toolchain import CudaDecision
 from processes import RunPython
 from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_program, make_toolkit, make_torch, settings_with
@@ -409,7 +410,7 @@ def test_cuobjdump_is_taken_from_the_toolkit_then_triton_then_path(tmp_path: Pat
     assert nvcc is not None
 
     def found() -> Path:
-        return toolchain.find_cuobjdump(nvcc, toolchain.read_torch(cuda_torch), {"PATH": str(tmp_path / "bin")})
+        return find_cuobjdump(nvcc, cuda_torch.parent, {"PATH": str(tmp_path / "bin")})
 
     for place in (toolkit / "bin/cuobjdump", in_triton, on_path):
         assert found() == place

@@ -1,0 +1,136 @@
+"""nvcc and its toolkit: where they may be, what they are, and why one is not usable."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .archs import Arch
+from .errors import BuildError
+from .programs import last_line, output_of
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """A CUDA compiler and the toolkit that it uses.
+
+    Attributes:
+        path: the nvcc inside the toolkit; where that is not `root/bin/nvcc`, the one that was found.
+        root: the toolkit's root as nvcc itself sees it, whatever wrapper leads there.
+        version: `13.0.88`.
+        supported: the architectures of `nvcc --list-gpu-code`.
+        origin: where it was found, in words.
+    """
+
+    path: Path
+    root: Path
+    version: str
+    supported: tuple[Arch, ...]
+    origin: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor of the CUDA release."""
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A place where nvcc was looked for, and what came of it; `nvcc` is None where it was not usable."""
+
+    origin: str
+    place: str
+    nvcc: Nvcc | None
+    outcome: str
+
+
+def nvcc_places(settings: Settings, site: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Where nvcc may be, in the order in which they count: (where, path); nothing need be there.
+
+    Args:
+        settings: may name an nvcc or a toolkit.
+        site: the folder that torch is installed in, where pip puts its toolkit too.
+        environ: for PATH.
+    """
+    if settings.nvcc:
+        yield settings.origin("nvcc"), settings.nvcc
+    if settings.cuda_home:
+        yield settings.origin("cuda-home"), str(Path(settings.cuda_home) / "bin" / "nvcc")
+    packaged = sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
+    for path in packaged or [site / "nvidia" / "cu*" / "bin" / "nvcc"]:
+        yield "pip's cuda-toolkit beside torch", str(path)
+    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
+    yield "PATH", on_path or "nvcc"
+    usual = sorted(Path("/usr/local").glob("cuda-*"), key=_version_key, reverse=True)
+    for path in [Path("/usr/local/cuda"), *usual]:
+        yield "the usual folder", str(path / "bin" / "nvcc")
+
+
+def _version_key(path: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", path.name))
+
+
+def inspect_nvcc(origin: str, place: str, torch_cuda: str, environ: Mapping[str, str]) -> Candidate:
+    """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor)."""
+    path = shutil.which(place, path=environ.get("PATH", ""))
+    if path is None:
+        state = "a broken link" if Path(place).is_symlink() else "not there"
+        return Candidate(origin, place, None, state if not Path(place).exists() else "not executable")
+    version = output_of(path, "--version")
+    match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
+    if not match:
+        return Candidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
+    if match[1].split(".")[0] != torch_cuda.split(".")[0]:
+        return Candidate(origin, place, None, f"is of CUDA {match[1]}, torch is of CUDA {torch_cuda}")
+    # --dryrun prints the profile variables: TOP is the root that nvcc itself works with, behind any wrapper script.
+    top = re.search(r"^#\$ TOP=(.+)$", output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull), re.MULTILINE)
+    if not top:
+        return Candidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
+    root = Path(top[1].strip()).resolve()
+    missing = [part for part in ("include/cuda_runtime.h", "nvvm/bin/cicc") if not (root / part).exists()]
+    if find_cudart(root) is None:
+        missing.append("lib/libcudart_static.a")
+    if missing:
+        return Candidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
+    codes = re.findall(r"\bsm_\w+", output_of(path, "--list-gpu-code"))
+    if not codes:
+        return Candidate(origin, place, None, "does not answer --list-gpu-code")
+    inner = root / "bin" / "nvcc"
+    real = inner if inner.is_file() else Path(path)
+    nvcc = Nvcc(real, root, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
+    return Candidate(origin, place, nvcc, f"CUDA {match[1]}")
+
+
+def find_cudart(root: Path) -> Path | None:
+    """The static CUDA runtime of a toolkit, in any of the usual layouts."""
+    for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+        path = root / folder / "libcudart_static.a"
+        if path.is_file():
+            return path
+    return None
+
+
+def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:
+    """The tool that reads the SASS and PTX targets back out of a built library.
+
+    Raises:
+        BuildError: it is neither in the toolkit nor in triton nor on PATH.
+    """
+    triton = site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
+    on_path = shutil.which("cuobjdump", path=environ.get("PATH", ""))
+    places = [nvcc.root / "bin" / "cuobjdump", triton, *([Path(on_path)] if on_path else [])]
+    for place in places:
+        if os.access(place, os.X_OK):
+            return place
+    raise BuildError(
+        "cuobjdump is needed to read the compiled architectures back out of the library",
+        required="cuobjdump in the CUDA toolkit, in triton (a dependency of torch) or on PATH",
+        found="\n".join(f"{place}: not there" for place in places),
+        remedies=[f"pip install 'cuda-toolkit[cuobjdump]=={nvcc.release[0]}.{nvcc.release[1]}.*' (beside torch)"],
+    )

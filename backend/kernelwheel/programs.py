@@ -1,0 +1,29 @@
+"""Ask a program what it is."""
+
+from __future__ import annotations
+
+import subprocess
+
+
+def output_of(program: str, *arguments: str) -> str:
+    """What a program prints, stdout and stderr together; what went wrong, where it cannot be run."""
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__}: {error}"
+    return done.stdout
+
+
+def last_line(text: str) -> str:
+    """The last line of what a program printed, for a message."""
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"
