@@ -1,4 +1,4 @@
-"""The command line: `python -m splat render | doctor | inspect`. Exit status 0 good, 1 a finding, 2 wrong usage."""
+"""The command line, `python -m splat COMMAND`. Exit status 0 good, 1 a finding, 2 wrong usage."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import __version__, doctor_command, inspect_command, render_command
+from . import __version__, cache_command, doctor_command, inspect_command, render_command
 from ._kernelwheel.errors import KernelWheelError
 
 COMMANDS = {
     "render": (render_command, "render a scene to a picture"),
     "doctor": (doctor_command, "say what is installed, what this machine has, and whether they fit"),
     "inspect": (inspect_command, "say what a wheel holds and whether it fits this machine"),
+    "cache": (cache_command, "look after the store of compiled kernels, and fill it"),
 }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 
 from ._kernels import KERNELS
-from ._kernelwheel import views
+from ._kernelwheel import doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the view; 1 where the installed kernels are damaged or do not fit."""
-    view = views.view_machine(KERNELS, {})
-    print(json.dumps(view, indent=1) if args.json else views.machine_text(view, KERNELS))
-    return 1 if KERNELS.damage or KERNELS.verdict.mismatches else 0
+    """Print the page; 1 where there is something that a person should act on."""
+    view = doctor.examine(KERNELS, os.environ, sys.path)
+    print(json.dumps(view, indent=1) if args.json else doctor.page(view, KERNELS))
+    return 1 if view["findings"] else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from packaging.version import Version
 from . import manifest as manifests
 from . import readback
 from .errors import BuildError
-from .locks import exclusive
+from .locks import NO_LOCKS, exclusive
 from .manifest import Library, Manifest, Requires
 from .nvcc import find_cudart
 from .plan import Plan
@@ -31,7 +33,9 @@ Say = Callable[[str], None]
 
 # What a compiler may see of the caller's environment. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are options of the
 # registry and come through the Plan; anything else could change the binary behind its back.
-PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH", "TEMP", "TMP", "TMPDIR")
+PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
+# Bytes; with less left, that is what a compiler failed for, whatever CMake says.
+ROOM = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,38 +66,71 @@ def compile_plan(
     Raises:
         BuildError: a compiler failed (its first error and the log are named), or what it made is not the Plan's.
     """
-    work = _work_folder(plan)
-    with exclusive(work.with_suffix(".lock"), lambda: say(f"waiting for the build in {work}")) as lock:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(mode=0o700)
-        _lay_out(work, plan, toolchain, source_root)
-        say(f"compiling {plan.package} {plan.version}, {_describe(plan)}: {work}")
-        programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), lock, say)
-        libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+    with ExitStack() as held:
+        try:
+            work, locks = _work_folder(plan, held, say)
+            manifest = _build(work, plan, toolchain, source_root, jobs, locks, say)
+        except OSError as error:
+            raise BuildError(
+                "the kernels cannot be compiled in the temporary folder",
+                required="a temporary folder that this user can write to, with room",
+                found=f"{type(error).__name__}: {error}",
+                remedies=["make room there, or set TMPDIR to another folder"],
+            ) from error
         destination.mkdir(parents=True, exist_ok=True)
-        for library in libraries:
+        for library in manifest.libraries:
             shutil.copy2(work / "out" / library.file, destination)
-        manifest = _describe_artifact(plan, toolchain, programs, libraries, work / "out")
         manifests.write(manifest, destination)  # last: a folder without a manifest is no Artifact
         shutil.rmtree(work)
     return Artifact(destination, manifest)
 
 
-def _work_folder(plan: Plan) -> Path:
-    """`<temporary folder>/kernelwheel-<fingerprint>`; refused where it is another user's."""
-    work = Path(tempfile.gettempdir()) / f"kernelwheel-{plan.fingerprint[:32]}"
+def _work_folder(plan: Plan, held: ExitStack, say: Say) -> tuple[Path, tuple[int, ...]]:
+    """A new `<temporary folder>/kernelwheel-<fingerprint>`, and the lock that is held while it is in use.
+
+    Where another user was there first, or the filesystem has no locks: a folder of a random name, for this once.
+    """
+    work = work_path(plan)
     try:
-        info = work.lstat()
-    except FileNotFoundError:
-        return work
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-        raise BuildError(
-            "the folder to build in is not ours",
-            required=f"{work}: a folder of this user, or nothing",
-            found=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
-            remedies=["remove it, or set TMPDIR to a folder of your own"],
-        )
-    return work
+        lock = held.enter_context(exclusive(work.with_suffix(".lock"), lambda: say(f"waiting for the build in {work}")))
+        with suppress(FileNotFoundError):
+            info = work.lstat()
+            if stat.S_ISDIR(info.st_mode) and info.st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "it is another user's", str(work))
+            if not stat.S_ISDIR(info.st_mode):
+                raise _not_ours(work, info)
+            shutil.rmtree(work)
+        work.mkdir(mode=0o700)
+    except OSError as error:
+        if not isinstance(error, PermissionError) and error.errno not in NO_LOCKS:
+            raise
+        return Path(tempfile.mkdtemp(prefix=f"{work.name}.")), ()
+    return work, (lock,)
+
+
+def work_path(plan: Plan) -> Path:
+    """The folder that a Plan is compiled in; the log `build.log` is in it."""
+    return Path(tempfile.gettempdir()) / f"kernelwheel-{plan.fingerprint[:32]}"
+
+
+def _not_ours(work: Path, info: os.stat_result) -> BuildError:
+    return BuildError(
+        "the folder to build in is not ours",
+        required=f"{work}: a folder of this user, or nothing",
+        found=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
+        remedies=["remove it, or set TMPDIR to a folder of your own"],
+    )
+
+
+def _build(
+    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, jobs: int, locks: tuple[int, ...], say: Say
+) -> Manifest:
+    """Compile into `<work>/out`, and describe what is there."""
+    _lay_out(work, plan, toolchain, source_root)
+    say(f"compiling {plan.package} {plan.version}, {_describe(plan)}: {work}")
+    programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), locks, say)
+    libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+    return _describe_artifact(plan, toolchain, programs, libraries, work / "out")
 
 
 def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
@@ -104,16 +141,17 @@ def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) ->
     here = Path(__file__).parent
     shutil.copytree(here / "cmake", work / "recipe", ignore=shutil.ignore_patterns("__pycache__"))
     (work / "torch").symlink_to(toolchain.torch.root)
-    (work / "out").mkdir()
+    for name in ("out", "tmp"):
+        (work / name).mkdir()
     if toolchain.cuda.nvcc:
         (work / "cuda").symlink_to(toolchain.cuda.nvcc.root)
 
 
-def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, lock: int, say: Say) -> dict[str, str]:
+def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple[int, ...], say: Say) -> dict[str, str]:
     """Run the driver, its output into the log; returns the versions of cmake and ninja.
 
-    The driver leads a process group of its own and ends it when its standard input does: no compiler writes on into
-    the work folder after this process has died. Until then it shares the lock.
+    The driver leads a session of its own and ends it when this process is gone: no compiler writes on into the work
+    folder after that. Until then it shares the lock.
     """
     job = {
         "source": str(work / "src"),
@@ -124,12 +162,17 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, lock: int, s
     }
     (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    environment |= {"LC_ALL": "C", "NINJA_STATUS": "[%f/%t] ", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment |= {
+        "LC_ALL": "C",
+        "NINJA_STATUS": "[%f/%t] ",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "TMPDIR": str(work / "tmp"),  # what a killed compiler leaves there goes with the folder
+    }
     if toolchain.cuda.nvcc and (cudart := find_cudart(toolchain.cuda.nvcc.root)):
         environment["LIBRARY_PATH"] = str(cudart.parent)  # pip's nvcc 13.0 looks in lib64, where pip puts nothing
     log = work / "build.log"
     programs: dict[str, str] = {}
-    command = [sys.executable, "-u", str(Path(__file__).parent / "drive.py"), str(work / "job.json")]
+    command = [sys.executable, "-u", str(Path(__file__).parent / "drive.py"), str(work / "job.json"), str(os.getpid())]
     with (
         log.open("w", encoding="utf-8") as lines,
         subprocess.Popen(
@@ -141,7 +184,7 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, lock: int, s
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            pass_fds=(lock,),
+            pass_fds=locks,
             start_new_session=True,
         ) as process,
     ):
@@ -195,11 +238,13 @@ def _compiler_failed(plan: Plan, log: Path, status: int) -> BuildError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     first = next((i for i, line in enumerate(lines) if re.search(r"\b(fatal )?error\b\W|FAILED:|Killed", line)), None)
     quoted = lines[first : first + 6] if first is not None else lines[-6:]
+    free = shutil.disk_usage(log.parent).free
+    full = [f"make room in {tempfile.gettempdir()}, where {free} bytes are left"] if free < ROOM else []
     return BuildError(
         f"{plan.package} {plan.version} did not compile (exit status {status})",
         required="CMake and the compilers to succeed for " + _describe(plan),
         found="\n".join(quoted) or "no output",
-        remedies=[f"read the whole log: {log}"],
+        remedies=[*full, f"read the whole log: {log}"],
     )
 
 

@@ -1,4 +1,4 @@
-"""Run CMake and Ninja once, by scikit-build-core's driver, as `python drive.py JOB.json`.
+"""Run CMake and Ninja once, by scikit-build-core's driver, as `python drive.py JOB.json CALLER`, a process id.
 
 A process of its own, so that the caller has the whole output as a pipe (for the log and for progress), and so that
 nothing of the caller's environment reaches a compiler but what `compile()` passes on. Imports nothing of this package:
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -25,8 +26,12 @@ NINJA_VERSION = ">=1.5"
 
 
 def end_with_caller() -> None:
-    """End this process and all that it started when standard input ends: the caller is gone, or gave up."""
-    os.read(0, 1)
+    """End this process and all that it started when the caller is gone, or gave up: standard input ends.
+
+    Where a child of the caller's forking has inherited the other end of it, the caller's death is seen by itself.
+    """
+    while os.getppid() == int(sys.argv[2]) and not select.select([0], [], [], 0.2)[0]:
+        pass
     while others := session_members():
         for process in others:
             with contextlib.suppress(ProcessLookupError):

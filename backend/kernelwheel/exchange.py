@@ -1,24 +1,25 @@
 """One interchangeable form: an Artifact as a file, out of one Store and into another.
 
-The file is a tar archive of the manifest and its libraries, nothing else. A wheel holds the same files, so a wheel can
-be imported as well.
+The file is a tar archive of an entry: the manifest, its digest and its libraries, nothing else. A wheel holds the same
+manifest and libraries, so a wheel can be imported as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import os
+import secrets
 import tarfile
-import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from . import manifest as manifests
+from .digests import json_sha256
 from .errors import IncompatibleArtifactError
 from .manifest import Manifest
-from .store import Entry, Store
+from .store import DIGEST, Entry, Store, check_manifest, digest_line
 
 
 def export(entry: Entry, target: Path) -> None:
@@ -28,23 +29,30 @@ def export(entry: Entry, target: Path) -> None:
         IncompatibleArtifactError: a library is not what its manifest says.
         OSError: the file cannot be written; then it is not there.
     """
-    names = [manifests.FILE]
+    names = [manifests.FILE, DIGEST]
     for library in entry.manifest.libraries:
         manifests.verify(entry.folder, library)
         names.append(library.file)
-    descriptor, temporary = tempfile.mkstemp(prefix=target.name + ".", dir=target.parent)
+    temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:") as archive:
+        with tarfile.open(temporary, mode="x:") as archive:
             for name in names:
-                data = (entry.folder / name).read_bytes()
+                data = _read(entry.folder, name)
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
                 info.mode = 0o644
                 archive.addfile(info, io.BytesIO(data))
-        Path(temporary).replace(target)
+        temporary.replace(target)
     except BaseException:
-        Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _read(folder: Path, name: str) -> bytes:
+    """A file of an Artifact; pip checks a wheel's by RECORD, so there the manifest's digest is made now."""
+    if name == DIGEST and not (folder / DIGEST).exists():
+        return digest_line((folder / manifests.FILE).read_bytes())
+    return (folder / name).read_bytes()
 
 
 def import_file(source: Path, store: Store) -> Entry:
@@ -54,7 +62,7 @@ def import_file(source: Path, store: Store) -> Entry:
         IncompatibleArtifactError: the file holds no whole Artifact of this package and version, or more than one.
     """
     members = read_members(source)
-    manifest = manifests.from_text(members[manifests.FILE].decode("utf-8", "replace"), source)
+    manifest = check_manifest(members[manifests.FILE], members[DIGEST], source)
     check_members(source, members, manifest)
     if (manifest.package, manifest.version) != (store.package, store.version):
         raise IncompatibleArtifactError(
@@ -89,10 +97,11 @@ def read_members(source: Path) -> Mapping[str, bytes]:
                 stream = archive.extractfile(info)
                 assert stream is not None
                 members[info.name] = stream.read()
-    except (tarfile.TarError, BadZipFile, EOFError, OSError) as error:
-        raise _not_ours(source, str(error)) from error
-    if manifests.FILE not in members:
-        raise _not_ours(source, f"no {manifests.FILE}")
+    except (tarfile.TarError, BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, OSError) as error:
+        raise _not_ours(source, f"{type(error).__name__}: {error}") from error
+    for name in (manifests.FILE, DIGEST):
+        if name not in members:
+            raise _not_ours(source, f"no {name}")
     return members
 
 
@@ -105,17 +114,19 @@ def _read_wheel(source: Path) -> Mapping[str, bytes]:
         text = archive.read(f"{folder}/{manifests.FILE}")
         manifest = manifests.from_text(text.decode("utf-8", "replace"), source)
         libraries = {library.file: archive.read(f"{folder}/{library.file}") for library in manifest.libraries}
-        return {manifests.FILE: text, **libraries}
+        return {manifests.FILE: text, DIGEST: digest_line(text), **libraries}
 
 
 def check_members(source: Path, members: Mapping[str, bytes], manifest: Manifest) -> None:
-    """Refuse members that are not the manifest's libraries, byte for byte."""
-    expected = {manifests.FILE: None, **{library.file: library.sha256 for library in manifest.libraries}}
-    if set(members) != set(expected):
+    """Refuse members that are not the manifest's libraries, byte for byte, and a fingerprint that is not the Plan's."""
+    expected = {manifests.FILE, DIGEST, *(library.file for library in manifest.libraries)}
+    if set(members) != expected:
         raise _not_ours(source, f"files {sorted(members)}, the manifest names {sorted(expected)}")
-    for name, sha256 in expected.items():
-        if sha256 is not None and hashlib.sha256(members[name]).hexdigest() != sha256:
-            raise manifests.corrupt(f"{source}: {name}", "its sha256 is not the manifest's")
+    for library in manifest.libraries:
+        if hashlib.sha256(members[library.file]).hexdigest() != library.sha256:
+            raise manifests.corrupt(f"{source}: {library.file}", "its sha256 is not the manifest's")
+    if json_sha256(manifest.plan) != manifest.fingerprint:
+        raise manifests.corrupt(source, "the fingerprint is not that of its Plan")
 
 
 def _not_ours(source: Path, found: str) -> IncompatibleArtifactError:

@@ -86,8 +86,10 @@ def _libstdcxx() -> str:
     """The newest GLIBCXX version that the C++ library offers which torch has loaded into this process."""
     if sys.platform != "linux":
         return ""
-    mapped = re.search(rb"/\S*/libstdc\+\+\.so\S*", Path("/proc/self/maps").read_bytes())
-    if not mapped:
+    maps = Path("/proc/self/maps").read_bytes()
+    at = maps.find(b"/libstdc++.so")
+    if at < 0:
         return ""
-    versions = re.findall(rb"GLIBCXX_3\.4\.(\d+)", Path(os.fsdecode(mapped[0])).read_bytes())
+    path = maps[maps.rfind(b" ", 0, at) + 1 : maps.find(b"\n", at)]
+    versions = re.findall(rb"GLIBCXX_3\.4\.(\d+)", Path(os.fsdecode(path)).read_bytes())
     return f"GLIBCXX_3.4.{max(map(int, versions))}" if versions else ""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from . import plan as plans
 from . import toolchain
-from .compile import compile_plan
 from .errors import BuildError
 from .plan import Plan
 from .settings import Settings
@@ -38,7 +37,7 @@ def draw(
         BuildError: this machine cannot compile it; says what is missing and what brings it.
     """
     require_tools(source.facts.import_name)
-    origins = dict(settings.origins)
+    origins = {**settings.origins, "cuda": "what this call needs"}
     if not settings.archs and capabilities:
         settings = replace(settings, archs=";".join("{}.{}".format(*c) for c in capabilities))
         origins["archs"] = "the GPUs of this process"
@@ -49,10 +48,12 @@ def draw(
 
 def make(plan: Plan, tools: Toolchain, source: Source, store: Store, jobs: int, say: Callable[[str], None]) -> Entry:
     """The Store's entry for a Plan, compiled now unless it is there. Call it inside `store.making`."""
+    from .compile import compile_plan, work_path  # after `draw`, which says what is missing for it
 
     def compile_into(folder: Path) -> None:
         compile_plan(plan, tools, source.folder, folder, jobs=jobs, say=say)
 
+    store.sign(log=f"{work_path(plan)}/build.log")
     entry = store.publish(plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
     return entry

@@ -6,8 +6,10 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from .compile import Say
+if TYPE_CHECKING:  # what a compile needs may be missing where progress is only said
+    from .compile import Say
 
 
 @contextmanager

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import host as hosts
 from . import manifest as manifests
 from .compat import Mismatch, Verdict, capability_mismatch, check
-from .errors import IncompatibleArtifactError
+from .errors import IncompatibleArtifactError, KernelWheelError
 from .host import Host
 from .manifest import Manifest
 
@@ -89,11 +90,11 @@ class Kernels:
     @cached_property
     def edited(self) -> str | None:
         """The digest of the sources where they may be edited: in a checkout. None for a wheel."""
+        if self.manifest is not None or self.source is None:
+            return None
         from .digests import json_sha256
         from .package import source_digests
 
-        if self.manifest is not None or self.source is None:
-            return None
         return json_sha256(source_digests(self.source.folder))
 
     def stores(self) -> Iterator[Store]:
@@ -137,12 +138,9 @@ class Kernels:
 
     def load_if_usable(self) -> None:
         """Load CPU kernels that are there already; what stands against it is raised by `require`."""
-        with self._lock:
-            try:
-                if not self.damage:
-                    self._load_first_usable("cpu", None)
-            except IncompatibleArtifactError as error:
-                self.damage = error
+        with self._lock, suppress(KernelWheelError):
+            if not self.damage:
+                self._load_first_usable("cpu", None)
 
     def mismatches(self, manifest: Manifest, device: str, index: int | None) -> tuple[Mismatch, ...]:
         """What stands against an Artifact for a device type, and for one GPU where `index` names it."""
@@ -162,28 +160,99 @@ class Kernels:
         if self.manifest is not None and self._jit != "always":
             yield Found(self.folder, self.manifest, None)
         for store in self.stores():
-            for entry in store.entries():
+            for entry in store.entries(partial(self._quarantine, store)):
                 yield Found(entry.folder, entry.manifest, store)
 
     @property
     def _jit(self) -> str:
-        """The setting `jit`, without the cost of all the others where nobody set it."""
-        return self.settings.jit if any(name.endswith("_JIT") for name in self._environ) else "auto"
+        """The setting `jit`; of a wheel without the cost of all the others, and their errors, where nobody set it."""
+        said = self._environ.get(f"{self.package.upper()}_JIT", "").strip().lower()
+        return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
     def _load_first_usable(self, device: str, index: int | None) -> bool:
-        for found in self.candidates():
-            if not self.mismatches(found.manifest, device, index):
-                try:
-                    self._load(found, device)
-                except IncompatibleArtifactError as error:
-                    if found.store is None or not found.store.own:
-                        raise
-                    self._quarantine(found, error)
-                    continue
-                return True
-        return False
+        def fits(found: Found) -> bool:
+            return not self.mismatches(found.manifest, device, index)
 
-    def _load(self, found: Found, device: str) -> None:
+        return self._first(fits, lambda found: self.load(found, device)) is not None
+
+    def _first(self, fits: Callable[[Found], bool], use: Callable[[Found], object]) -> Found | None:
+        """The first Artifact at hand that fits and that `use` finds whole; the user's own damaged ones are put away."""
+        for found in self.candidates():
+            if fits(found):
+                try:
+                    use(found)
+                except IncompatibleArtifactError as error:
+                    if found.store is None:
+                        self.damage = error
+                        raise
+                    self._quarantine(found.store, found.folder, error)
+                    continue
+                return found
+        return None
+
+    def build(self, cuda: bool, archs: str, say: Callable[[str], None]) -> Found:
+        """The Artifact at hand that serves, or one that is compiled now. Loads nothing and needs no GPU.
+
+        Args:
+            cuda: CUDA and CPU kernels, or CPU kernels alone.
+            archs: what the CUDA kernels must serve, in the grammar of TORCH_CUDA_ARCH_LIST; empty: the setting
+                `archs`, else the GPUs that this process sees, else a wheel's default list.
+            say: receives one line of progress at a time.
+
+        Raises:
+            IncompatibleArtifactError: the wheel's Artifact is damaged.
+            BuildError: one had to be compiled, and that failed.
+        """
+        found = self.serving(cuda, archs)
+        if found:
+            return found
+        device = "cuda" if cuda else "cpu"
+        against = self._against(device, None)
+        if self.source is None:
+            raise incompatible(self.package, device, against, "no sources are installed to compile from")
+        if self._jit != "always" and not all(mismatch.compile_cures for mismatch in against):
+            raise incompatible(self.package, device, against)
+        *_, store = self.stores()
+        with store.making(lambda maker: say(f"waiting for {maker}")):
+            # Somebody may have made it while we waited.
+            return self.serving(cuda, archs) or self._compile(self.source, store, self.settings_for(archs), device, say)
+
+    def settings_for(self, archs: str) -> Settings:
+        """The effective settings, with the architectures that a command line names, if it names any."""
+        if not archs:
+            return self.settings
+        return replace(self.settings, archs=archs, origins={**self.settings.origins, "archs": "--archs"})
+
+    def serving(self, cuda: bool, archs: str) -> Found | None:
+        """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
+        from . import serving
+
+        if self.damage:
+            raise self.damage
+        if cuda and self.host.capabilities is None:
+            self.probe_gpus()
+        targets = serving.targets_of(self.settings_for(archs))
+        host = replace(self.host, capabilities=()) if targets else self.host
+
+        def fits(found: Found) -> bool:
+            if check(found.manifest, host, self.version, self.edited).against("cuda" if cuda else "cpu"):
+                return False
+            return not cuda or serving.shortfall(found.manifest, host, targets, found.store is None) is None
+
+        def verify(found: Found) -> None:
+            for library in found.manifest.libraries:
+                manifests.verify(found.folder, library)
+
+        return self._first(fits, verify)
+
+    def _against(self, device: str, index: int | None) -> tuple[Mismatch, ...]:
+        """What stands against the wheel's Artifact; that there is none, in an editable install."""
+        return self.mismatches(self.manifest, device, index) if self.manifest else self.verdict.mismatches
+
+    def load(self, found: Found, device: str) -> None:
+        """Load an Artifact's libraries for a device type, each verified against the manifest first; a second call does
+        nothing. Whether the Artifact fits is the caller's question.
+        """
         import torch
 
         # The CPU library defines the operators, so it goes first; it is the same for all Artifacts of these sources.
@@ -195,19 +264,18 @@ class Kernels:
                 torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
             self._loaded[name] = found.folder
 
-    def _quarantine(self, found: Found, error: IncompatibleArtifactError) -> None:
+    def _quarantine(self, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:
         from . import progress
 
-        assert found.store is not None
-        place = found.store.quarantine(found.folder)
+        place = store.quarantine(folder, error)
         with progress.shown(self.package) as say:
             say(f"{error.found}; the entry is now in {place} and is not used")
 
     def _make(self, device: str, index: int | None) -> None:
         """Compile what no Artifact at hand has, keep it and load it; or raise why that cannot be."""
-        from . import jit, progress
+        from . import progress
 
-        against = self.mismatches(self.manifest, device, index) if self.manifest else self.verdict.mismatches
+        against = self._against(device, index)
         if self._jit == "never":
             raise incompatible(self.package, device, against, f"{self.settings.origin('jit')} says never to compile")
         if self.source is None:
@@ -220,10 +288,21 @@ class Kernels:
                 return  # somebody made it while we waited
             because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
             say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
-            capabilities = self.host.capabilities or () if device == "cuda" else ()
-            plan, tools = jit.draw(self.source, self.version, self.settings, device == "cuda", capabilities)
-            entry = jit.make(plan, tools, self.source, store, self.settings.jobs, say)
-            self._load(Found(entry.folder, entry.manifest, store), device)
+            made = self._compile(self.source, store, self.settings, device, say)
+            if unfit := self.mismatches(made.manifest, device, index):
+                raise incompatible(self.package, device, unfit, "what was compiled here, as the settings say")
+            self.load(made, device)
+
+    def _compile(
+        self, source: Source, store: Store, settings: Settings, device: str, say: Callable[[str], None]
+    ) -> Found:
+        """The store's entry for the Plan that is drawn now, compiled unless it is there. Call it inside `making`."""
+        from . import jit
+
+        capabilities = self.host.capabilities or () if device == "cuda" else ()
+        plan, tools = jit.draw(source, self.version, settings, device == "cuda", capabilities)
+        entry = jit.make(plan, tools, source, store, settings.jobs, say)
+        return Found(entry.folder, entry.manifest, store)
 
     def _require_gpu(self) -> None:
         if self.host.capabilities is None:

@@ -183,6 +183,12 @@ def resolve(
     return Settings(**values, origins={name: origin for name, (_, origin) in raw.items()})
 
 
+def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of the registry that are set: their values by their names."""
+    names = (option.variable(package) for option in REGISTRY)
+    return {name: environ[name] for name in names if environ.get(name, "").strip()}
+
+
 def _known(key: str, origin: str) -> Option:
     option = OPTIONS.get(key.replace("_", "-"))
     if option is None:

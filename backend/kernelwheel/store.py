@@ -1,6 +1,6 @@
 """The Store: a cache of Artifacts, keyed by package, version and fingerprint.
 
-    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
+    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries, manifest.json and the manifest's digest
     <folder>/<package>/<version>/.lock            held by whoever makes an entry; never unlinked
     <folder>/<package>/<version>/.maker           who that is, for those who wait
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
@@ -13,34 +13,58 @@ library is running its code, so a folder that somebody else can write to is not 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import platform
+import re
+import secrets
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import manifest as manifests
 from .errors import IncompatibleArtifactError, KernelWheelError
-from .locks import exclusive
+from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
 
-# What a filesystem answers that has no working locks (some network filesystems).
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+FINGERPRINT = re.compile("[0-9a-f]{64}")
+# The manifest's digest, as sha256sum writes it and checks it: a flipped byte in the manifest is found like any other.
+DIGEST = f"{manifests.FILE}.sha256"
+# A maker on another machine of this name is dead by then, whatever its filesystem's locks are worth.
+DAY = 86400.0
 
-
-def default_folder() -> Path:
-    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), where each package has its own part."""
-    import platformdirs
-
-    return platformdirs.user_cache_path("kernelwheel", appauthor=False)
+Damaged = Callable[[Path, IncompatibleArtifactError], None]
 
 
 class StoreError(KernelWheelError):
-    """The Store cannot be used: unsafe, unwritable, or full."""
+    """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
+
+
+def default_folder() -> Path:
+    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), where each package has its own part.
+
+    Raises:
+        StoreError: this user has none.
+    """
+    import platformdirs
+
+    try:
+        folder = platformdirs.user_cache_path("kernelwheel", appauthor=False)
+        found = f"{folder}, which would be another folder in every process"
+    except RuntimeError as error:
+        folder, found = Path(), str(error)
+    if not folder.is_absolute():
+        raise StoreError(
+            "there is no folder to keep compiled kernels in",
+            required="an absolute path from XDG_CACHE_HOME, or from the user's home",
+            found=found,
+            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
+        )
+    return folder
 
 
 @dataclass(frozen=True)
@@ -71,42 +95,79 @@ class Store:
         """The folder of this package and version; nothing outside it is touched."""
         return self.folder / self.package / self.version
 
-    def entries(self) -> Iterator[Entry]:
-        """The entries that have a readable manifest, in the order of their names.
+    def entries(self, damaged: Damaged | None = None) -> Iterator[Entry]:
+        """The entries whose manifest is whole, in the order of their names; their libraries are not read.
+
+        Args:
+            damaged: called for each other entry; without it, that raises.
 
         Raises:
-            StoreError: the Store is not safe to load code from.
+            StoreError: the Store cannot be read, or is not safe to load code from.
+            IncompatibleArtifactError: as `read`.
         """
-        if not self.root.is_dir():
-            return
-        self.check_safe(self.root)
-        for folder in sorted(self.root.iterdir()):
-            if folder.name.startswith(".") or not folder.is_dir():
+        try:
+            if not self.root.is_dir():
+                return
+            self.check_safe(self.root)
+            folders = sorted(self.root.iterdir())
+        except OSError as error:
+            raise self.unreadable(error) from error
+        for folder in folders:
+            if not FINGERPRINT.fullmatch(folder.name):
                 continue
+            try:
+                entry = self.read(folder)
+            except IncompatibleArtifactError as error:
+                if not folder.exists():
+                    continue  # somebody removed it just now
+                if damaged is None:
+                    raise
+                damaged(folder, error)
+            else:
+                yield entry
+
+    def read(self, folder: Path) -> Entry:
+        """An entry, its manifest verified; its libraries are not read.
+
+        Raises:
+            StoreError: it cannot be read, or somebody else can write to it.
+            IncompatibleArtifactError: its manifest is damaged, or that of something else.
+        """
+        try:
             self.check_safe(folder)
-            manifest = manifests.read(folder)
-            if manifest is not None:
-                yield Entry(folder, manifest)
+            self._check_safe_file(folder / manifests.FILE)
+            self._check_safe_file(folder / DIGEST)
+            text = (folder / manifests.FILE).read_bytes()
+            manifest = check_manifest(text, (folder / DIGEST).read_bytes(), folder / manifests.FILE)
+            for library in manifest.libraries:
+                self._check_safe_file(folder / library.file)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(folder, str(error)) from error
+        except OSError as error:
+            raise self.unreadable(error) from error
+        says = (manifest.package, manifest.version, manifest.fingerprint)
+        if says != (self.package, self.version, folder.name):
+            raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
+        return Entry(folder, manifest)
 
     def entry(self, fingerprint: str) -> Entry | None:
-        """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first."""
+        """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first.
+
+        Raises:
+            StoreError: as `read`.
+            IncompatibleArtifactError: a Store that is only read has a damaged one.
+        """
         folder = self.root / fingerprint
-        if not folder.is_dir():
+        if not os.path.lexists(folder):
             return None
-        self.check_safe(self.root)
-        self.check_safe(folder)
         try:
-            manifest = manifests.read(folder)
-            if manifest is None or manifest.fingerprint != fingerprint:
-                raise manifests.corrupt(folder, "no manifest of this fingerprint")
-            for library in manifest.libraries:
+            entry = self.read(folder)
+            for library in entry.manifest.libraries:
                 manifests.verify(folder, library)
-        except IncompatibleArtifactError:
-            if not self.own:
-                raise
-            self.quarantine(folder)
+        except IncompatibleArtifactError as error:
+            self.quarantine(folder, error)
             return None
-        return Entry(folder, manifest)
+        return entry
 
     @contextmanager
     def making(self, waiting: Callable[[str], None]) -> Iterator[None]:
@@ -116,7 +177,7 @@ class Store:
         everybody is let in at once: then each makes its own, and the first to finish publishes it.
 
         Args:
-            waiting: called once a second, with the words of whoever makes something now.
+            waiting: called now and then, with the words of whoever makes something now.
 
         Raises:
             StoreError: the Store cannot be written, or is not safe.
@@ -125,12 +186,12 @@ class Store:
         with ExitStack() as held:
             try:
                 held.enter_context(exclusive(self.root / ".lock", lambda: waiting(self._maker())))
-                self._sign()
-                shutil.rmtree(self.root / ".work", ignore_errors=True)  # of makers who died: we are the only one
-                (self.root / ".work").mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 if error.errno not in NO_LOCKS:
                     raise self.unwritable(error) from error
+            else:
+                self.sign()
+                self._remove_leftovers()
             yield
 
     def publish(self, fingerprint: str, make: Callable[[Path], object]) -> Entry:
@@ -139,38 +200,60 @@ class Store:
         Raises:
             StoreError: the Store cannot be written. Nothing of the entry is there then.
         """
+        if not FINGERPRINT.fullmatch(fingerprint):
+            raise ValueError(f"{fingerprint!r} is no fingerprint")
         found = self.entry(fingerprint)
         if found:
             return found
+        private = self.root / ".work" / f"{fingerprint}.{secrets.token_hex(4)}{_mark()}"
         try:
-            private = Path(tempfile.mkdtemp(prefix=f"{fingerprint}.", dir=self.root / ".work"))
+            private.mkdir(mode=0o755)
             make(private)
             return self._publish(private, fingerprint)
-        except OSError as error:
-            raise self.unwritable(error) from error
+        except BaseException as error:
+            shutil.rmtree(private, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise self.unwritable(error) from error
+            raise
 
-    def _sign(self) -> None:
-        text = f"process {os.getpid()}, since {time.strftime('%H:%M:%S')}"
-        (self.root / ".maker").write_text(text, encoding="utf-8")
+    def sign(self, log: str = "") -> None:
+        """Say to those who wait who makes an entry, since when, and where its log is."""
+        text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
+        with suppress(OSError):  # it is a courtesy
+            (self.root / ".maker").touch(mode=0o644)
+            (self.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
 
     def _maker(self) -> str:
         try:
-            return (self.root / ".maker").read_text(encoding="utf-8")
+            return (self.root / ".maker").read_text(encoding="utf-8") or "another process"
         except OSError:
             return "another process"
 
+    def _remove_leftovers(self) -> None:
+        """Remove what dead makers left. Some filesystems keep locks from other machines: theirs get a day's grace."""
+        for left in (self.root / ".work").iterdir():
+            with suppress(FileNotFoundError):
+                elsewhere = "@" in left.name and not left.name.endswith(_mark())
+                if not elsewhere or time.time() - left.lstat().st_mtime > DAY:
+                    shutil.rmtree(left, ignore_errors=True)
+
     def prepare(self) -> None:
-        """Make the Store's folders, for this user alone, or check those that are there."""
+        """Make the Store's folders, which nobody else can write to, or check those that are there."""
         try:
-            (self.root / ".work").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self.folder, self.root.parent, self.root, self.root / ".work"):
+                folder.mkdir(mode=0o755, exist_ok=True)
+                self.check_safe(folder)
         except OSError as error:
             raise self.unwritable(error) from error
-        self.check_safe(self.root)
 
     def _publish(self, private: Path, fingerprint: str) -> Entry:
         """Bring a finished private folder to the disk and rename it to its place."""
-        for path in [*private.iterdir(), private]:
+        (private / DIGEST).write_bytes(digest_line((private / manifests.FILE).read_bytes()))
+        for path in private.iterdir():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
             _fsync(path)
+        _fsync(private)
         place = self.root / fingerprint
         try:
             private.rename(place)
@@ -183,30 +266,81 @@ class Store:
         assert manifest is not None
         return Entry(place, manifest)
 
-    def quarantine(self, folder: Path) -> Path:
-        """Move a damaged entry out of everybody's way and return where it is now."""
-        target = self.root / ".quarantine"
-        target.mkdir(mode=0o700, exist_ok=True)
-        place = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=target))
-        folder.rename(place)
+    def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
+        """Move a damaged entry out of everybody's way and return where it is now.
+
+        Raises:
+            IncompatibleArtifactError: the Store is only read, so the entry stays; `because`, with what mends that.
+            StoreError: the Store cannot be written.
+        """
+        if not self.own:
+            raise IncompatibleArtifactError(
+                "the compiled kernels are damaged",
+                required="a manifest and libraries as they were built",
+                found=because.found if because else str(folder),
+                remedies=[f"remove {folder}", f"or take {self.folder} out of {self.package.upper()}_CACHE_PATH"],
+            ) from because
+        place = self.root / ".quarantine" / f"{folder.name}.{secrets.token_hex(4)}"
+        try:
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):  # somebody else was faster
+                folder.rename(place)
+        except OSError as error:
+            raise self.unwritable(error) from error
         return place
 
     def check_safe(self, folder: Path) -> None:
-        """Refuse a folder that is a link, or that somebody else owns or can write to.
+        """Refuse a folder of this Store where it, or one above it, is a link or somebody else's to write to.
+
+        The cache folder itself may be a link of this user's, and may have the sticky bit, as /tmp has.
 
         Raises:
             StoreError: with the command that mends it.
+            OSError: it cannot be looked at.
         """
-        info = folder.lstat()
+        top = self.folder.lstat()
+        if stat.S_ISLNK(top.st_mode) and self._is_owned(top):
+            top = self.folder.stat()
+        if not (stat.S_ISDIR(top.st_mode) and top.st_mode & stat.S_ISVTX and self._is_owned(top)):
+            self._refuse_unsafe(self.folder, top, stat.S_ISDIR)
+        inside = self.folder
+        for part in folder.relative_to(self.folder).parts:
+            inside /= part
+            self._refuse_unsafe(inside, inside.lstat(), stat.S_ISDIR)
+
+    def _check_safe_file(self, path: Path) -> None:
+        self._refuse_unsafe(path, path.lstat(), stat.S_ISREG)
+
+    def _is_owned(self, info: os.stat_result) -> bool:
+        return info.st_uid in (os.geteuid(), 0) or not self.own
+
+    def _refuse_unsafe(self, path: Path, info: os.stat_result, is_kind: Callable[[int], bool]) -> None:
         strangers = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        owned = info.st_uid in (os.getuid(), 0) or not self.own
-        if not stat.S_ISDIR(info.st_mode) or strangers or not owned:
-            raise StoreError(
-                f"the store of compiled kernels is not safe: {folder}",
-                required="a folder (no link) that only this user can write to, because loading a library runs its code",
-                found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, this user {os.getuid()}",
-                remedies=[f"chmod go-w {folder}", "or choose another cache folder"],
-            )
+        if is_kind(info.st_mode) and not strangers and self._is_owned(info):
+            return
+        kind = "folder" if is_kind is stat.S_ISDIR else "file"
+        raise StoreError(
+            f"the store of compiled kernels is not safe: {path}",
+            required=f"a {kind} (no link) that only this user can write to, because loading a library runs its code",
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, this user {os.geteuid()}",
+            remedies=[
+                f"chmod go-w {path}" if is_kind(info.st_mode) and self._is_owned(info) else f"remove {path}",
+                f"or choose another cache folder: {self.package.upper()}_{self._setting}",
+            ],
+        )
+
+    @property
+    def _setting(self) -> str:
+        return "CACHE_DIR" if self.own else "CACHE_PATH"
+
+    def unreadable(self, error: OSError) -> StoreError:
+        """The error for a Store that cannot be read, whatever the reason."""
+        return StoreError(
+            "the store of compiled kernels cannot be read",
+            required=f"a folder that this user can read: {self.root}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[f"let this user read it, or set {self.package.upper()}_{self._setting} to another folder"],
+        )
 
     def unwritable(self, error: OSError) -> StoreError:
         """The error for a Store that cannot be written, whatever the reason."""
@@ -219,6 +353,27 @@ class Store:
                 f"or make room: python -m {self.package} cache prune",
             ],
         )
+
+
+def digest_line(text: bytes) -> bytes:
+    """What is in the file DIGEST beside a manifest."""
+    return f"{hashlib.sha256(text).hexdigest()}  {manifests.FILE}\n".encode("ascii")
+
+
+def check_manifest(text: bytes, digest: bytes, where: str | Path) -> Manifest:
+    """Parse a manifest that is what its digest says.
+
+    Raises:
+        IncompatibleArtifactError: it is damaged; `where` is named.
+    """
+    if digest != digest_line(text):
+        raise manifests.corrupt(where, f"its sha256 is not the one in {DIGEST}")
+    return manifests.from_text(text.decode("utf-8", "replace"), where)
+
+
+def _mark() -> str:
+    """The end of the names of private folders: whose machine makes them."""
+    return "@" + platform.node().replace("/", "_")
 
 
 def _fsync(path: Path) -> None:

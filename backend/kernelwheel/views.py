@@ -1,20 +1,20 @@
-"""What the command line shows: a manifest, a verdict, a machine; as values for `--json` and as text for people."""
+"""What the command line shows: a manifest, a verdict, an entry; as values for `--json` and as text for people."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from . import host as hosts
 from . import manifest as manifests
-from . import settings, toolchain
+from .caretaking import Kept
 from .compat import Mismatch, Verdict, check
-from .errors import BuildError, IncompatibleArtifactError
+from .errors import IncompatibleArtifactError
 from .manifest import Manifest
 from .runtime import Kernels
 
@@ -96,7 +96,7 @@ def manifest_text(manifest: Manifest) -> str:
         rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}"))
         if library.device == "cuda":
             rows.append(("", f"SASS {' '.join(library.sass)}; PTX {' '.join(library.ptx) or 'none'}"))
-    return _rows(rows)
+    return rows_text(rows)
 
 
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:
@@ -115,62 +115,65 @@ def verdict_text(mismatches: Sequence[Mismatch]) -> str:
     return "\n".join(lines)
 
 
-def view_machine(kernels: Kernels, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything `doctor` knows: what is installed, what this machine runs, and what it can compile with.
-
-    Args:
-        kernels: the package's kernels in this process; the GPUs are asked now.
-        table: the package's own options (`[tool.kernelwheel]`), empty for the defaults.
-    """
-    kernels.probe_gpus()
-    return {**kernels.info(), "toolchain": _view_toolchain(kernels.package, table)}
-
-
-def _view_toolchain(package: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Each part by itself, so that one that is missing does not hide the others."""
-    view: dict[str, Any] = {}
-    try:
-        chosen = settings.resolve(package, table, os.environ)
-    except BuildError as error:
-        return {"settings": str(error)}
-    try:
-        cxx = toolchain.find_cxx(chosen, os.environ)
-        view["cxx"] = f"{cxx.path}: {cxx.kind} {cxx.version}"
-    except BuildError as error:
-        view["cxx"] = str(error)
-    try:
-        torch = toolchain.find_torch()
-        view["torch"] = f"{torch.root}: {torch.version}"
-        decision = toolchain.decide_cuda(chosen, torch, os.environ)
-        view["cuda"] = decision.reason
-        view["nvcc"] = f"{decision.nvcc.path}: {decision.nvcc.version}" if decision.nvcc else "not needed"
-    except BuildError as error:
-        view["cuda"] = str(error)
+def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
+    """An entry of a store and what it is worth on this machine, as plain JSON values."""
+    view: dict[str, Any] = {
+        "folder": str(kept.folder),
+        "version": kept.version,
+        "fingerprint": kept.fingerprint,
+        "size": kept.size,
+        "made": datetime.fromtimestamp(kept.made, timezone.utc).isoformat(timespec="seconds"),
+        "damage": kept.damage or None,
+        "kernels": None,
+        "mismatches": [],
+        "fits": False,
+    }
+    if kept.manifest is not None:
+        found = check(kept.manifest, kernels.host, kernels.version, kernels.edited).mismatches
+        view["kernels"] = targets_text(kept.manifest)
+        view["mismatches"] = [asdict(mismatch) for mismatch in found]
+        view["fits"] = not found and not kept.damage
     return view
 
 
-def machine_text(view: Mapping[str, Any], kernels: Kernels) -> str:
-    """The page that `doctor` prints."""
-    host = kernels.host
-    gpus = ", ".join("{}.{}".format(*capability) for capability in host.capabilities or ())
-    rows = [
-        ("platform", f"{host.platform}, {host.libc}, {host.libstdcxx}"),
-        ("torch", f"{host.torch}, CUDA {host.cuda or 'none'}"),
-        ("driver", "CUDA {}.{}".format(*host.driver) if host.driver else "none"),
-        ("GPUs", f"compute capability {gpus}" if gpus else "none"),
+def targets_text(manifest: Manifest) -> str:
+    """What an Artifact has kernels for: `CPU`, or `CPU; CUDA 13: SASS 8.0 9.0, PTX 9.0`."""
+    cuda = [
+        f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
+        for library in manifest.libraries_for("cuda")
     ]
-    parts = ["This machine runs", _rows(rows), "", "and compiles with", _rows(list(view["toolchain"].items()))]
-    parts += ["", f"{kernels.package} {kernels.version}: {kernels.folder}"]
-    if kernels.damage:
-        parts.append(str(kernels.damage))
-    elif kernels.manifest:
-        parts.append(manifest_text(kernels.manifest))
-    if not kernels.damage:
-        parts.append(verdict_text(kernels.verdict.mismatches))
-    return "\n".join(parts)
+    return f"CPU; CUDA {manifest.requires.cuda}: {'; '.join(cuda)}" if cuda else "CPU"
 
 
-def _rows(rows: Sequence[tuple[str, str]]) -> str:
+def entry_text(view: Mapping[str, Any], now: float) -> str:
+    """One line for an entry: version, fingerprint, size, age, what it is for, and whether it fits."""
+    made = datetime.fromisoformat(view["made"]).timestamp()
+    if view["damage"]:
+        worth = f"damaged: {view['damage']}"
+    elif view["fits"]:
+        worth = "fits"
+    else:
+        worth = "does not fit: " + ", ".join(dict.fromkeys(m["dimension"] for m in view["mismatches"]))
+    parts = (view["version"], view["fingerprint"][:12], size_text(view["size"]), age_text(now - made))
+    return "  ".join([*parts, *([view["kernels"]] if view["kernels"] else []), worth])
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: `0.06 MB`."""
+    return f"{size / 1e6:.2f} MB"
+
+
+def age_text(seconds: float) -> str:
+    """An age for people, in its largest whole unit: `3 days`."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {unit}{'s' * (count > 1)} old"
+    return "new"
+
+
+def rows_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns: names and values, of which each may be several lines."""
     width = max(len(name) for name, _ in rows)
     lines = []
     for name, value in rows:

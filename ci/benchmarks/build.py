@@ -59,20 +59,24 @@ def build_gsplat(python: Path, folder: Path, environ: dict[str, str]) -> tuple[U
     """gsplat's own JIT build, in an empty cache; returns its usage and the library's MB."""
     where = "import nvidia.cu13 as m; print(list(m.__path__)[0])"
     toolkit = Path(subprocess.run([python, "-c", where], capture_output=True, text=True, check=True).stdout.strip())
-    home = cuda_home(toolkit, folder / "cuda")
-    cache = folder / "torch_extensions"
-    environ = {
-        **environ,
-        "CUDA_HOME": str(home),
-        "TORCH_EXTENSIONS_DIR": str(cache),
-        "PATH": f"{python.parent}{os.pathsep}{environ['PATH']}",
-    }
+    cuda_home(toolkit, folder / "cuda")
+    environ = gsplat_environment(python, folder, environ)
     usage = run([str(python), "-c", "from gsplat.cuda._backend import _C; assert _C"], folder / "gsplat.log", environ)
-    (library,) = cache.rglob("gsplat_cuda.so")
+    (library,) = (folder / "torch_extensions").rglob("gsplat_cuda.so")
     return usage, library.stat().st_size / 1e6
 
 
-def cuda_home(toolkit: Path, home: Path) -> Path:
+def gsplat_environment(python: Path, folder: Path, environ: dict[str, str]) -> dict[str, str]:
+    """What gsplat's JIT build needs to know: the toolkit, its cache, and where ninja is."""
+    return {
+        **environ,
+        "CUDA_HOME": str(folder / "cuda"),
+        "TORCH_EXTENSIONS_DIR": str(folder / "torch_extensions"),
+        "PATH": f"{python.parent}{os.pathsep}{environ['PATH']}",
+    }
+
+
+def cuda_home(toolkit: Path, home: Path) -> None:
     """pip's toolkit as torch's extension builder wants it: with lib64 and an unversioned libcudart.so."""
     (home / "lib64").mkdir(parents=True)
     for name in ("bin", "include", "nvvm"):
@@ -80,7 +84,6 @@ def cuda_home(toolkit: Path, home: Path) -> Path:
     for library in (toolkit / "lib").iterdir():
         (home / "lib64" / library.name).symlink_to(library)
     (home / "lib64" / "libcudart.so").symlink_to(next((toolkit / "lib").glob("libcudart.so.*")))
-    return home
 
 
 def row(usage: Usage) -> list[str]:

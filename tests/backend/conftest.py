@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builds import Wheel, build
+from editables import REQUIRE, SMALL, Editable, make_editable, make_user
+from kept import compile_entry
 
 Checkout = Callable[[], Path]
 TWO_ARCHS = "8.0;9.0+PTX"
@@ -34,3 +37,38 @@ def cpu_wheel(checkout: Checkout, build_root: Path) -> Wheel:
 def two_archs_wheel(checkout: Checkout, build_root: Path) -> Wheel:
     """A wheel for the architectures of TWO_ARCHS; needs a torch with CUDA."""
     return build(checkout(), build_root / "two", env={"TORCH_CUDA_ARCH_LIST": TWO_ARCHS})
+
+
+@pytest.fixture(scope="session")
+def tiny_checkout(checkout: Checkout) -> Path:
+    """A checkout of tiny that no test changes."""
+    return checkout()
+
+
+@pytest.fixture(scope="session")
+def entry(tiny_checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a real entry: tiny's CPU kernels, compiled once in a session. To copy from."""
+    return compile_entry(tiny_checkout, tmp_path_factory.mktemp("entry") / "cache")
+
+
+@pytest.fixture(scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Editable:
+    """A checkout of small sources whose kernels are in its user's cache; `compiled` is a copy that tests may spoil."""
+    editable = make_editable(tmp_path_factory.mktemp("compiled"), SMALL)
+    editable.python(REQUIRE)
+    return editable
+
+
+@pytest.fixture
+def compiled(compiled_once: Editable, tmp_path: Path) -> Editable:
+    """The same checkout for a user of its own, with a copy of the cache."""
+    user = make_user(compiled_once.checkout, tmp_path / "user")
+    shutil.copytree(compiled_once.cache, user.cache)
+    return user
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Editable:
+    """A checkout of small sources that were never compiled."""
+    (tmp_path / "small").mkdir()
+    return make_editable(tmp_path / "small", SMALL)

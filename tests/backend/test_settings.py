@@ -198,6 +198,7 @@ def test_the_table_s_facts_are_kept_apart_from_its_options() -> None:
 
 # Variables that are no option of a build, by the module that reads them and why.
 READ_BY_NAME = {
+    "environment.py": {"LD_LIBRARY_PATH"},  # looked at by doctor: what it makes the loader find
     "hooks.py": {"DIST_EXTRA_CONFIG"},  # setuptools' own, put back as it was
     "wheel.py": {"SOURCE_DATE_EPOCH"},  # the standard of reproducible builds: decides times in the wheel
 }

@@ -1,0 +1,322 @@
+"""Look after a Store: what it keeps of all versions, whether that is whole, and what can go.
+
+Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries by
+the names of their fingerprints, `.work` and `.quarantine`. What is removed is first renamed out of the way, so that
+nobody finds half of it, and only under the lock of its version, so that nobody is making it. A lock file stays for
+ever: somebody may be waiting for it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from . import manifest as manifests
+from .digests import json_sha256
+from .errors import IncompatibleArtifactError
+from .locks import NO_LOCKS, exclusive
+from .manifest import Manifest
+from .store import FINGERPRINT, Store, StoreError
+
+DAY = 86400.0
+GONE = "no longer there"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An entry of a Store, whole or not.
+
+    Attributes:
+        store: the Store, of the entry's own version.
+        folder: where it is; named by its fingerprint.
+        manifest: what it says; None where it cannot be read.
+        damage: what is wrong with it, as far as its manifest tells; empty: nothing.
+        size: bytes of its files.
+        made: when it came into this Store, seconds since 1970.
+    """
+
+    store: Store
+    folder: Path
+    manifest: Manifest | None
+    damage: str
+    size: int
+    made: float
+
+    @property
+    def version(self) -> str:
+        """The version of the package that it is for."""
+        return self.store.version
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint that it is kept under."""
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a Store keeps of all versions, and the folders that are not safe to look into."""
+
+    kept: tuple[Kept, ...]
+    refused: tuple[StoreError, ...]
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A damaged entry: what is wrong, and where it is now (None: where it was, because it could not be moved)."""
+
+    kept: Kept
+    damage: str
+    moved: Path | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which entries are to go: those of other versions, those made long ago, the oldest until the rest fits.
+
+    Attributes:
+        foreign_versions: every entry of another version.
+        older_than: seconds; every entry made longer ago.
+        max_size: bytes; entries of other versions go first, then the oldest.
+    """
+
+    foreign_versions: bool = False
+    older_than: float | None = None
+    max_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed: an `entry`, a damaged one in `quarantine`, or what a dead maker left (`leftover`)."""
+
+    kind: str
+    version: str
+    name: str
+    size: int
+    because: str
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was removed (or would be), and what was left alone and why."""
+
+    removed: tuple[Removed, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def freed(self) -> int:
+        """Bytes."""
+        return sum(removed.size for removed in self.removed)
+
+
+def versions(store: Store) -> Iterator[Store]:
+    """The same Store for each version of its package that has a folder there, safe or not."""
+    package = store.folder / store.package
+    if package.is_dir():
+        for folder in sorted(package.iterdir()):
+            if folder.is_dir():
+                yield replace(store, version=folder.name)
+
+
+def survey(store: Store) -> Survey:
+    """Look at every entry of every version, as far as manifests tell; nothing is changed and nothing is hashed."""
+    kept: list[Kept] = []
+    refused: list[StoreError] = []
+    for each in versions(store):
+        try:
+            each.check_safe(each.root)
+            folders = sorted(each.root.iterdir())
+        except StoreError as error:
+            refused.append(error)
+        except OSError as error:
+            refused.append(each.unreadable(error))
+        else:
+            kept += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
+    return Survey(tuple(kept), tuple(refused))
+
+
+def _look(store: Store, folder: Path) -> Kept:
+    manifest, damage = None, ""
+    try:
+        manifest = store.read(folder).manifest
+    except (StoreError, IncompatibleArtifactError) as error:
+        damage = error.found
+    try:
+        made = ((folder / manifests.FILE) if manifest else folder).lstat().st_mtime
+    except FileNotFoundError:  # somebody removed it just now
+        made, damage = 0.0, GONE
+    return Kept(store, folder, manifest, damage, size_of(folder), made)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder; links count as themselves."""
+    try:
+        info = path.lstat()
+        if not stat.S_ISDIR(info.st_mode):
+            return info.st_size
+        return sum(size_of(inside) for inside in path.iterdir())
+    except OSError:  # removed meanwhile, or not ours to look into
+        return 0
+
+
+def find_damage(kept: Kept) -> str:
+    """What is wrong with an entry, down to the last byte of its libraries; empty: nothing."""
+    manifest = kept.manifest
+    if kept.damage or manifest is None:
+        return kept.damage
+    if json_sha256(manifest.plan) != manifest.fingerprint:
+        return "the fingerprint is not that of its Plan"
+    try:
+        for library in manifest.libraries:
+            manifests.verify(kept.folder, library)
+    except IncompatibleArtifactError as error:
+        return error.found
+    return ""
+
+
+def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
+    """Check the digests of every entry of every version; damaged ones of the user's own Store go into quarantine."""
+    seen = survey(store)
+    damaged = []
+    for kept in seen.kept:
+        damage = find_damage(kept)
+        if not damage or damage == GONE:
+            continue
+        damaged.append(Damaged(kept, damage, _put_away(kept)))
+    return seen, tuple(damaged)
+
+
+def _put_away(kept: Kept) -> Path | None:
+    try:
+        kept.store.check_safe(kept.folder)  # a link, or what others can write to, is named and stays
+        return kept.store.quarantine(kept.folder) if kept.store.own else None
+    except (StoreError, OSError):
+        return None
+
+
+def choose(kept: Sequence[Kept], version: str, policy: Policy, now: float) -> dict[Path, str]:
+    """The entries that a policy lets go, by folder, with the reason.
+
+    Args:
+        kept: what there is.
+        version: the version that is in use.
+        policy: what is to go.
+        now: seconds since 1970.
+    """
+    reasons: dict[Path, str] = {}
+    for each in kept:
+        age = now - each.made
+        if policy.foreign_versions and each.version != version:
+            reasons[each.folder] = f"of version {each.version}, {version} is installed"
+        elif policy.older_than is not None and age > policy.older_than:
+            reasons[each.folder] = f"made {int(age / DAY)} days ago"
+    if policy.max_size is not None:
+        left = [each for each in kept if each.folder not in reasons]
+        size = sum(each.size for each in left)
+        for each in sorted(left, key=lambda each: (each.version == version, each.made)):
+            if size <= policy.max_size:
+                break
+            reasons[each.folder] = "the oldest, and all together are too large"
+            size -= each.size
+    return reasons
+
+
+def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cleaning:
+    """Remove what a policy lets go, everything in quarantine, and what makers left who are dead."""
+    seen = survey(store)
+    reasons = choose(seen.kept, store.version, policy, now)
+    return _clean(list(versions(store)), reasons, dry_run)
+
+
+def clear(store: Store, all_versions: bool = False) -> Cleaning:
+    """Remove all entries of this version, or of all; and their quarantine and leftovers."""
+    wanted = [each for each in versions(store) if all_versions or each.version == store.version]
+    reasons = {kept.folder: "cleared" for kept in survey(store).kept if kept.store in wanted}
+    return _clean(wanted, reasons, dry_run=False)
+
+
+def _clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:
+    removed: list[Removed] = []
+    skipped: list[str] = []
+    for store in stores:
+        clean = _would_remove if dry_run else _remove
+        try:
+            store.check_safe(store.root)
+            removed.extend(clean(store, reasons))
+        except (StoreError, _Busy) as error:
+            skipped.append(f"version {store.version}: {error}")
+        except OSError as error:
+            skipped.append(f"version {store.version}: {store.unwritable(error).found}")
+    return Cleaning(tuple(removed), tuple(skipped))
+
+
+class _Busy(Exception):
+    pass
+
+
+def _give_up(*_: object) -> None:
+    raise _Busy("a process is making an entry there; try again when it is done")
+
+
+def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    lock = store.root / ".lock"
+    with ExitStack() as held:
+        if lock.exists():  # made where it is missing, and a dry run makes nothing
+            try:
+                held.enter_context(exclusive(lock, _give_up))
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+        yield from _leftovers(store)
+        for kind, path, because in _doomed(store, reasons):
+            yield Removed(kind, store.version, path.name, size_of(path), because)
+
+
+def _remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    before = list(_leftovers(store))
+    if not before and not any(_doomed(store, reasons)):
+        return
+    with store.making(_give_up):  # who enters there removes the leftovers
+        after = {left.name for left in _leftovers(store)}
+        yield from (left for left in before if left.name not in after)
+        for kind, path, because in _doomed(store, reasons):
+            size = size_of(path)
+            if _discard(store, path):
+                yield Removed(kind, store.version, path.name, size, because)
+
+
+def _leftovers(store: Store) -> Iterator[Removed]:
+    for path in _inside(store.root / ".work"):
+        yield Removed("leftover", store.version, path.name, size_of(path), "its maker is dead")
+
+
+def _doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
+    """What is to go of one version beside leftovers: (kind, path, reason)."""
+    for path in _inside(store.root / ".quarantine"):
+        yield "quarantine", path, "damaged"
+    for path, because in reasons.items():
+        if path.parent == store.root:
+            yield "entry", path, because
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+
+
+def _discard(store: Store, path: Path) -> bool:
+    """Rename out of the way, then remove; whether it was still there. Who makes next removes what is left if we die."""
+    trash = store.root / ".work" / f"removed.{secrets.token_hex(8)}"  # no new folder: the disk may be full
+    try:
+        path.rename(trash)
+    except FileNotFoundError:
+        return False
+    if trash.is_dir() and not trash.is_symlink():
+        shutil.rmtree(trash, ignore_errors=True)
+    else:
+        trash.unlink()
+    return True

@@ -1,0 +1,103 @@
+"""The compile at run time: cold start, warm start, and many processes at once; the first two against gsplat's JIT.
+
+Usage: jit.py PYTHON-WITH-GSPLAT FOLDER, run by a Python that has splat, a torch with CUDA and pip's nvcc.
+There need be no GPU: kernels are compiled and loaded for one architecture, and not run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from build import build_gsplat, gsplat_environment
+from measure import run, table
+
+RUNS = 7
+PROCESSES = 32
+# What the first CUDA call does beyond asking the GPU what it is: find the entry, verify it, load its library.
+WARM_SPLAT = """
+import time, torch
+start = time.perf_counter()
+import splat
+from dataclasses import replace
+from splat._kernels import KERNELS
+KERNELS.host = replace(KERNELS.host, capabilities=((9, 0),), driver=(13, 0))
+found = KERNELS.serving(True, "9.0")
+assert found.store is not None
+KERNELS.load(found, "cuda")
+print(1e3 * (time.perf_counter() - start))
+"""
+WARM_GSPLAT = """
+import time, torch
+start = time.perf_counter()
+from gsplat.cuda._backend import _C
+assert _C
+print(1e3 * (time.perf_counter() - start))
+"""
+
+
+def main(gsplat_python: Path, folder: Path) -> None:
+    """Measure, and print one table for the cold and warm starts and one for the crowd."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    environ = {
+        **os.environ,
+        "TORCH_CUDA_ARCH_LIST": "9.0",
+        "SPLAT_JIT": "always",
+        "SPLAT_CACHE_DIR": str(folder / "store"),
+    }
+    build = [sys.executable, "-m", "splat", "cache", "build", "--cuda"]
+    cold = run([*build, "on"], folder / "splat.log", environ)
+    warm = median_of(sys.executable, WARM_SPLAT, environ)
+    their_cold, _ = build_gsplat(gsplat_python, folder, environ)
+    their_warm = median_of(str(gsplat_python), WARM_GSPLAT, gsplat_environment(gsplat_python, folder, environ))
+    table(
+        ["one architecture (9.0)", "cold: wall s", "CPU s", "warm: ms beyond torch"],
+        [
+            ["splat", f"{cold.wall:.1f}", f"{cold.cpu:.1f}", f"{warm:.1f}"],
+            ["gsplat 1.5.3", f"{their_cold.wall:.1f}", f"{their_cold.cpu:.1f}", f"{their_warm:.1f}"],
+            [
+                "ratio",
+                f"{cold.wall / their_cold.wall:.3f}",
+                f"{cold.cpu / their_cold.cpu:.3f}",
+                f"{warm / their_warm:.3f}",
+            ],
+        ],
+    )
+    print()
+    one = crowd(1, [*build, "off"], folder, environ)
+    many = crowd(PROCESSES, [*build, "off"], folder, environ)
+    table(
+        ["CPU kernels, empty store", "wall s"],
+        [["1 process", f"{one:.1f}"], [f"{PROCESSES} processes", f"{many:.1f}"], ["ratio", f"{many / one:.2f}"]],
+    )
+
+
+def median_of(python: str, code: str, environ: dict[str, str]) -> float:
+    """The median of what the snippet prints, each time in a fresh process."""
+    runs = (
+        subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, env=environ)
+        for _ in range(RUNS)
+    )
+    return statistics.median(float(done.stdout) for done in runs)
+
+
+def crowd(processes: int, command: list[str], folder: Path, environ: dict[str, str]) -> float:
+    """Seconds until as many processes, started at once on an empty store, have all got their kernels."""
+    environ = {**environ, "SPLAT_CACHE_DIR": str(folder / f"store of {processes}")}
+    with (folder / f"{processes}.log").open("wb") as log:
+        start = time.perf_counter()
+        started = [subprocess.Popen(command, stdout=log, stderr=log, env=environ) for _ in range(processes)]
+        statuses = [process.wait() for process in started]
+    if any(statuses):
+        raise SystemExit(f"some of {processes} processes failed, see {folder}")
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

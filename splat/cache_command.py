@@ -1,0 +1,18 @@
+"""The command `python -m splat cache`: look after the store of compiled kernels, and fill it."""
+
+from __future__ import annotations
+
+import argparse
+
+from ._kernels import KERNELS
+from ._kernelwheel import cache_commands
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the subcommands of `cache`."""
+    cache_commands.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a subcommand: 0 good, 1 a finding."""
+    return cache_commands.run(args, KERNELS)

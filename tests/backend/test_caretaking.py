@@ -1,0 +1,337 @@
+"""Looking after a Store: what is kept, what is damaged, what goes, and what stays whatever happens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builds import contents
+from kept import fill, relabel
+from kernelwheel import caretaking
+from kernelwheel.caretaking import DAY, Kept, Policy
+from kernelwheel.locks import exclusive
+from kernelwheel.store import Store
+
+NOW = 1_900_000_000.0
+
+
+@pytest.fixture
+def store(tmp_path: Path, entry: Path) -> Store:
+    """A store with one real entry of tiny 1.2.3."""
+    store = Store(tmp_path / "cache", "tiny", "1.2.3")
+    fill(store, entry)
+    return store
+
+
+def fingerprints(store: Store) -> list[tuple[str, str]]:
+    return [(kept.version, kept.fingerprint) for kept in caretaking.survey(store).kept]
+
+
+@contextmanager
+def holding_the_lock(store: Store) -> Iterator[None]:
+    """Another process that makes an entry in this store, for as long as the context lasts."""
+    script = """
+import sys
+from pathlib import Path
+from kernelwheel.store import Store
+with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
+    (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
+    print("made", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", script, str(store.folder), store.package, store.version]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "made\n"
+        try:
+            yield
+        finally:
+            process.communicate("")
+
+
+# What is kept
+
+
+def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) -> None:
+    fill(replace(store, version="1.2.2"), entry)
+
+    kept = caretaking.survey(store).kept
+
+    assert [(each.version, each.fingerprint, each.damage) for each in kept] == [
+        ("1.2.2", entry.name, ""),
+        ("1.2.3", entry.name, ""),
+    ]
+    assert kept[0].size == sum(path.stat().st_size for path in kept[0].folder.iterdir())
+    assert abs(kept[0].made - time.time()) < 600
+
+
+def test_a_survey_of_a_store_that_is_not_there_is_empty_and_makes_nothing(tmp_path: Path) -> None:
+    assert caretaking.survey(Store(tmp_path / "cache", "tiny", "1.2.3")).kept == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> None:
+    fill(replace(store, package="other", version="9"), entry)
+    before = contents(store.folder / "other")
+
+    caretaking.verify(store)
+    caretaking.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
+    cleaning = caretaking.clear(store, all_versions=True)
+
+    assert before
+    assert contents(store.folder / "other") == before
+    assert fingerprints(store) == []
+    assert cleaning.skipped == ()
+
+
+def test_a_version_that_others_can_write_to_is_refused_and_the_rest_is_shown(store: Store, entry: Path) -> None:
+    foreign = replace(store, version="1.2.2")
+    fill(foreign, entry)
+    foreign.root.chmod(0o777)
+
+    seen = caretaking.survey(store)
+
+    assert [kept.version for kept in seen.kept] == ["1.2.3"]
+    assert str(foreign.root) in str(seen.refused[0])
+
+
+def test_links_are_not_followed(store: Store, entry: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    shutil.copytree(store.root, outside / "1.2.2")
+    before = contents(outside)
+    (store.root.parent / "1.2.2").symlink_to(outside / "1.2.2")
+    (store.root / ("a" * 64)).symlink_to(outside / "1.2.2" / entry.name)
+    (store.root / ".quarantine").symlink_to(outside)
+
+    cleaning = caretaking.clear(store, all_versions=True)
+
+    assert contents(outside) == before
+    assert str(store.root.parent / "1.2.2") in cleaning.skipped[0]
+    assert sorted(removed.name for removed in cleaning.removed) == sorted(["a" * 64, entry.name])
+    assert fingerprints(store) == []
+
+
+# What is damaged
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a flipped byte in a library": lambda folder: flip(folder / "libtiny_cpu.so", 1000),
+    "the last byte of a library": lambda folder: flip(folder / "libtiny_cpu.so", -1),
+    "a library cut off": lambda folder: os.truncate(folder / "libtiny_cpu.so", 100),
+    "a library gone": lambda folder: (folder / "libtiny_cpu.so").unlink(),
+    "a flipped byte in the manifest": lambda folder: flip(folder / "manifest.json", 30),
+    "no manifest": lambda folder: (folder / "manifest.json").unlink(),
+    "the name of another fingerprint": lambda folder: folder.rename(folder.with_name("b" * 64)),
+}
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_verify_puts_a_damaged_entry_into_quarantine_and_names_it(
+    store: Store, entry: Path, damage: Callable[[Path], object]
+) -> None:
+    whole = relabel(store, entry, cxx_version="99.1")
+    damage(store.root / entry.name)
+
+    _, (found,) = caretaking.verify(store)
+
+    assert found.damage
+    assert found.moved is not None
+    assert found.moved.parent == store.root / ".quarantine"
+    assert found.moved.is_dir()
+    assert fingerprints(store) == [("1.2.3", whole.name)]
+    assert caretaking.verify(store)[1] == ()
+
+
+def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: Path) -> None:
+    forged = relabel(store, entry, cxx_version="99.1", fingerprint="c" * 64)
+
+    _, (found,) = caretaking.verify(store)
+
+    assert found.kept.folder == forged
+    assert "Plan" in found.damage
+
+
+def test_verify_of_whole_entries_changes_nothing(store: Store) -> None:
+    before = contents(store.folder)
+
+    assert caretaking.verify(store)[1] == ()
+    assert contents(store.folder) == before
+
+
+def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> None:
+    flip(store.root / entry.name / "libtiny_cpu.so", 1000)
+    before = contents(store.folder)
+
+    _, (found,) = caretaking.verify(replace(store, own=False))
+
+    assert found.moved is None
+    assert contents(store.folder) == before
+
+
+# What goes
+
+
+def kept(version: str, name: str, days: float, size: int) -> Kept:
+    folder = Path("/cache/tiny") / version / (name * 64)
+    return Kept(Store(Path("/cache"), "tiny", version), folder, None, "", size, NOW - days * DAY)
+
+
+KEPT = (
+    kept("1.2.2", "a", days=1, size=10),
+    kept("1.2.3", "b", days=5, size=20),
+    kept("1.2.3", "c", days=3, size=40),
+    kept("1.3.0", "d", days=90, size=80),
+)
+POLICIES = {
+    "nothing": (Policy(), ""),
+    "other versions": (Policy(foreign_versions=True), "ad"),
+    "by age": (Policy(older_than=4 * DAY), "bd"),
+    "age is not reached": (Policy(older_than=91 * DAY), ""),
+    "a size that all fit into": (Policy(max_size=150), ""),
+    "the oldest of other versions first": (Policy(max_size=70), "d"),
+    "then younger ones of other versions": (Policy(max_size=69), "ad"),
+    "then the oldest of this version": (Policy(max_size=59), "abd"),
+    "no size at all": (Policy(max_size=0), "abcd"),
+    "what age lets go does not count for the size": (Policy(older_than=4 * DAY, max_size=50), "bd"),
+    "all of it": (Policy(foreign_versions=True, older_than=4 * DAY), "abd"),
+}
+
+
+@pytest.mark.parametrize(("policy", "gone"), POLICIES.values(), ids=POLICIES)
+def test_a_policy_chooses_what_goes(policy: Policy, gone: str) -> None:
+    reasons = caretaking.choose(KEPT, "1.2.3", policy, NOW)
+
+    assert "".join(sorted(folder.name[0] for folder in reasons)) == gone
+    assert all(reasons.values())
+
+
+def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(store: Store, entry: Path) -> None:
+    foreign = replace(store, version="1.2.2")
+    fill(foreign, entry)
+    damaged = relabel(store, entry, cxx_version="99.1")
+    flip(damaged / "libtiny_cpu.so", 5)
+    caretaking.verify(store)
+    left = store.root / ".work" / "dead"
+    left.mkdir(parents=True)
+    (left / "part.so").write_bytes(b"x" * 1000)
+    size = caretaking.size_of(foreign.root / entry.name) + caretaking.size_of(store.root / ".quarantine") + 1000
+
+    dry = caretaking.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
+    assert left.is_dir()
+    done = caretaking.prune(store, Policy(foreign_versions=True), time.time())
+
+    assert sorted(removed.kind for removed in done.removed) == ["entry", "leftover", "quarantine"]
+    assert sorted(dry.removed, key=repr) == sorted(done.removed, key=repr)
+    assert done.freed == size
+    assert done.skipped == ()
+    assert fingerprints(store) == [("1.2.3", entry.name)]
+    assert list((store.root / ".quarantine").iterdir()) == []
+    assert list((store.root / ".work").iterdir()) == []
+
+
+def test_a_dry_run_changes_nothing(store: Store, entry: Path) -> None:
+    fill(replace(store, version="1.2.2"), entry)
+    before = contents(store.folder)
+
+    cleaning = caretaking.prune(store, Policy(max_size=0), time.time(), dry_run=True)
+
+    assert len(cleaning.removed) == 2
+    assert contents(store.folder) == before
+
+
+def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
+    foreign = replace(store, version="1.2.2")
+    fill(foreign, entry)
+    locks = [store.root / ".lock", foreign.root / ".lock"]
+    for lock in locks:
+        with exclusive(lock):
+            pass
+    before = [lock.stat().st_ino for lock in locks]
+
+    caretaking.prune(store, Policy(foreign_versions=True), time.time())
+    caretaking.clear(store, all_versions=True)
+
+    assert fingerprints(store) == []
+    assert [lock.stat().st_ino for lock in locks] == before
+
+
+def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, entry: Path) -> None:
+    foreign = replace(store, version="1.2.2")
+    fill(foreign, entry)
+    with holding_the_lock(foreign):
+        cleanings = [
+            caretaking.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
+            for dry in (True, False)
+        ]
+        assert (foreign.root / ".work" / "half").is_dir()
+
+    for cleaning in cleanings:
+        assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
+        assert "version 1.2.2: a process is making an entry" in cleaning.skipped[0]
+    assert fingerprints(store) == [("1.2.2", entry.name)]
+    assert [r.name for r in caretaking.prune(store, Policy(), time.time()).removed] == ["half"]
+
+
+def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
+    fill(replace(store, version="1.2.2"), entry)
+
+    assert [removed.version for removed in caretaking.clear(store).removed] == ["1.2.3"]
+    assert fingerprints(store) == [("1.2.2", entry.name)]
+    assert [removed.version for removed in caretaking.clear(store, all_versions=True).removed] == ["1.2.2"]
+    assert fingerprints(store) == []
+
+
+def test_what_a_store_does_not_make_stays(store: Store) -> None:
+    (store.root / "notes.txt").write_text("mine")
+    (store.root / "folder").mkdir()
+
+    caretaking.clear(store, all_versions=True)
+
+    assert (store.root / "notes.txt").read_text() == "mine"
+    assert (store.root / "folder").is_dir()
+
+
+def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rename(self: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "rename", rename)
+
+    cleaning = caretaking.clear(store)
+
+    assert cleaning.removed == ()
+    assert "Permission denied" in cleaning.skipped[0]
+
+
+def test_a_process_that_has_the_library_loaded_keeps_working(store: Store, entry: Path) -> None:
+    script = """
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+print("loaded", flush=True)
+sys.stdin.read()
+assert torch.ops.tiny.twice(torch.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
+"""
+    command = [sys.executable, "-c", script, str(store.root / entry.name / "libtiny_cpu.so")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loaded\n"
+        assert len(caretaking.clear(store).removed) == 1
+        process.communicate("")
+    assert process.returncode == 0

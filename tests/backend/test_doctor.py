@@ -1,0 +1,501 @@
+"""`doctor`: what it finds in a broken environment, and whether it foretells what the next call really does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builds import TORCH, needs_cpu_torch, needs_cuda_torch
+from kept import fill, kernels_of, relabel
+from kernelwheel import doctor, environment
+from kernelwheel.compat import check
+from kernelwheel.environment import Installation
+from kernelwheel.errors import BuildError, KernelWheelError
+from kernelwheel.forecast import Circumstances, Forecast, forecast
+from kernelwheel.host import Host
+from kernelwheel.manifest import Library, Manifest, Requires
+from kernelwheel.runtime import Found, Kernels
+from kernelwheel.store import Store
+from processes import RunPython
+
+CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
+MANIFEST = Manifest(
+    package="tiny",
+    version="1.2.3",
+    fingerprint="f" * 64,
+    sources="5" * 64,
+    plan={"torch_target": "2.10"},
+    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
+    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
+    libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
+)
+CPU_MANIFEST = replace(MANIFEST, requires=replace(MANIFEST.requires, cuda=None, driver=None), libraries=(CPU_LIBRARY,))
+OLD = replace(MANIFEST, version="1.2.2")
+HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", (13, 2), ((9, 0),))
+BLACKWELL = replace(HOPPER, capabilities=((12, 0),))
+NO_GPU = replace(HOPPER, capabilities=(), driver=None)
+CPU_TORCH = replace(HOPPER, torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
+OLD_TORCH = replace(HOPPER, torch="2.9.0+cu130")
+
+WHEEL = Found(Path("/site/tiny/_native"), MANIFEST, None)
+CPU_WHEEL = replace(WHEEL, manifest=CPU_MANIFEST)
+ENTRY = Found(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
+BLACKWELL_ENTRY = replace(
+    ENTRY, manifest=replace(MANIFEST, libraries=(CPU_LIBRARY, replace(MANIFEST.libraries[1], sass=("12.0",))))
+)
+TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["mend it"])
+
+
+def at(*artifacts: Found, **changes: Any) -> Circumstances:
+    usual = Circumstances("1.2.3", None, artifacts, None, None, "auto", "default", True, None)
+    return replace(usual, **changes)
+
+
+# what the next call does: device, host, circumstances, outcome, words of the reason
+FORECASTS: dict[str, tuple[str, Host, Circumstances, str, str]] = {
+    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "of the wheel fit"),
+    "its CPU kernels": ("cpu", HOPPER, at(WHEEL), "load", "of the wheel fit"),
+    "CPU kernels beside a CPU torch": ("cpu", CPU_TORCH, at(WHEEL), "load", "of the wheel fit"),
+    "a GPU that the wheel has no kernels for": ("cuda", BLACKWELL, at(WHEEL), "compile", "capability"),
+    "CPU kernels for that GPU's machine": ("cpu", BLACKWELL, at(WHEEL), "load", "of the wheel fit"),
+    "an entry for that GPU": ("cuda", BLACKWELL, at(WHEEL, BLACKWELL_ENTRY), "load", "in the store fit"),
+    "an entry for another GPU": ("cuda", BLACKWELL, at(WHEEL, ENTRY), "compile", "SASS for 8.0, 9.0"),
+    "a CPU wheel beside a CUDA torch": ("cuda", HOPPER, at(CPU_WHEEL), "compile", "CPU kernels only"),
+    "no GPU": ("cuda", NO_GPU, at(WHEEL), "fail", "torch sees no GPU"),
+    "no CUDA in torch": ("cuda", CPU_TORCH, at(WHEEL), "fail", "2.13.0+cpu has no CUDA"),
+    "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),
+    "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
+    "nothing to compile from": ("cpu", HOPPER, at(sources=False), "fail", "no sources are installed"),
+    "jit is never": ("cuda", BLACKWELL, at(WHEEL, jit="never", jit_origin="X"), "fail", "jit is never (X)"),
+    "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
+    "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
+    "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
+    "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "no compile cures that"),
+    "files of another version": ("cpu", HOPPER, at(replace(WHEEL, manifest=OLD)), "fail", "no compile cures that"),
+    "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
+    "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
+    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "of the wheel fit"),
+    "no compiler": ("cuda", BLACKWELL, at(WHEEL, no_tools=TROUBLE), "fail", "a compile would start: trouble"),
+    "no compiler, and no need": ("cuda", HOPPER, at(WHEEL, no_tools=TROUBLE), "load", "of the wheel fit"),
+}
+
+
+@pytest.mark.parametrize(("device", "host", "given", "outcome", "because"), FORECASTS.values(), ids=FORECASTS)
+def test_the_next_call_is_foretold(device: str, host: Host, given: Circumstances, outcome: str, because: str) -> None:
+    expected = forecast(device, host, given)
+
+    assert (expected.device, expected.outcome) == (device, outcome)
+    assert because in expected.because
+    assert (expected.artifact is not None) == (outcome == "load")
+    assert bool(expected.remedies) == (outcome == "fail")
+
+
+def test_what_is_foretold_to_load_is_the_first_that_fits() -> None:
+    assert forecast("cuda", BLACKWELL, at(WHEEL, ENTRY, BLACKWELL_ENTRY)).artifact == str(BLACKWELL_ENTRY.folder)
+    assert check(BLACKWELL_ENTRY.manifest, BLACKWELL).mismatches == ()
+
+
+# The forecast against what a call really does, in a process of its own
+
+
+FORETELL = """
+import json, os, sys
+from pathlib import Path
+from kernelwheel import doctor
+from kernelwheel.errors import KernelWheelError
+from kernelwheel.runtime import Kernels
+kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
+(expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
+calls = []
+import kernelwheel.compile
+real = kernelwheel.compile.compile_plan
+kernelwheel.compile.compile_plan = lambda *words, **options: calls.append(1) or real(*words, **options)
+try:
+    kernels.require("cpu")
+    happened = "compile" if calls else "load"
+except KernelWheelError as error:
+    happened = "fail"
+print(json.dumps([expected["outcome"], happened, expected["artifact"], kernels.info()["loaded"].get("cpu")]))
+"""
+Prepare = Callable[[Path, Path], Mapping[str, str]]
+
+
+def empty(cache: Path, entry: Path) -> Mapping[str, str]:
+    return {}
+
+
+def with_entry(cache: Path, entry: Path) -> Mapping[str, str]:
+    fill(Store(cache, "tiny", "1.2.3"), entry)
+    return {}
+
+
+def never(cache: Path, entry: Path) -> Mapping[str, str]:
+    return {"TINY_JIT": "never"}
+
+
+def never_with_entry(cache: Path, entry: Path) -> Mapping[str, str]:
+    return {**with_entry(cache, entry), "TINY_JIT": "never"}
+
+
+def no_compiler(cache: Path, entry: Path) -> Mapping[str, str]:
+    return {"PATH": str(cache.parent)}
+
+
+def bad_setting(cache: Path, entry: Path) -> Mapping[str, str]:
+    return {"TINY_JIT": "sometimes"}
+
+
+def unsafe(cache: Path, entry: Path) -> Mapping[str, str]:
+    with_entry(cache, entry)
+    (cache / "tiny" / "1.2.3").chmod(0o777)
+    return {}
+
+
+def damaged(cache: Path, entry: Path) -> Mapping[str, str]:
+    with_entry(cache, entry)
+    (cache / "tiny" / "1.2.3" / entry.name / "manifest.json").write_text("{}")
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "outcome"),
+    [
+        (empty, "compile"),
+        (with_entry, "load"),
+        (never, "fail"),
+        (never_with_entry, "load"),
+        (no_compiler, "fail"),
+        (bad_setting, "fail"),
+        (unsafe, "fail"),
+        (damaged, "compile"),
+    ],
+)
+def test_a_call_does_what_was_foretold(
+    tiny_checkout: Path, entry: Path, tmp_path: Path, run_python: RunPython, prepare: Prepare, outcome: str
+) -> None:
+    cache = tmp_path / "cache"
+    environ = {"TINY_CACHE_DIR": str(cache), **prepare(cache, entry)}
+    backend = Path(doctor.__file__).parents[1]
+
+    done = run_python(FORETELL, tiny_checkout / "tiny" / "_native", path=[backend], env=environ)
+    expected, happened, artifact, loaded = json.loads(done.stdout)
+
+    assert (expected, happened) == (outcome, outcome)
+    if outcome == "load":
+        assert artifact == loaded == str(cache / "tiny" / "1.2.3" / entry.name)
+
+
+# What breaks an environment
+
+
+@dataclass
+class Site:
+    """An environment with tiny and torch in it, as far as files tell."""
+
+    prefix: Path
+
+    @property
+    def packages(self) -> Path:
+        return self.prefix / "lib" / "python3.12" / "site-packages"
+
+    def add(self, name: str) -> Path:
+        folder = self.packages / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+        return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path / "env")
+    site.add("torch")
+    (site.add("tiny") / "_native").mkdir()
+    (site.packages / "tiny-1.2.3.dist-info").mkdir()
+    (site.packages / "tiny_tools-9.dist-info").mkdir()
+    (site.packages / "tiny" / "_native" / "libtiny_cpu.so").touch()
+    return site
+
+
+def installation(site: Site, **changes: Any) -> Installation:
+    usual = Installation(
+        package="tiny",
+        version="1.2.3",
+        folder=site.packages / "tiny",
+        manifest=CPU_MANIFEST,
+        torch=site.packages / "torch",
+        path=["/usr/lib/python312.zip", str(site.packages)],
+        prefixes=(site.prefix, Path("/usr")),
+    )
+    return replace(usual, **changes)
+
+
+def look(found: Installation, environ: Mapping[str, str] | None = None) -> list[str]:
+    return [f"{each.what}: {each.found}; {each.remedy}" for each in environment.look(found, environ or {})]
+
+
+def test_a_whole_environment_has_no_finding(site: Site) -> None:
+    (site.packages / "torch" / "lib").mkdir()
+    (site.packages / "torch" / "lib" / "libc10.so").touch()
+    assert look(installation(site), {"LD_LIBRARY_PATH": f"{site.packages}/torch/lib:/usr/lib:", "PATH": "/bin"}) == []
+
+
+@pytest.mark.parametrize("package", ["tiny", "torch"])
+def test_two_installs_are_found(site: Site, tmp_path: Path, package: str) -> None:
+    other = Site(tmp_path / "other").add(package)
+    path = [str(other.parent), str(site.packages), str(site.packages)]
+
+    (said,) = look(installation(site, path=path))
+
+    assert said.startswith(f"{package} is there more than once")
+    assert str(other) in said
+
+
+def test_one_install_reached_by_two_names_is_one(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(site.packages)
+
+    assert look(installation(site, path=[str(tmp_path / "link"), str(site.packages)])) == []
+
+
+def test_a_checkout_beside_an_install_is_two_installs(site: Site, tmp_path: Path) -> None:
+    """An editable install is imported from the checkout, which need not be on sys.path."""
+    (tmp_path / "checkout" / "tiny").mkdir(parents=True)
+
+    (said,) = look(installation(site, folder=tmp_path / "checkout" / "tiny", manifest=None))
+
+    assert str(site.packages / "tiny") in said
+
+
+def test_kernels_of_another_version_are_found(site: Site) -> None:
+    (said,) = look(installation(site, manifest=replace(CPU_MANIFEST, version="1.2.2")))
+
+    assert "tiny 1.2.3 beside kernels of version 1.2.2" in said
+    assert "tiny==1.2.3" in said
+
+
+def test_libraries_that_were_left_behind_are_found(site: Site) -> None:
+    (site.packages / "tiny" / "_native" / "libtiny_old.so").touch()
+
+    (said,) = look(installation(site))
+
+    assert "libtiny_old.so" in said
+    assert "libtiny_cpu.so" not in said
+
+
+@pytest.mark.parametrize("record", ["tiny-1.2.2.dist-info", "Tiny-1.2.3rc1.dist-info"])
+def test_install_records_of_another_version_are_found(site: Site, record: str) -> None:
+    (site.packages / record).mkdir()
+
+    (said,) = look(installation(site))
+
+    assert record.split("-")[1].removesuffix(".dist") in said
+
+
+def test_a_torch_of_another_environment_is_found(site: Site, tmp_path: Path) -> None:
+    shutil.rmtree(site.packages / "torch")
+    other = Site(tmp_path / "other").add("torch")
+
+    (said,) = look(installation(site, torch=other))
+
+    assert said.startswith("torch is of another environment")
+    assert str(site.prefix) in said
+    assert str(tmp_path / "other") in said
+
+
+def test_a_torch_of_the_python_under_a_virtual_environment_is_as_it_was_meant(site: Site, tmp_path: Path) -> None:
+    shutil.rmtree(site.packages / "torch")
+    base = Site(tmp_path / "base")
+
+    assert look(installation(site, torch=base.add("torch"), prefixes=(site.prefix, base.prefix))) == []
+
+
+def test_an_editable_package_is_of_the_environment_of_its_python(site: Site, tmp_path: Path) -> None:
+    shutil.rmtree(site.packages / "tiny")
+    editable = {"folder": tmp_path / "checkout" / "tiny", "manifest": None}
+
+    assert look(installation(site, **editable)) == []
+    assert len(look(installation(site, **editable, prefixes=(tmp_path / "another", Path("/usr"))))) == 1
+
+
+def test_torch_libraries_on_the_loader_s_path_are_found(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "libtorch").mkdir()
+    (tmp_path / "libtorch" / "libc10.so").touch()
+
+    (said,) = look(installation(site), {"LD_LIBRARY_PATH": f"/usr/lib:{tmp_path / 'libtorch'}"})
+
+    assert f"{tmp_path / 'libtorch'}: libc10.so" in said
+
+
+def test_the_variables_that_change_something_are_listed() -> None:
+    environ = {
+        "TINY_JIT": "never",
+        "TINY_CUDA": "",
+        "TORCH_CUDA_ARCH_LIST": "8.0",
+        "CXX": "g++-13",
+        "LD_PRELOAD": "/x.so",
+        "SPLAT_JIT": "never",
+        "HOME": "/root",
+    }
+
+    assert environment.variables("tiny", environ) == {
+        "TORCH_CUDA_ARCH_LIST": "8.0",
+        "CXX": "g++-13",
+        "TINY_JIT": "never",
+        "LD_PRELOAD": "/x.so",
+    }
+
+
+# The page, on this machine
+
+
+@pytest.fixture
+def examine(tiny_checkout: Path, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+    """What doctor sees of an editable tiny on this machine with an environment variable or two more, and its page."""
+
+    def ask(kernels: Kernels | None = None, **environ: str) -> tuple[dict[str, Any], str]:
+        kernels = kernels or kernels_of(tiny_checkout, tmp_path / "cache", **environ)
+        view = doctor.examine(kernels, {**os.environ, **environ}, sys.path)
+        return json.loads(json.dumps(view)), doctor.page(view, kernels)
+
+    return ask
+
+
+Examine = Callable[..., tuple[dict[str, Any], str]]
+
+
+def foretold(view: Mapping[str, Any], device: str) -> dict[str, Any]:
+    (found,) = [each for each in view["next"] if each["device"] == device]
+    return dict(found)
+
+
+def test_an_editable_install_on_a_machine_that_compiles_has_nothing_to_mend(examine: Examine) -> None:
+    view, page = examine()
+
+    assert view["findings"] == []
+    assert foretold(view, "cpu")["outcome"] == "compile"
+    assert f"torch     {TORCH.version}" in page
+    assert "  CPU   compiles, then loads: no kernels are installed" in page
+    assert page.endswith("No findings")
+    assert page.count("\n") < 40
+    for part in ("cmake", "ninja", "cxx", "torch"):
+        assert os.sep in view["toolchain"][part] or part == "ninja", view["toolchain"]
+
+
+def test_the_page_shows_the_store_with_every_entry_s_verdict(examine: Examine, entry: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache", "tiny", "1.2.3")
+    fill(store, entry)
+    relabel(replace(store, version="1.2.2"), entry)
+
+    view, page = examine()
+
+    (shown,) = view["stores"]
+    assert [(each["version"], each["fits"]) for each in shown["entries"]] == [
+        ("1.2.2", False),
+        ("1.2.3", TORCH.cuda is None),
+    ]
+    assert foretold(view, "cpu")["artifact"] == str(store.root / entry.name)
+    assert f"The store {tmp_path / 'cache'}\n  1.2.2  " in page
+    assert "does not fit: version" in page
+
+
+def test_a_machine_without_a_compiler_is_a_finding_until_something_fits(
+    examine: Examine, entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    before, page = examine()
+    fill(Store(tmp_path / "cache", "tiny", "1.2.3"), entry)
+    after, _ = examine()
+
+    assert foretold(before, "cpu")["outcome"] == "fail"
+    assert [finding["what"] for finding in before["findings"]] == ["CPU calls fail"]
+    assert "no C++ compiler" in before["findings"][0]["found"]
+    assert "apt-get install g++" in page
+    assert after["findings"] == []
+
+
+def test_a_damaged_wheel_is_a_finding(examine: Examine, entry: Path, tmp_path: Path, tiny_checkout: Path) -> None:
+    native = tmp_path / "site" / "tiny" / "_native"
+    shutil.copytree(entry, native)
+    data = bytearray((native / "libtiny_cpu.so").read_bytes())
+    data[100] ^= 1
+    (native / "libtiny_cpu.so").write_bytes(data)
+
+    view, page = examine(Kernels("tiny", "1.2.3", native, {"TINY_CACHE_DIR": str(tmp_path / "cache")}))
+
+    assert "the compiled kernels are damaged" in [finding["what"] for finding in view["findings"]]
+    assert "libtiny_cpu.so" in page
+    assert "pip install --force-reinstall" in page
+
+
+def test_a_damaged_entry_is_a_finding_and_stays_for_verify(examine: Examine, entry: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache", "tiny", "1.2.3")
+    fill(store, entry)
+    (store.root / entry.name / "libtiny_cpu.so").write_bytes(b"x")
+
+    view, page = examine()
+
+    assert [finding["what"] for finding in view["findings"]] == ["a damaged entry in the store"]
+    assert "python -m tiny cache verify" in page
+    assert (store.root / entry.name).is_dir()
+
+
+def test_a_setting_that_cannot_be_read_does_not_hide_the_rest(examine: Examine) -> None:
+    view, page = examine(TINY_JIT="sometimes")
+
+    assert "option 'jit' cannot be 'sometimes'" in view["findings"][0]["what"]
+    assert view["variables"]["TINY_JIT"] == "sometimes"
+    assert TORCH.version in page
+    assert foretold(view, "cpu")["outcome"] == "fail"
+
+
+def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
+    examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
+
+    view, _ = examine()
+
+    assert foretold(view, "cpu")["outcome"] == "fail"
+    assert "cmake missing" in foretold(view, "cpu")["because"]
+    assert "pip install 'tiny[jit]'" in foretold(view, "cpu")["remedies"]
+
+
+@needs_cpu_torch
+def test_cuda_calls_that_cannot_be_here_are_no_finding(examine: Examine) -> None:
+    view, page = examine()
+
+    assert foretold(view, "cuda")["outcome"] == "fail"
+    assert f"  CUDA  fails: torch {TORCH.version} has no CUDA" in page
+    assert view["toolchain"]["candidates"] == []
+
+
+@needs_cuda_torch
+def test_every_nvcc_that_was_looked_at_is_named_with_its_outcome(examine: Examine, tmp_path: Path) -> None:
+    view, page = examine(CUDA_HOME=str(tmp_path))
+
+    candidates = view["toolchain"]["candidates"]
+    assert candidates[0] == {
+        "origin": "environment variable CUDA_HOME",
+        "place": str(tmp_path / "bin" / "nvcc"),
+        "outcome": "not there",
+        "usable": False,
+        "taken": False,
+    }
+    assert len(candidates) > 3
+    assert [each["usable"] for each in candidates if each["taken"]] == [True]
+    assert f"nvcc   environment variable CUDA_HOME: {tmp_path}/bin/nvcc: not there" in page
+
+
+def test_an_error_of_a_forecast_has_its_ways_out() -> None:
+    missing = BuildError("no nvcc", required="nvcc", found="none", remedies=["install it", "or not"])
+
+    expected = forecast("cuda", BLACKWELL, at(WHEEL, no_tools=missing))
+
+    assert isinstance(expected, Forecast)
+    assert expected.remedies == ("install it", "or not")

@@ -1,0 +1,304 @@
+"""Artifacts as files: what goes out of one store fits another, and what was tampered with goes nowhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from builds import Wheel
+from editables import REQUIRE, Editable, make_editable, make_user
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelwheel import exchange
+from kernelwheel import store as stores
+from kernelwheel.errors import IncompatibleArtifactError
+from kernelwheel.store import DIGEST, Entry, Store, StoreError
+
+Members = dict[str, bytes]
+
+
+@pytest.fixture
+def entry(compiled: Editable) -> Entry:
+    """An entry that was really compiled."""
+    (entry,) = compiled.store.entries()
+    return entry
+
+
+@pytest.fixture
+def exported(entry: Entry, tmp_path: Path) -> Path:
+    """The same as a file."""
+    exchange.export(entry, tmp_path / "kernels")
+    return tmp_path / "kernels"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Store:
+    """The store of another machine."""
+    return Store(tmp_path / "other", "tiny", "1.2.3")
+
+
+def contents(folder: Path) -> Members:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def write(target: Path, members: Members) -> None:
+    with tarfile.open(target, "w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def refusal(source: Path, store: Store) -> str:
+    """What an import says that must fail, and leave nothing in the store or beside it."""
+    before = sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder))
+    with pytest.raises(IncompatibleArtifactError) as caught:
+        exchange.import_file(source, store)
+    assert list(store.entries()) == []
+    assert sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder)) == before
+    return str(caught.value)
+
+
+def test_what_was_exported_fits_another_store_and_runs_there(
+    compiled: Editable, exported: Path, tmp_path: Path
+) -> None:
+    there = make_user(compiled.checkout, tmp_path / "machine")
+    made = exchange.import_file(exported, there.store)
+
+    done = there.python(REQUIRE)
+
+    assert done.stdout == f"{made.folder}\n"
+    assert there.compiled() == []
+
+
+def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
+    entry: Entry, exported: Path, other: Store, tmp_path: Path
+) -> None:
+    made = exchange.import_file(exported, other)
+    exchange.export(made, tmp_path / "again")
+
+    assert contents(made.folder) == contents(entry.folder)
+    assert (tmp_path / "again").read_bytes() == exported.read_bytes()
+
+
+def test_importing_twice_is_importing_once(exported: Path, other: Store) -> None:
+    assert exchange.import_file(exported, other) == exchange.import_file(exported, other)
+
+
+def test_an_exported_file_can_be_given_to_others(entry: Entry, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        exchange.export(entry, tmp_path / "kernels")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "kernels").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_damaged_entry_is_not_exported(entry: Entry, tmp_path: Path) -> None:
+    (entry.folder / "libtiny_cpu.so").write_bytes(b"")
+    before = sorted(tmp_path.iterdir())
+
+    with pytest.raises(IncompatibleArtifactError, match="damaged"):
+        exchange.export(entry, tmp_path / "kernels")
+
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_wheel_is_imported_and_runs(cpu_wheel: Wheel, tmp_path: Path) -> None:
+    editable = make_editable(tmp_path)
+    made = exchange.import_file(cpu_wheel.file, editable.store)
+    script = """
+import tiny, torch
+assert torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]
+print(tiny.KERNELS.info()["loaded"]["cpu"])
+"""
+
+    assert editable.python(script).stdout == f"{made.folder}\n"
+    assert made.manifest.fingerprint == cpu_wheel.manifest["fingerprint"]
+
+
+# Refused
+
+
+def no_manifest(members: Members) -> None:
+    del members["manifest.json"]
+
+
+def no_digest(members: Members) -> None:
+    del members[DIGEST]
+
+
+def no_library(members: Members) -> None:
+    del members["libtiny_cpu.so"]
+
+
+def one_more(members: Members) -> None:
+    members["libother.so"] = b"x"
+
+
+def in_a_folder(members: Members) -> None:
+    members["folder/libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
+
+
+def above(members: Members) -> None:
+    members["../libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
+
+
+def absolute(members: Members) -> None:
+    members["/tmp/libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
+
+
+def changed_library(members: Members) -> None:
+    members["libtiny_cpu.so"] = members["libtiny_cpu.so"][:-1] + b"?"
+
+
+def changed_manifest(members: Members) -> None:
+    members["manifest.json"] = members["manifest.json"].replace(b"glibc 2", b"glibc 1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        no_manifest, no_digest, no_library, one_more, in_a_folder, above, absolute, changed_library, changed_manifest,
+    ],
+)  # fmt: skip
+def test_an_archive_with_other_members_is_refused(
+    entry: Entry, other: Store, tmp_path: Path, change: Callable[[Members], None]
+) -> None:
+    members = contents(entry.folder)
+    change(members)
+    write(tmp_path / "kernels", members)
+
+    refusal(tmp_path / "kernels", other)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+@pytest.mark.parametrize("instead", [True, False], ids=["instead", "beside"])
+def test_an_archive_with_what_is_no_file_is_refused(
+    entry: Entry, exported: Path, other: Store, kind: bytes, instead: bool
+) -> None:
+    members = contents(entry.folder)
+    if instead:
+        del members["libtiny_cpu.so"]
+    write(exported, members)
+    with tarfile.open(exported, "a") as archive:
+        info = tarfile.TarInfo("libtiny_cpu.so" if instead else "x")
+        info.type = kind
+        info.linkname = "/bin/true"
+        archive.addfile(info)
+
+    assert "no plain file" in refusal(exported, other)
+
+
+def test_an_archive_with_a_member_twice_is_refused(entry: Entry, exported: Path, other: Store) -> None:
+    with tarfile.open(exported, "a") as archive:
+        archive.add(entry.folder / "libtiny_cpu.so", "libtiny_cpu.so")
+
+    assert "libtiny_cpu.so" in refusal(exported, other)
+
+
+@pytest.mark.parametrize("fingerprint", ["../../elsewhere", "0" * 64, ""])
+def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
+    entry: Entry, other: Store, tmp_path: Path, fingerprint: str
+) -> None:
+    members = contents(entry.folder)
+    values = json.loads(members["manifest.json"])
+    members["manifest.json"] = json.dumps({**values, "fingerprint": fingerprint}).encode()
+    members[DIGEST] = stores.digest_line(members["manifest.json"])
+    write(tmp_path / "kernels", members)
+
+    assert "fingerprint" in refusal(tmp_path / "kernels", other)
+
+
+def test_kernels_of_another_version_are_refused_with_both_versions(exported: Path, other: Store) -> None:
+    said = refusal(exported, replace(other, version="1.2.4"))
+
+    assert "tiny 1.2.4" in said
+    assert "tiny 1.2.3" in said
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_an_archive_with_a_flipped_byte_or_cut_off_is_refused_or_the_same(
+    entry: Entry, exported: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    whole = exported.read_bytes()
+    position = data.draw(st.integers(0, len(whole) - 1))
+    rest = b"" if data.draw(st.booleans()) else whole[position + 1 :]
+    source = tmp_path / "changed"
+    source.write_bytes(whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + rest)
+    store = Store(tmp_path / "fuzzed", "tiny", "1.2.3")
+    try:
+        made = exchange.import_file(source, store)
+    except IncompatibleArtifactError:
+        assert list(store.entries()) == []
+    else:
+        assert contents(made.folder) == contents(entry.folder)
+        shutil.rmtree(store.folder)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\0" * 10240, b"PK\x03\x04"], ids=["empty", "text", "zeros", "zip"])
+def test_what_is_no_archive_is_refused(tmp_path: Path, other: Store, data: bytes) -> None:
+    (tmp_path / "kernels").write_bytes(data)
+
+    refusal(tmp_path / "kernels", other)
+
+
+def test_a_missing_file_is_said(tmp_path: Path, other: Store) -> None:
+    assert "No such file" in refusal(tmp_path / "kernels", other)
+
+
+def test_a_store_that_is_not_safe_takes_nothing(exported: Path, other: Store) -> None:
+    other.root.mkdir(parents=True)
+    other.root.chmod(0o777)
+
+    with pytest.raises(StoreError, match="not safe"):
+        exchange.import_file(exported, other)
+
+
+def changed_wheel(source: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> None:
+    with ZipFile(source) as old, ZipFile(target, "w") as new:
+        for name in old.namelist():
+            member = change(name, old.read(name))
+            if member:
+                new.writestr(*member)
+
+
+@pytest.mark.parametrize("suffix", ["libtiny_cpu.so", "manifest.json"])
+def test_a_wheel_that_lacks_a_part_of_its_artifact_is_refused(
+    cpu_wheel: Wheel, other: Store, tmp_path: Path, suffix: str
+) -> None:
+    file = tmp_path / cpu_wheel.file.name
+    changed_wheel(cpu_wheel.file, file, lambda name, data: None if name.endswith(suffix) else (name, data))
+
+    refusal(file, other)
+
+
+def test_a_wheel_with_another_library_is_refused(cpu_wheel: Wheel, other: Store, tmp_path: Path) -> None:
+    file = tmp_path / cpu_wheel.file.name
+    changed_wheel(cpu_wheel.file, file, lambda name, data: (name, b"x" if name.endswith(".so") else data))
+
+    assert "sha256" in refusal(file, other)
+
+
+def test_a_wheel_with_a_flipped_byte_is_refused_or_the_same(cpu_wheel: Wheel, tmp_path: Path) -> None:
+    whole = cpu_wheel.file.read_bytes()
+    (made,) = [exchange.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"))]
+    for position in range(0, len(whole), max(1, len(whole) // 200)):
+        source = tmp_path / "changed.whl"
+        source.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        store = Store(tmp_path / f"s{position}", "tiny", "1.2.3")
+        try:
+            again = exchange.import_file(source, store)
+        except IncompatibleArtifactError:
+            continue
+        assert contents(again.folder) == contents(made.folder)

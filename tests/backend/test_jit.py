@@ -1,0 +1,455 @@
+"""What is compiled at first use, and when: the policy, the key, and the stores that are looked in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builds import Wheel, contents, needs_cuda_torch
+from editables import REQUIRE, Editable, make_editable, make_user
+
+State = Callable[[Editable], dict[str, str]]
+LOADED = 'print(tiny.KERNELS.info()["loaded"])'
+
+
+@pytest.fixture
+def installed(cpu_wheel: Wheel, tmp_path: Path) -> Editable:
+    """A user of an installed wheel of CPU kernels, which has a copy of its files."""
+    shutil.copytree(cpu_wheel.unpacked, tmp_path / "site")
+    return make_user(tmp_path / "site", tmp_path / "user")
+
+
+def native(installed: Editable) -> Path:
+    return installed.checkout / "tiny" / "_native"
+
+
+# When
+
+
+def test_nothing_is_compiled_at_import(small: Editable) -> None:
+    done = small.python(f"import tiny; {LOADED}")
+
+    assert (done.stdout, done.stderr) == ("{}\n", "")
+    assert small.compiled() == []
+    assert not small.cache.exists()
+
+
+def test_the_first_call_compiles_and_says_why_what_and_where(small: Editable) -> None:
+    done = small.python(REQUIRE)
+
+    said = done.stderr.splitlines()
+    assert "no CPU kernels for this machine" in said[0]
+    assert "editable" in said[0]
+    assert any("CXX one.cpp" in line for line in said)
+    assert said[-1].endswith(done.stdout.strip())
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+
+
+def test_the_second_process_finds_it_at_import_and_says_nothing(compiled: Editable) -> None:
+    done = compiled.python(f"import tiny; {LOADED}")
+
+    assert str(compiled.store.root) in done.stdout
+    assert done.stderr == ""
+    assert compiled.compiled() == []
+
+
+def test_an_edited_source_is_compiled_and_the_old_one_is_found_again(small: Editable) -> None:
+    first = small.python(REQUIRE).stdout
+    small.change("native/one.h", "ONE 1", "ONE 11")
+    second = small.python(REQUIRE).stdout
+    small.change("native/one.h", "ONE 11", "ONE 1")
+
+    assert second != first
+    assert small.python(REQUIRE).stdout == first
+    assert small.compiled() == ["one.cpp", "one.cpp", "two.cpp", "two.cpp"]
+
+
+def test_an_upgrade_compiles_and_a_downgrade_finds_the_old_one_again(small: Editable) -> None:
+    old = small.python(REQUIRE).stdout
+    small.change("tiny/__init__.py", "1.2.3", "1.2.4")
+    small.change("pyproject.toml", "1.2.3", "1.2.4")
+    before = contents(small.store.root)
+    upgraded = small.python(REQUIRE)
+    small.change("tiny/__init__.py", "1.2.4", "1.2.3")
+
+    assert str(small.cache / "tiny" / "1.2.4") in upgraded.stdout
+    assert "tiny 1.2.4" in upgraded.stderr
+    assert contents(small.store.root) == before
+    assert small.python(REQUIRE).stdout == old
+    assert small.compiled() == ["one.cpp", "one.cpp", "two.cpp", "two.cpp"]
+
+
+def test_entries_of_another_version_are_not_loaded_even_under_this_version_s_name(compiled: Editable) -> None:
+    shutil.copytree(compiled.store.root, compiled.cache / "tiny" / "1.2.4")
+    script = f'import tiny; tiny.KERNELS.version = "1.2.4"; tiny.KERNELS._loaded.clear(); {REQUIRE}'
+    done = compiled.python(script)
+
+    assert str(compiled.cache / "tiny" / "1.2.4") in done.stdout
+    assert compiled.compiled() == ["one.cpp", "two.cpp"]
+
+
+# The setting
+
+
+def test_never_compiles_nothing_and_says_so(small: Editable) -> None:
+    said = small.failure(TINY_JIT="never")
+
+    assert said.startswith("errors.IncompatibleArtifactError")
+    assert "environment variable TINY_JIT says never to compile" in said
+    assert small.compiled() == []
+
+
+def test_never_still_finds_what_is_there(compiled: Editable) -> None:
+    assert str(compiled.store.root) in compiled.python(REQUIRE, TINY_JIT="never").stdout
+
+
+def test_auto_takes_a_wheel_s_kernels_and_looks_no_further(installed: Editable) -> None:
+    done = installed.python(REQUIRE)
+
+    assert done.stdout == f"{native(installed)}\n"
+    assert installed.compiled() == []
+    assert not installed.cache.exists()
+
+
+def test_always_compiles_the_wheel_s_own_sources_once(installed: Editable) -> None:
+    done = installed.python(REQUIRE, TINY_JIT="always")
+    again = installed.python(REQUIRE, TINY_JIT="always")
+
+    assert str(installed.store.root) in done.stdout
+    assert "the setting jit is always" in done.stderr
+    assert again.stdout == done.stdout
+    assert installed.compiled() == ["twice.cpp"]
+
+
+def test_a_misspelled_setting_is_an_error_of_the_call_and_not_of_the_import(small: Editable) -> None:
+    assert small.python("import tiny", TINY_JIT="alway").returncode == 0
+    assert "did you mean 'always'" in small.failure(TINY_JIT="alway")
+
+
+# What a compile does not cure
+
+
+def flip_library(installed: Editable) -> None:
+    path = native(installed) / "libtiny_cpu.so"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+def remove_library(installed: Editable) -> None:
+    (native(installed) / "libtiny_cpu.so").unlink()
+
+
+def cut_manifest(installed: Editable) -> None:
+    path = native(installed) / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize(
+    ("damage", "jit"),
+    [(flip_library, "auto"), (remove_library, "auto"), (cut_manifest, "auto"), (cut_manifest, "always")],
+)
+def test_a_damaged_wheel_is_an_error_and_is_not_compiled_over(
+    installed: Editable, damage: Callable[[Editable], None], jit: str
+) -> None:
+    damage(installed)
+    said = installed.failure(TINY_JIT=jit)
+
+    assert said.startswith("errors.IncompatibleArtifactError: the compiled kernels are damaged")
+    assert "reinstall" in said
+    assert installed.compiled() == []
+    assert not installed.cache.exists()
+
+
+def test_a_torch_older_than_a_wheel_s_is_an_error_and_not_compiled_for(installed: Editable) -> None:
+    said = installed.failure(f'import torch; torch.__version__ = "2.9.1"; {REQUIRE}')
+
+    assert "torch 2.9.1" in said
+    assert "pip install 'torch>=2.10'" in said
+    assert installed.compiled() == []
+
+
+def test_a_torch_older_than_the_sources_target_is_an_error(small: Editable) -> None:
+    small.change("pyproject.toml", 'torch-target = "2.10"', 'torch-target = "99.0"')
+    said = small.failure()
+
+    assert said.startswith("errors.BuildError")
+    assert "pip install 'torch>=99.0'" in said
+
+
+@pytest.mark.parametrize("compiler", ["", "/nowhere/c++"])
+def test_a_missing_compiler_is_an_error_that_says_what_to_install(small: Editable, compiler: str) -> None:
+    (small.folder / "bin").mkdir()
+    said = small.failure(CXX=compiler, PATH=str(small.folder / "bin"))
+
+    assert said.startswith("errors.BuildError")
+    assert "C++ compiler" in said
+    assert "install" in said
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("elftools", "pyelftools"), ("scikit_build_core", "scikit-build-core")]
+)
+def test_a_missing_package_is_an_error_that_says_what_to_install(small: Editable, module: str, package: str) -> None:
+    script = f"""
+import sys
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {module!r}:
+            raise ModuleNotFoundError(name)
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        return None
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == {module!r} else find_spec(name, package)
+sys.meta_path.insert(0, Nowhere())
+{REQUIRE}
+"""
+    said = small.failure(script)
+
+    assert said.startswith("errors.BuildError")
+    assert f"missing: {package}" in said
+    assert "pip install 'tiny[jit]'" in said
+
+
+def test_a_compiler_that_fails_is_quoted_its_log_is_kept_and_the_next_call_may_succeed(small: Editable) -> None:
+    small.change("native/one.cpp", "return ONE", "return ONE + nonsense")
+    said = small.failure()
+    small.change("native/one.cpp", "return ONE + nonsense", "return ONE")
+
+    assert "nonsense" in said
+    (log,) = (Path(line.rpartition(" ")[2]) for line in said.splitlines() if line.endswith("build.log"))
+    assert "nonsense" in log.read_text()
+    assert list((small.store.root / ".work").iterdir()) == []
+    small.python(REQUIRE)
+
+
+# A damaged entry
+
+
+@pytest.mark.parametrize("file", ["libtiny_cpu.so", "manifest.json", "manifest.json.sha256"])
+def test_a_damaged_entry_is_not_loaded_but_said_put_away_and_compiled_anew(compiled: Editable, file: str) -> None:
+    (entry,) = compiled.store.entries()
+    path = entry.folder / file
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    script = f"""
+import ctypes, sys, torch
+load = torch.ops.load_library
+def load_library(path):
+    assert open(path, "rb").read() == open({str(compiled.folder / "right")!r}, "rb").read()
+    load(path)
+torch.ops.load_library = load_library
+{REQUIRE}
+"""
+    library = entry.folder / "libtiny_cpu.so"
+    (compiled.folder / "right").write_bytes(whole if path == library else library.read_bytes())
+    done = compiled.python(script)
+
+    (quarantined,) = (compiled.store.root / ".quarantine").iterdir()
+    assert str(quarantined) in done.stderr
+    assert file.removesuffix(".sha256") in done.stderr
+    assert compiled.compiled() == ["one.cpp", "two.cpp"]
+    assert done.stdout == f"{entry.folder}\n"
+    assert compiled.store.entry(entry.folder.name) == entry
+
+
+# CPU kernels of a wheel go on, whatever the store is like
+
+
+def relative_store(user: Editable) -> dict[str, str]:
+    return {"TINY_CACHE_DIR": "cache"}
+
+
+def file_for_a_store(user: Editable) -> dict[str, str]:
+    user.cache.touch()
+    return {}
+
+
+def unsafe_store(user: Editable) -> dict[str, str]:
+    user.store.root.mkdir(parents=True)
+    user.store.root.chmod(0o777)
+    return {}
+
+
+def store_behind_a_link(user: Editable) -> dict[str, str]:
+    user.cache.mkdir()
+    (user.cache / "tiny").symlink_to(user.folder)
+    return {}
+
+
+def damaged_store(user: Editable) -> dict[str, str]:
+    (user.store.root / ("0" * 64)).mkdir(parents=True)
+    (user.store.root / ("0" * 64) / "manifest.json").write_text("{")
+    return {}
+
+
+def relative_read_only_store(user: Editable) -> dict[str, str]:
+    return {"TINY_CACHE_PATH": "some/where"}
+
+
+def missing_read_only_store(user: Editable) -> dict[str, str]:
+    return {"TINY_CACHE_PATH": str(user.folder / "nowhere")}
+
+
+def damaged_read_only_store(user: Editable) -> dict[str, str]:
+    damaged_store(user)
+    return {"TINY_CACHE_PATH": str(user.cache), "TINY_CACHE_DIR": str(user.folder / "own")}
+
+
+def no_home(user: Editable) -> dict[str, str]:
+    return {"HOME": "", "TINY_CACHE_DIR": "", "XDG_CACHE_HOME": ""}
+
+
+@pytest.mark.parametrize(
+    ("state", "jit"),
+    [
+        (relative_store, None), (relative_store, "auto"), (file_for_a_store, None), (unsafe_store, "auto"),
+        (store_behind_a_link, None), (damaged_store, None), (relative_read_only_store, "auto"),
+        (missing_read_only_store, None), (damaged_read_only_store, "auto"), (no_home, None), (no_home, "auto"),
+    ],
+)  # fmt: skip
+def test_cpu_kernels_of_a_wheel_go_on(
+    installed: Editable, state: Callable[[Editable], dict[str, str]], jit: str
+) -> None:
+    script = f"""
+import tiny, torch
+tiny.KERNELS.require("cpu")
+assert torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]
+{LOADED}
+"""
+    done = installed.python(script, TINY_JIT=jit, **state(installed))
+
+    assert str(native(installed)) in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "state", [relative_store, file_for_a_store, unsafe_store, store_behind_a_link, relative_read_only_store]
+)
+def test_an_import_without_kernels_goes_on_and_the_call_says_what_is_wrong(small: Editable, state: State) -> None:
+    env = state(small)
+
+    assert small.python("import tiny", **env).stderr == ""
+    said = small.failure(**env)
+    assert "required:" in said
+    assert "found:" in said
+    assert "to mend:" in said
+
+
+# Read-only stores
+
+
+def snapshot(folder: Path) -> list[tuple[str, int, int, int]]:
+    paths = [folder, *sorted(folder.rglob("*"))]
+    return [(str(path), path.stat().st_mode, path.stat().st_mtime_ns, path.stat().st_ino) for path in paths]
+
+
+def test_read_only_stores_are_looked_in_first_and_never_written_to(compiled: Editable) -> None:
+    own = compiled.folder / "own"
+    shutil.copytree(compiled.cache, own)
+    before = snapshot(compiled.cache)
+    done = compiled.python(
+        REQUIRE,
+        TINY_CACHE_DIR=str(own),
+        TINY_CACHE_PATH=os.pathsep.join([str(compiled.folder / "nowhere"), str(compiled.cache)]),
+    )
+
+    assert str(compiled.cache) in done.stdout
+    assert compiled.compiled() == []
+    assert snapshot(compiled.cache) == before
+
+
+def test_what_read_only_stores_do_not_have_is_made_in_the_user_s(small: Editable, compiled: Editable) -> None:
+    small.change("native/one.h", "ONE 1", "ONE 12")
+    before = snapshot(compiled.cache)
+    done = small.python(REQUIRE, TINY_CACHE_PATH=str(compiled.cache))
+
+    assert str(small.cache) in done.stdout
+    assert snapshot(compiled.cache) == before
+
+
+def test_a_damaged_entry_of_a_read_only_store_is_an_error_that_names_it(compiled: Editable) -> None:
+    (entry,) = compiled.store.entries()
+    (entry.folder / "libtiny_cpu.so").write_bytes(b"")
+    before = snapshot(compiled.cache)
+    said = compiled.failure(TINY_CACHE_DIR=str(compiled.folder / "own"), TINY_CACHE_PATH=str(compiled.cache))
+
+    assert "damaged" in said
+    assert f"remove {entry.folder}" in said
+    assert "TINY_CACHE_PATH" in said
+    assert snapshot(compiled.cache) == before
+
+
+# One key
+
+
+def test_a_wheel_and_a_first_call_have_one_fingerprint_and_one_library(
+    cpu_wheel: Wheel, build_root: Path, tmp_path: Path
+) -> None:
+    editable = make_editable(tmp_path)
+    editable.python(REQUIRE, TMPDIR=str(build_root))
+    (entry,) = editable.store.entries()
+
+    assert entry.manifest.fingerprint == cpu_wheel.manifest["fingerprint"]
+    assert (entry.folder / "libtiny_cpu.so").read_bytes() == cpu_wheel.libraries["libtiny_cpu.so"]
+
+
+# CUDA
+
+
+GPU = """
+from dataclasses import replace
+import torch
+torch.cuda.get_device_capability = lambda index=None: (9, 0)
+import tiny
+from tiny._kernelwheel import host
+host.with_gpus = lambda found: replace(found, driver=(13, 2), capabilities=((9, 0),))
+tiny.KERNELS.require("cuda", 0)
+"""
+
+
+@needs_cuda_torch
+def test_a_cpu_wheel_beside_a_torch_with_cuda_compiles_cuda_kernels_for_the_gpu_that_is_there(
+    installed: Editable,
+) -> None:
+    script = f"""{GPU}
+loaded = tiny.KERNELS.info()["loaded"]
+assert loaded["cpu"] != loaded["cuda"]
+assert loaded["cuda"] + "/libtiny_cuda.so" in open("/proc/self/maps").read()
+{LOADED}
+"""
+    done = installed.python(script)
+    again = installed.python(script)
+
+    (entry,) = installed.store.entries()
+    (library,) = entry.manifest.libraries_for("cuda")
+    assert library.sass == ("9.0",)
+    assert str(entry.folder) in done.stdout
+    assert str(native(installed)) in done.stdout
+    assert "CUDA twice.cu" in done.stderr
+    assert (again.stdout, again.stderr) == (done.stdout, "")
+
+
+@needs_cuda_torch
+def test_never_compiles_no_cuda_kernels_either(installed: Editable) -> None:
+    said = installed.failure(GPU, TINY_JIT="never")
+
+    assert "TINY_JIT says never to compile" in said
+    assert "CPU kernels only" in said
+    assert not installed.cache.exists()
+
+
+@needs_cuda_torch
+def test_a_missing_nvcc_is_an_error_that_says_what_to_install(installed: Editable) -> None:
+    nowhere = """
+from tiny._kernelwheel import toolchain
+toolchain.nvcc_places = lambda *_: iter([("PATH", "/nowhere/nvcc")])
+"""
+    said = installed.failure(GPU.replace("tiny.KERNELS", nowhere + "tiny.KERNELS"))
+
+    assert said.startswith("errors.BuildError")
+    assert "nvcc" in said
+    assert "install" in said

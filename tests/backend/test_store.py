@@ -1,0 +1,376 @@
+"""The Store: whole entries or none, damage found before anything is loaded, and nobody else's code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from editables import Editable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelwheel import store as stores
+from kernelwheel.errors import IncompatibleArtifactError
+from kernelwheel.store import DIGEST, Entry, Store, StoreError
+
+many = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+FILES = ["libtiny_cpu.so", "manifest.json", DIGEST]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+
+
+def only(store: Store) -> Entry:
+    """The only entry of a store, every byte of it verified."""
+    (entry,) = store.entries()
+    assert store.entry(entry.manifest.fingerprint) == entry
+    return entry
+
+
+def is_found_whole(store: Store, fingerprint: str) -> bool:
+    """Whether a look for an entry gives one; a damaged one must be in quarantine afterwards, and nothing else there."""
+    found = store.entry(fingerprint)
+    if found is None:
+        assert not (store.root / fingerprint).exists()
+        assert len(list((store.root / ".quarantine").iterdir())) == 1
+    return found is not None
+
+
+# Damage
+
+
+@many
+@given(st.data())
+def test_any_flipped_byte_of_any_file_is_found(compiled: Editable, data: st.DataObject) -> None:
+    entry = only(compiled.store)
+    path = entry.folder / data.draw(st.sampled_from(FILES))
+    whole = path.read_bytes()
+    position = data.draw(st.integers(0, len(whole) - 1))
+    flipped = whole[position] ^ data.draw(st.integers(1, 255))
+    path.write_bytes(whole[:position] + bytes([flipped]) + whole[position + 1 :])
+
+    assert not is_found_whole(compiled.store, entry.folder.name)
+    restore(compiled, path.name, whole)
+
+
+@many
+@given(st.data())
+def test_any_file_that_is_cut_off_or_too_long_is_found(compiled: Editable, data: st.DataObject) -> None:
+    entry = only(compiled.store)
+    path = entry.folder / data.draw(st.sampled_from(FILES))
+    whole = path.read_bytes()
+    if data.draw(st.booleans()):
+        path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    else:
+        path.write_bytes(whole + data.draw(st.binary(min_size=1)))
+
+    assert not is_found_whole(compiled.store, entry.folder.name)
+    restore(compiled, path.name, whole)
+
+
+def restore(editable: Editable, name: str, data: bytes) -> None:
+    """Take the entry out of quarantine, with a file as it was."""
+    root = editable.store.root
+    (quarantined,) = (root / ".quarantine").iterdir()
+    (quarantined / name).write_bytes(data)
+    quarantined.rename(root / quarantined.name.partition(".")[0])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_missing_file_is_found(compiled: Editable, file: str) -> None:
+    entry = only(compiled.store)
+    (entry.folder / file).unlink()
+
+    assert not is_found_whole(compiled.store, entry.folder.name)
+
+
+def sign_again(folder: Path) -> None:
+    """Make the digest fit a manifest that was changed."""
+    (folder / DIGEST).write_bytes(stores.digest_line((folder / "manifest.json").read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"file": "libtiny_cpu.so"', '"file": "../../../elsewhere.so"'),
+        ('"file": "libtiny_cpu.so"', '"file": "/elsewhere.so"'),
+        ('"file": "libtiny_cpu.so"', '"file": ".."'),
+        ('"package": "tiny"', '"package": "other"'),
+        ('"version": "1.2.3"\n}', '"version": "1.2.4"\n}'),
+        ('"fingerprint": "', '"fingerprint": "0'),
+    ],
+)
+def test_a_manifest_that_points_elsewhere_or_is_another_s_is_damage(compiled: Editable, old: str, new: str) -> None:
+    entry = only(compiled.store)
+    library = (entry.folder / "libtiny_cpu.so").read_bytes()
+    (compiled.folder / "elsewhere.so").write_bytes(library)
+    path = entry.folder / "manifest.json"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    sign_again(entry.folder)
+
+    with pytest.raises(IncompatibleArtifactError, match="damaged"):
+        list(compiled.store.entries())
+    assert not is_found_whole(compiled.store, entry.folder.name)
+
+
+def test_a_damaged_entry_does_not_hide_another(compiled: Editable) -> None:
+    entry = only(compiled.store)
+    damaged = compiled.store.root / ("0" * 64)
+    shutil.copytree(entry.folder, damaged)
+    seen: list[Path] = []
+
+    assert list(compiled.store.entries(lambda folder, _: seen.append(folder))) == [entry]
+    assert seen == [damaged]
+
+
+def test_two_who_find_the_same_damage_both_go_on(compiled: Editable) -> None:
+    folder = only(compiled.store).folder
+    compiled.store.quarantine(folder)
+    compiled.store.quarantine(folder)
+
+    assert len(list((compiled.store.root / ".quarantine").iterdir())) == 1
+
+
+def test_what_is_no_entry_is_left_alone(compiled: Editable) -> None:
+    entry = only(compiled.store)
+    for name in ("notes", "abc", ".hidden"):
+        (compiled.store.root / name).mkdir()
+    (compiled.store.root / "file").touch()
+
+    assert list(compiled.store.entries()) == [entry]
+
+
+# Somebody else's code
+
+
+def entry_folder(store: Store) -> Path:
+    return next(path for path in store.root.iterdir() if len(path.name) == 64)
+
+
+def library(store: Store) -> Path:
+    return entry_folder(store) / "libtiny_cpu.so"
+
+
+PLACES: dict[str, Callable[[Store], Path]] = {
+    "cache folder": lambda store: store.folder,
+    "package": lambda store: store.folder / "tiny",
+    "version": lambda store: store.root,
+    "entry": entry_folder,
+    "library": library,
+    "manifest": lambda store: entry_folder(store) / "manifest.json",
+    "digest": lambda store: entry_folder(store) / DIGEST,
+}
+everywhere = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+both_kinds = pytest.mark.parametrize("own", [True, False], ids=["own", "only read"])
+
+
+def refusal(store: Store) -> str:
+    """What a store says that will not be read, in every way that there is to ask it."""
+    fingerprint = entry_folder(store).name
+    with pytest.raises(StoreError) as of_entry:
+        store.entry(fingerprint)
+    with pytest.raises(StoreError) as of_entries:
+        list(store.entries())
+    assert str(of_entry.value) == str(of_entries.value)
+    return str(of_entry.value)
+
+
+@everywhere
+@both_kinds
+@pytest.mark.parametrize("bit", [0o020, 0o002])
+def test_what_others_can_write_to_is_refused(
+    compiled: Editable, place: Callable[[Store], Path], own: bool, bit: int
+) -> None:
+    store = Store(compiled.cache, "tiny", "1.2.3", own=own)
+    path = place(store)
+    path.chmod(path.stat().st_mode | bit)
+
+    said = refusal(store)
+
+    assert str(path) in said
+    assert f"chmod go-w {path}" in said
+
+
+@both_kinds
+@pytest.mark.parametrize("name", [name for name in PLACES if name != "cache folder"])
+def test_a_planted_link_is_refused(compiled: Editable, name: str, own: bool) -> None:
+    store = Store(compiled.cache, "tiny", "1.2.3", own=own)
+    path = PLACES[name](store)
+    path.rename(compiled.folder / "elsewhere")
+    path.symlink_to(compiled.folder / "elsewhere")
+
+    assert f"remove {path}" in refusal(store)
+
+
+@needs_root
+@everywhere
+def test_what_belongs_to_another_user_is_refused(compiled: Editable, place: Callable[[Store], Path]) -> None:
+    path = place(compiled.store)
+    os.chown(path, 65534, 65534)
+
+    said = refusal(compiled.store)
+
+    assert str(path) in said
+    assert "owner 65534" in said
+
+
+@needs_root
+def test_a_store_that_is_only_read_may_be_another_user_s(compiled: Editable) -> None:
+    for path in [compiled.cache, *compiled.cache.rglob("*")]:
+        os.chown(path, 65534, 65534)
+
+    only(Store(compiled.cache, "tiny", "1.2.3", own=False))
+
+
+def test_the_cache_folder_may_be_this_user_s_link(compiled: Editable) -> None:
+    compiled.cache.rename(compiled.folder / "scratch")
+    compiled.cache.symlink_to(compiled.folder / "scratch")
+
+    only(compiled.store)
+
+
+@needs_root
+def test_a_cache_folder_that_is_another_user_s_link_is_refused(compiled: Editable) -> None:
+    compiled.cache.rename(compiled.folder / "scratch")
+    compiled.cache.symlink_to(compiled.folder / "scratch")
+    os.chown(compiled.cache, 65534, 65534, follow_symlinks=False)
+
+    assert str(compiled.cache) in refusal(compiled.store)
+
+
+def test_the_cache_folder_may_be_a_sticky_one_as_tmp_is(compiled: Editable) -> None:
+    compiled.cache.chmod(0o1777)
+
+    only(compiled.store)
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny/1.2.3", "tiny/1.2.3/.work"])
+def test_nothing_is_made_behind_a_planted_link(tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    store = Store(tmp_path / "cache", "tiny", "1.2.3")
+    (store.folder / name).parent.mkdir(parents=True)
+    (store.folder / name).symlink_to(elsewhere)
+
+    with pytest.raises(StoreError, match="not safe"), store.making(print):
+        pass
+    assert list(elsewhere.iterdir()) == []
+
+
+# Making
+
+
+@pytest.fixture
+def whole(compiled: Editable) -> Callable[[Path], None]:
+    """Fills a private folder as a compile does."""
+    folder = only(compiled.store).folder
+
+    def make(private: Path) -> None:
+        for name in ("libtiny_cpu.so", "manifest.json"):
+            shutil.copy(folder / name, private)
+
+    return make
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Store:
+    """A store that nobody has made yet."""
+    return Store(tmp_path / "fresh" / "cache", "tiny", "1.2.3")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_what_is_made_is_safe_whatever_the_umask(
+    compiled: Editable, fresh: Store, whole: Callable[[Path], None], umask: int
+) -> None:
+    fingerprint = only(compiled.store).folder.name
+    before = os.umask(umask)
+    try:
+        with fresh.making(print):
+            fresh.publish(fingerprint, whole)
+    finally:
+        os.umask(before)
+
+    for path in [fresh.folder, *fresh.folder.rglob("*")]:
+        assert path.stat().st_mode & 0o022 == 0, path
+    only(fresh)
+
+
+def test_a_make_that_fails_leaves_nothing(compiled: Editable, fresh: Store, whole: Callable[[Path], None]) -> None:
+    def fail(private: Path) -> None:
+        whole(private)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), fresh.making(print):
+        fresh.publish(only(compiled.store).folder.name, fail)
+
+    assert list(fresh.entries()) == []
+    assert list((fresh.root / ".work").iterdir()) == []
+
+
+def test_what_is_there_is_not_made_again(compiled: Editable) -> None:
+    entry = only(compiled.store)
+    with compiled.store.making(print):
+        assert compiled.store.publish(entry.folder.name, lambda _: pytest.fail("made")) == entry
+
+
+def test_a_damaged_entry_is_made_again(compiled: Editable) -> None:
+    folder = only(compiled.store).folder
+    files = {name: (folder / name).read_bytes() for name in ("libtiny_cpu.so", "manifest.json")}
+    (folder / "libtiny_cpu.so").write_bytes(files["libtiny_cpu.so"][:-1])
+
+    def make(private: Path) -> None:
+        for name, data in files.items():
+            (private / name).write_bytes(data)
+
+    with compiled.store.making(print):
+        compiled.store.publish(folder.name, make)
+
+    only(compiled.store)
+
+
+@pytest.mark.parametrize("name", ["../x", "", "abc", "0" * 63, "0" * 63 + "/"])
+def test_an_entry_is_only_made_under_a_fingerprint(fresh: Store, name: str) -> None:
+    with fresh.making(print), pytest.raises(ValueError, match="fingerprint"):
+        fresh.publish(name, lambda _: None)
+
+
+def test_leftovers_of_this_machine_go_and_those_of_others_have_a_day(fresh: Store) -> None:
+    fresh.prepare()
+    names = {"dead": f"0.1{stores._mark()}", "theirs": "0.2@another", "old": "0.3@another", "removed": "removed.1"}
+    for name in names.values():
+        (fresh.root / ".work" / name).mkdir()
+    old = time.time() - 2 * stores.DAY
+    os.utime(fresh.root / ".work" / names["old"], (old, old))
+
+    with fresh.making(print):
+        left = [path.name for path in (fresh.root / ".work").iterdir()]
+
+    assert left == [names["theirs"]]
+
+
+def test_without_locks_nobody_removes_what_another_may_be_making(fresh: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    fresh.prepare()
+    theirs = fresh.root / ".work" / f"0.1{stores._mark()}"
+    theirs.mkdir()
+
+    with fresh.making(lambda maker: pytest.fail("waited")):
+        assert theirs.is_dir()
+
+
+def test_a_store_that_is_only_read_keeps_its_damaged_entry_and_says_so(compiled: Editable) -> None:
+    folder = only(compiled.store).folder
+    (folder / "libtiny_cpu.so").write_bytes(b"")
+    store = Store(compiled.cache, "tiny", "1.2.3", own=False)
+
+    with pytest.raises(IncompatibleArtifactError, match="TINY_CACHE_PATH"):
+        store.entry(folder.name)
+    assert folder.is_dir()

@@ -1,0 +1,612 @@
+"""What a compile at first use must survive: many at once, sudden death, full disks, filesystems without locks.
+
+Real processes and real compilers; each test has a store, a temporary folder and a compiler of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from editables import REQUIRE, SMALL, Editable, make_editable
+from processes import Done, clean_environment, run
+
+KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "10"))
+PROCESSES = 32
+
+
+def start(editable: Editable, script: str, *arguments: str | Path, **env: str) -> subprocess.Popen[str]:
+    """A process that can import tiny and is not waited for."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        cwd=editable.folder,
+        env=clean_environment({**editable.environment, **env}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """What a process prints, which must succeed."""
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out
+
+
+def processes_of(editable: Editable) -> list[tuple[int, str]]:
+    """The live processes that work for a user, by their temporary folder: compilers and what starts them."""
+    mark = f"\0TMPDIR={editable.temporary}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in b"\0" + (process / "environ").read_bytes():
+                found.append((int(process.name), (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
+        except OSError:
+            continue
+    return found
+
+
+def assert_tidy(editable: Editable) -> None:
+    """One whole entry in the store, and nothing left of those who made it or died making it."""
+    (entry,) = editable.store.entries()
+    assert editable.store.entry(entry.manifest.fingerprint) == entry
+    root = editable.store.root
+    assert {path.name for path in root.iterdir()} == {".lock", ".maker", ".work", entry.folder.name}
+    assert list((root / ".work").iterdir()) == []
+    assert [path.suffix for path in editable.temporary.iterdir()] == [".lock"]
+
+
+# Many at once
+
+
+AT_ONCE = """
+import hashlib, sys, time
+from pathlib import Path
+import tiny
+ready, go = Path(sys.argv[1]), Path(sys.argv[2])
+ready.touch()
+while not go.exists():
+    time.sleep(0.005)
+begin = time.time()
+tiny.KERNELS.require("cpu")
+taken = time.time() - begin
+folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
+print(folder, hashlib.sha256((folder / "libtiny_cpu.so").read_bytes()).hexdigest(), taken)
+"""
+
+
+def first_calls(editable: Editable, count: int) -> list[list[str]]:
+    """Fresh processes that all ask for kernels at one moment; what each printed, in words."""
+    go = editable.folder / "go"
+    ready = [editable.folder / f"ready{i}" for i in range(count)]
+    running = [start(editable, AT_ONCE, path, go) for path in ready]
+    while not all(path.exists() for path in ready):
+        assert all(process.poll() is None for process in running)
+        time.sleep(0.05)
+    go.touch()
+    return [finish(process).split() for process in running]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Editable:
+    """tiny's own sources, and another file."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    editable = make_editable(folder)
+    editable.change("native/CMakeLists.txt", "SOURCES twice.cpp", "SOURCES twice.cpp more.cpp")
+    (editable.checkout / "native" / "more.cpp").write_text('extern "C" int tiny_more() { return 3; }\n')
+    return editable
+
+
+def test_32_processes_at_once_make_one_compile_and_get_one_artifact(tiny: Editable) -> None:
+    made = first_calls(tiny, PROCESSES)
+
+    assert tiny.compiled() == ["more.cpp", "twice.cpp"]
+    assert len({(folder, sha256) for folder, sha256, _ in made}) == 1
+    assert_tidy(tiny)
+
+
+def test_those_who_wait_are_told_for_whom_since_when_and_where_its_log_is(small: Editable) -> None:
+    with making(small) as maker:
+        waiting = start(small, REQUIRE)
+        assert waiting.stderr is not None
+        said = ""
+        while "waiting for" not in said:
+            line = waiting.stderr.readline()
+            assert line, f"it did not wait: {said}"
+            said += line
+    finish(waiting)
+
+    assert f"process {maker.pid}" in said
+    assert "since" in said
+    assert "/there/build.log" in said
+
+
+@contextmanager
+def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
+    """A process that makes an entry, until it is killed."""
+    script = """
+import time
+from tiny._kernelwheel.store import Store
+from pathlib import Path
+import sys
+store = Store(Path(sys.argv[1]), "tiny", "1.2.3")
+with store.making(print):
+    store.sign(log="/there/build.log")
+    print("making", flush=True)
+    time.sleep(600)
+"""
+    process = start(editable, script, editable.cache)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "making\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_threads_at_first_use_make_one_compile(small: Editable) -> None:
+    script = """
+import threading, tiny
+failures = []
+def use():
+    try:
+        tiny.KERNELS.require("cpu")
+    except Exception as error:
+        failures.append(error)
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failures, failures
+"""
+    finish(start(small, script))
+
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+    assert_tidy(small)
+
+
+def test_children_of_fork_after_the_import_make_one_compile(small: Editable) -> None:
+    script = """
+import os, tiny
+children = []
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        try:
+            tiny.KERNELS.require("cpu")
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
+"""
+    finish(start(small, script))
+
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+    assert_tidy(small)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_torch_multiprocessing_make_one_compile(small: Editable, method: str) -> None:
+    program = small.folder / "program.py"
+    program.write_text("""
+import sys
+import torch.multiprocessing
+import tiny
+def use(_):
+    tiny.KERNELS.require("cpu")
+    return tiny.KERNELS.info()["loaded"]["cpu"]
+if __name__ == "__main__":
+    with torch.multiprocessing.get_context(sys.argv[1]).Pool(4) as pool:
+        assert len(set(pool.map(use, range(4), chunksize=1))) == 1
+""")
+    run([sys.executable, program, method], cwd=small.folder, env=small.environment)
+
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+    assert_tidy(small)
+
+
+@pytest.mark.parametrize("ending", ["killed", "at the end"])
+def test_nobody_waits_for_a_child_that_was_forked_while_a_thread_compiled(small: Editable, ending: str) -> None:
+    script = """
+import os, sys, threading, time, tiny
+from pathlib import Path
+thread = threading.Thread(target=tiny.KERNELS.require, args=("cpu",))
+thread.start()
+while "/src/one.cpp" not in (Path("calls").read_text() if Path("calls").exists() else ""):
+    time.sleep(0.001)
+child = os.fork()
+if child == 0:
+    os.close(1)
+    os.close(2)
+    time.sleep(60)
+    os._exit(0)
+Path("child").write_text(str(child))
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), 9)
+thread.join()
+"""
+    begin = time.monotonic()
+    if ending == "killed":
+        (small.folder / "slow").touch()
+    try:
+        start(small, script, ending).communicate(timeout=60)
+        (small.folder / "slow").unlink(missing_ok=True)
+        if ending == "at the end":
+            small.change("native/one.h", "1", "7")  # so that there is something to make
+        finish(start(small, REQUIRE))
+        taken = time.monotonic() - begin
+    finally:
+        os.kill(int((small.folder / "child").read_text()), signal.SIGKILL)
+
+    assert taken < 50
+
+
+# Sudden death
+
+
+ZYGOTE = """
+import os, signal, sys, time
+from pathlib import Path
+import tiny
+from tiny._kernelwheel import compile, jit, store
+kernels = tiny.KERNELS
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+def die_at(where):
+    module, name, when = where.split()
+    owner = Path if module == "Path" else getattr(compile, module, None) or {"compile": compile, "store": store}[module]
+    real = getattr(owner, name)
+    calls = []
+    def replacement(*arguments, **options):
+        calls.append(arguments)
+        if when == "after":
+            real(*arguments, **options)
+        if when in ("before", "after") or len(calls) == int(when):
+            die()
+        return real(*arguments, **options)
+    setattr(owner, name, replacement)
+for line in sys.stdin:
+    word, _, argument = line.strip().partition(" ")
+    begin = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if word == "die_at":
+            die_at(argument)
+        try:
+            kernels.require("cpu")
+        except BaseException as error:
+            print(error, file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    if word == "die_after":
+        time.sleep(float(argument))
+        os.kill(child, signal.SIGKILL)
+    if word == "die_when":
+        while not list(Path().glob(argument)):
+            time.sleep(0.0002)
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(status, time.monotonic() - begin, flush=True)
+"""
+
+
+class Zygote:
+    """A process that has imported tiny and forks children, each of which asks for kernels for the first time."""
+
+    def __init__(self, editable: Editable) -> None:
+        self.editable = editable
+        self.errors = (editable.folder / "errors").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", ZYGOTE],
+            cwd=editable.folder,
+            env=clean_environment(editable.environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+
+    def call(self, order: str) -> tuple[int, float]:
+        """The exit status of a child and how long it lived."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(order + "\n")
+        self.process.stdin.flush()
+        status, seconds = self.process.stdout.readline().split()
+        return int(status), float(seconds)
+
+    def close(self) -> None:
+        self.process.communicate("", timeout=60)
+        self.errors.close()
+
+    def survive(self, order: str) -> None:
+        """Let a child die as ordered; the next one finds nothing half and leaves one whole entry, and nothing else."""
+        status, _ = self.call(order)
+        assert status in (0, -signal.SIGKILL)
+        for entry in self.editable.store.entries():
+            assert self.editable.store.entry(entry.manifest.fingerprint) == entry, order
+        status, seconds = self.call("live")
+        assert status == 0, (order, (self.editable.folder / "errors").read_text())
+        assert seconds < 20, order
+        assert_tidy(self.editable)
+        # The zygote is alone: what the dead one had started is dead too.
+        assert len(processes_of(self.editable)) == 1, (order, processes_of(self.editable))
+        (entry,) = self.editable.store.entries()
+        shutil.rmtree(entry.folder)
+
+
+@pytest.fixture
+def zygote(small: Editable) -> Iterator[Zygote]:
+    """A zygote for small sources."""
+    made = Zygote(small)
+    yield made
+    made.close()
+
+
+WORK = "tmp/kernelwheel-*/"
+STEPS = [
+    "die_at compile _drive before",
+    f"die_when {WORK}job.json",
+    f"die_when {WORK}build/CMakeFiles",  # in configure
+    f"die_when {WORK}build/build.ninja",  # after it
+    f"die_when {WORK}build/CMakeFiles/*/*.o",  # in the build
+    f"die_when {WORK}out/*.so",
+    "die_at compile _read_back before",
+    "die_at compile _read_back after",
+    "die_at shutil copy2 before",
+    "die_at shutil copy2 after",
+    "die_at manifests write before",
+    "die_at manifests write after",
+    "die_at store _fsync 1",
+    "die_at store _fsync 3",
+    "die_at Path rename before",
+    "die_at Path rename after",
+    "die_at store _fsync 5",
+]
+
+
+def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
+    for step in STEPS:
+        zygote.survive(step)
+
+
+def test_kills_at_random_moments_leave_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
+    _, whole = zygote.call("live")
+    (entry,) = zygote.editable.store.entries()
+    shutil.rmtree(entry.folder)
+    moments = random.Random(KILLS)
+    for _ in range(KILLS):
+        zygote.survive(f"die_after {moments.uniform(0.0, whole):.4f}")
+
+
+def test_compilers_die_with_their_caller(small: Editable) -> None:
+    (small.folder / "slow").touch()
+    making = start(small, REQUIRE)
+    while small.compiled() != ["one.cpp", "two.cpp"]:
+        assert making.poll() is None
+        time.sleep(0.01)
+    making.kill()
+    making.communicate(timeout=60)
+
+    deadline = time.monotonic() + 3
+    while processes_of(small):
+        assert time.monotonic() < deadline, processes_of(small)
+        time.sleep(0.01)
+    (small.folder / "slow").unlink()
+    finish(start(small, REQUIRE))
+    assert_tidy(small)
+
+
+def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Editable) -> None:
+    small.change("native/one.cpp", "extern", "#include <torch/csrc/stable/tensor.h>\nextern")  # takes a while
+    making = start(small, REQUIRE)
+    while not (driver := [process for process in processes_of(small) if "drive.py" in process[1]]):
+        assert making.poll() is None
+        time.sleep(0.01)
+    os.kill(driver[0][0], signal.SIGKILL)
+    _, said = making.communicate(timeout=60)
+
+    assert making.returncode == 1
+    assert "BuildError" in said
+    finish(start(small, REQUIRE))
+    assert_tidy(small)
+
+
+# Disks and filesystems
+
+
+def in_namespace(editable: Editable, mount: str, *, check: bool = False) -> Done:
+    """Ask for kernels where `mount` was run before, a shell command that only this process sees the effect of."""
+    probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip("this user may not mount")
+    editable.cache.mkdir(exist_ok=True)
+    command = ["unshare", "--mount", "sh", "-ec", f"{mount}; exec {sys.executable} -c '{REQUIRE}'"]
+    return run(command, cwd=editable.folder, env=editable.environment, check=check)
+
+
+def test_a_store_on_a_full_disk_is_said_and_works_when_there_is_room(small: Editable) -> None:
+    done = in_namespace(small, "mount -t tmpfs -o size=12k none cache")
+
+    assert "StoreError: compiled kernels cannot be kept" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert f"writable folder with room: {small.store.root}" in done.stderr
+    assert "TINY_CACHE_DIR" in done.stderr
+    finish(start(small, REQUIRE))
+    assert_tidy(small)
+
+
+@pytest.mark.parametrize("size", ["4k", "160k"])
+def test_a_full_temporary_folder_is_said(small: Editable, size: str) -> None:
+    done = in_namespace(small, f"mount -t tmpfs -o size={size} none tmp")
+
+    assert "BuildError" in done.stderr
+    assert "make room" in done.stderr
+    assert list(small.store.entries()) == []
+    assert list((small.store.root / ".work").iterdir()) == []
+    finish(start(small, REQUIRE))
+    assert_tidy(small)
+
+
+def test_a_store_on_a_disk_that_is_read_only_is_said(small: Editable) -> None:
+    done = in_namespace(small, "mount --bind cache cache; mount -o remount,ro,bind cache")
+
+    assert "StoreError: compiled kernels cannot be kept" in done.stderr
+    assert "Read-only file system" in done.stderr
+    assert "TINY_CACHE_DIR" in done.stderr
+
+
+def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> None:
+    done = in_namespace(compiled, "mount --bind cache cache; mount -o remount,ro,bind cache", check=True)
+
+    assert str(compiled.store.root) in done.stdout
+    assert compiled.compiled() == []
+
+
+AS_NOBODY = """
+import os, sys
+import tiny
+from tiny._kernelwheel import compile, jit, progress, settings, source, store
+from tiny._kernelwheel.errors import KernelWheelError
+import platformdirs
+os.setgid(65534)
+os.setuid(65534)
+try:
+    tiny.KERNELS.require("cpu")
+except KernelWheelError as error:
+    print(type(error).__name__, error)
+"""
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+
+
+@pytest.fixture
+def public() -> Iterator[Editable]:
+    """A checkout that other users can reach, unlike what is in pytest's folder."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield make_editable(Path(name), SMALL)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("mode", "problem"),
+    [(0o700, "the store of compiled kernels cannot be read"), (0o755, "compiled kernels cannot be kept")],
+)
+def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int, problem: str) -> None:
+    public.cache.mkdir(mode=mode)
+    said = public.python(AS_NOBODY).stdout
+
+    assert said.startswith(f"StoreError {problem}")
+    assert str(public.cache) in said
+    assert "TINY_CACHE_DIR" in said
+
+
+@needs_root
+def test_a_home_that_this_user_may_not_use_is_said(public: Editable) -> None:
+    home = public.folder / "home"
+    home.mkdir(mode=0o700)
+    said = public.python(AS_NOBODY, TINY_CACHE_DIR=None, XDG_CACHE_HOME=None, HOME=str(home)).stdout
+
+    assert said.startswith("StoreError")
+    assert str(home) in said
+    assert "TINY_CACHE_DIR" in said
+
+
+@pytest.mark.parametrize("home", [None, "relative"])
+def test_without_a_home_nothing_is_kept_in_the_current_folder(small: Editable, home: str | None) -> None:
+    script = f"""
+import pwd
+def getpwuid(uid): raise KeyError(uid)
+pwd.getpwuid = getpwuid
+{REQUIRE}
+"""
+    said = small.failure(script, TINY_CACHE_DIR=None, XDG_CACHE_HOME=None, HOME=home)
+
+    assert said.startswith("store.StoreError")
+    assert "XDG_CACHE_HOME" in said
+    assert sorted(path.name for path in small.folder.iterdir()) == ["c++", "checkout", "tmp"]
+
+
+@needs_root
+@pytest.mark.parametrize("theirs", ["lock", "folder"])
+def test_another_user_who_compiles_the_same_in_the_same_temporary_folder_is_no_hindrance(
+    small: Editable, theirs: str
+) -> None:
+    small.python(REQUIRE)
+    shutil.rmtree(small.store.root)
+    (path,) = small.temporary.iterdir()
+    if theirs == "folder":
+        path = path.with_suffix("")
+        path.mkdir()
+    os.chown(path, 65534, 65534)
+    small.python(REQUIRE)
+
+    (entry,) = small.store.entries()
+    assert small.store.entry(entry.folder.name) == entry
+    assert path.stat().st_uid == 65534
+    assert {left.name for left in small.temporary.iterdir()} <= {path.name, f"{path.stem}.lock"}
+
+
+# Locks that do not work: the stand-in says ENOLCK for files of the store, or everywhere
+
+
+NO_LOCKS = """
+import errno, fcntl, os, sys, time
+real = fcntl.flock
+def flock(descriptor, operation):
+    if sys.argv[1] in os.readlink(f"/proc/self/fd/{descriptor}"):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    return real(descriptor, operation)
+fcntl.flock = flock
+"""
+
+
+def test_without_locks_each_makes_its_own_and_the_loser_keeps_its_copy(small: Editable) -> None:
+    script = (
+        NO_LOCKS
+        + """
+import hashlib
+from pathlib import Path
+import tiny
+from tiny._kernelwheel import compile, jit, store
+real_fsync = store._fsync
+def fsync(path):  # both have a whole copy before the first is published
+    Path(f"done{os.getpid()}").touch()
+    while len(list(Path(".").glob("done*"))) < 2:
+        time.sleep(0.01)
+    real_fsync(path)
+store._fsync = fsync
+tiny.KERNELS.require("cpu")
+folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
+maps = Path("/proc/self/maps").read_text()
+assert str(folder / "libtiny_cpu.so") in maps, maps
+print(folder, hashlib.sha256((folder / "libtiny_cpu.so").read_bytes()).hexdigest())
+"""
+    )
+    both = [start(small, script, "/") for _ in range(2)]
+    folders, digests = zip(*(finish(process).split() for process in both), strict=True)
+
+    assert len(set(digests)) == 1
+    (entry,) = small.store.entries()
+    assert str(entry.folder) in folders
+    assert small.compiled() == ["one.cpp", "one.cpp", "two.cpp", "two.cpp"]
+
+
+def test_without_locks_in_the_store_alone_the_compile_is_made_once(small: Editable) -> None:
+    both = [start(small, NO_LOCKS + REQUIRE, str(small.cache)) for _ in range(2)]
+    folders = {finish(process) for process in both}
+
+    assert len(folders) <= 2
+    assert len(list(small.store.entries())) == 1
