@@ -365,7 +365,16 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
 
 
 # These run where the kernels run, and may ask.
-RUNTIME_MODULES = {"explain.py", "host.py", "runtime.py", "views.py"}
+RUNTIME_MODULES = {
+    "doctor.py",
+    "environment.py",
+    "explain.py",
+    "forecast.py",
+    "host.py",
+    "runtime.py",
+    "serving.py",
+    "views.py",
+}
 BUILD_MODULES = sorted(p for p in Path(kernelwheel.__path__[0]).glob("*.py") if p.name not in RUNTIME_MODULES)
 
 
