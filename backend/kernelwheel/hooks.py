@@ -17,6 +17,7 @@ from . import settings, toolchain, wheel
 from .compile import compile_plan
 from .drive import CMAKE_VERSION, NINJA_VERSION
 from .package import PackageFacts, read_toml, split_table
+from .programs import variable_set
 
 Config = Mapping[str, Any] | None
 
@@ -100,15 +101,8 @@ def _outside_checkout() -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "setuptools.cfg"
         config.write_text(f"[build]\nbuild_base = {folder}\n[egg_info]\negg_base = {folder}\n", encoding="utf-8")
-        before = os.environ.get("DIST_EXTRA_CONFIG")
-        os.environ["DIST_EXTRA_CONFIG"] = str(config)
-        try:
+        with variable_set("DIST_EXTRA_CONFIG", str(config)):
             yield
-        finally:
-            if before is None:
-                del os.environ["DIST_EXTRA_CONFIG"]
-            else:
-                os.environ["DIST_EXTRA_CONFIG"] = before
 
 
 def _say(line: str) -> None:

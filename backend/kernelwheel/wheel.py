@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
@@ -16,6 +14,7 @@ from wheel.wheelfile import WheelFile
 
 from .compile import Artifact
 from .plan import Plan
+from .programs import variable_set
 
 
 def platform_tag() -> str:
@@ -57,7 +56,8 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         torch and CUDA they need is the manifest's to say.
     """
     tag = f"py3-none-{platform_tag()}"
-    with WheelFile(pure) as source, _record_dated(contents.epoch):
+    # WheelFile dates RECORD by this variable, and without it by the clock.
+    with WheelFile(pure) as source, variable_set("SOURCE_DATE_EPOCH", str(contents.epoch)):
         name = f"{source.parsed_filename['namever']}-{tag}.whl"
         with WheelFile(destination / name, "w", compression=ZIP_DEFLATED) as target:
             for member in source.namelist():
@@ -70,20 +70,6 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
             for member, path in contents.members():
                 target.writestr(_zip_info(member, contents.epoch), path.read_bytes())
     return name
-
-
-@contextmanager
-def _record_dated(epoch: int) -> Iterator[None]:
-    """Have WheelFile date RECORD as all else: it asks the environment, and without an answer the clock."""
-    before = os.environ.get("SOURCE_DATE_EPOCH")
-    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SOURCE_DATE_EPOCH"]
-        else:
-            os.environ["SOURCE_DATE_EPOCH"] = before
 
 
 def _retagged(text: str, tag: str) -> str:
