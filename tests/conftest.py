@@ -46,15 +46,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 
 @pytest.fixture(scope="session")
-def scenes_dir() -> Path:
-    """The folder of real scenes (bulba.ply, test_garden.npz), which is beside the checkout or in it."""
-    for folder in (REPOSITORY / "shared" / "scenes", REPOSITORY.parent / "shared" / "scenes"):
-        if folder.is_dir():
-            return folder
-    pytest.skip("no shared/scenes in or beside the checkout")
-
-
-@pytest.fixture(scope="session")
 def splat_wheel() -> Path:
     """The wheel that ci/test built in isolation, and installed here."""
     path = os.environ.get("SPLAT_TEST_WHEEL")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from . import manifest as manifests
 from .digests import json_sha256
-from .errors import IncompatibleArtifactError
+from .errors import IncompatibleArtifactError, StoreError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
-from .store import FINGERPRINT, Store, StoreError
+from .store import FINGERPRINT, Store
 
 DAY = 86400.0
 GONE = "no longer there"

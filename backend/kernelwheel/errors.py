@@ -45,6 +45,10 @@ class IncompatibleArtifactError(KernelWheelError):
     """Compiled kernels are there, or should be, and may not be loaded on this machine."""
 
 
+class StoreError(KernelWheelError):
+    """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
+
+
 def _labelled(label: str, text: str) -> str:
     first, *rest = text.splitlines() or [""]
     return "\n".join([f"  {label + ':':<10} {first}", *(f"  {'':<10} {line}" for line in rest)])

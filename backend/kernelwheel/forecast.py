@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .compat import Mismatch, check
 from .errors import KernelWheelError
 from .host import Host
+from .refusal import obstacle_to_compile
 from .runtime import Found
 
 
@@ -90,12 +91,8 @@ def _without(device: str, against: tuple[Mismatch, ...] | None, at: Circumstance
         because = f"jit is always ({at.jit_origin})"
     remedies = tuple(mismatch.remedy for mismatch in against or ())
     remedies = remedies or ("install a wheel that was built for this machine (pip install . in a checkout makes one)",)
-    if at.jit == "never":
-        return Forecast(device, "fail", f"{because}; jit is never ({at.jit_origin})", remedies=remedies)
-    if not at.sources:
-        return Forecast(device, "fail", f"{because}; no sources are installed to compile from", remedies=remedies)
-    if at.jit != "always" and not all(mismatch.compile_cures for mismatch in against or ()):
-        return Forecast(device, "fail", f"{because}; no compile cures that", remedies=remedies)
+    if obstacle := obstacle_to_compile(against or (), at.jit, at.jit_origin, at.sources):
+        return Forecast(device, "fail", f"{because}; {obstacle}", remedies=remedies)
     if at.no_tools:
         failure = _failure(device, at.no_tools)
         return Forecast(device, "fail", f"{because}; a compile would start: {failure.because}", None, failure.remedies)

@@ -20,8 +20,8 @@ from . import host as hosts
 from . import manifest as manifests
 from .compat import Mismatch, Verdict, capability_mismatch, check
 from .errors import IncompatibleArtifactError, KernelWheelError
-from .host import Host
 from .manifest import Manifest
+from .refusal import incompatible, no_artifact, no_gpu, obstacle_to_compile
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
     from .settings import Settings
@@ -110,7 +110,7 @@ class Kernels:
     def verdict(self) -> Verdict:
         """The verdict on the wheel's Artifact; without one, the one mismatch that says so."""
         if self.manifest is None:
-            return Verdict((_no_artifact(self.package, self.folder),))
+            return Verdict((no_artifact(self.package, self.folder),))
         return check(self.manifest, self.host, self.version, self.edited)
 
     def require(self, device: str, index: int | None = None) -> None:
@@ -170,10 +170,10 @@ class Kernels:
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
     def _load_first_usable(self, device: str, index: int | None) -> bool:
-        def fits(found: Found) -> bool:
-            return not self.mismatches(found.manifest, device, index)
+        return self._first(self._fits(device, index), lambda found: self.load(found, device)) is not None
 
-        return self._first(fits, lambda found: self.load(found, device)) is not None
+    def _fits(self, device: str, index: int | None) -> Callable[[Found], bool]:
+        return lambda found: not self.mismatches(found.manifest, device, index)
 
     def _first(self, fits: Callable[[Found], bool], use: Callable[[Found], object]) -> Found | None:
         """The first Artifact at hand that fits and that `use` finds whole; the user's own damaged ones are put away."""
@@ -207,15 +207,12 @@ class Kernels:
         if found:
             return found
         device = "cuda" if cuda else "cpu"
-        against = self._against(device, None)
-        if self.source is None:
-            raise incompatible(self.package, device, against, "no sources are installed to compile from")
-        if self._jit != "always" and not all(mismatch.compile_cures for mismatch in against):
-            raise incompatible(self.package, device, against)
+        # Who asks for a compile in so many words is not stopped by `never`.
+        source = self._source_for(device, self._against(device, None), "auto" if self._jit == "never" else self._jit)
         *_, store = self.stores()
         with store.making(lambda maker: say(f"waiting for {maker}")):
             # Somebody may have made it while we waited.
-            return self.serving(cuda, archs) or self._compile(self.source, store, self.settings_for(archs), device, say)
+            return self.serving(cuda, archs) or self._compile(source, store, self.settings_for(archs), device, say)
 
     def settings_for(self, archs: str) -> Settings:
         """The effective settings, with the architectures that a command line names, if it names any."""
@@ -239,11 +236,7 @@ class Kernels:
                 return False
             return not cuda or serving.shortfall(found.manifest, host, targets, found.store is None) is None
 
-        def verify(found: Found) -> None:
-            for library in found.manifest.libraries:
-                manifests.verify(found.folder, library)
-
-        return self._first(fits, verify)
+        return self._first(fits, _verify)
 
     def _against(self, device: str, index: int | None) -> tuple[Mismatch, ...]:
         """What stands against the wheel's Artifact; that there is none, in an editable install."""
@@ -276,22 +269,25 @@ class Kernels:
         from . import progress
 
         against = self._against(device, index)
-        if self._jit == "never":
-            raise incompatible(self.package, device, against, f"{self.settings.origin('jit')} says never to compile")
-        if self.source is None:
-            raise incompatible(self.package, device, against, "no sources are installed to compile from")
-        if self._jit != "always" and not all(mismatch.compile_cures for mismatch in against):
-            raise incompatible(self.package, device, against)
+        source = self._source_for(device, against, self._jit)
         *_, store = self.stores()
         with progress.shown(self.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
-            if self._load_first_usable(device, index):
-                return  # somebody made it while we waited
-            because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
-            say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
-            made = self._compile(self.source, store, self.settings, device, say)
-            if unfit := self.mismatches(made.manifest, device, index):
-                raise incompatible(self.package, device, unfit, "what was compiled here, as the settings say")
-            self.load(made, device)
+            made = self._first(self._fits(device, index), _verify)  # somebody may have made it while we waited
+            if made is None:
+                because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
+                say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
+                made = self._compile(source, store, self.settings, device, say)
+        if unfit := self.mismatches(made.manifest, device, index):
+            raise incompatible(self.package, device, unfit, "what was compiled here, as the settings say")
+        self.load(made, device)  # not while others wait
+
+    def _source_for(self, device: str, against: Sequence[Mismatch], jit: str) -> Source:
+        """What to compile from, where a compile is allowed and cures what stands against the Artifacts at hand."""
+        source = self.source
+        obstacle = obstacle_to_compile(against, jit, self.settings.origin("jit"), source is not None)
+        if source is None or obstacle:
+            raise incompatible(self.package, device, against, obstacle)
+        return source
 
     def _compile(
         self, source: Source, store: Store, settings: Settings, device: str, say: Callable[[str], None]
@@ -308,7 +304,7 @@ class Kernels:
         if self.host.capabilities is None:
             self.probe_gpus()
         if not self.host.capabilities:
-            raise incompatible(self.package, "cuda", [_no_gpu(self.host), *self.verdict.against("cuda")])
+            raise incompatible(self.package, "cuda", [no_gpu(self.host), *self.verdict.against("cuda")])
 
     def info(self) -> dict[str, Any]:
         """What was built and what it is worth here, as plain JSON values."""
@@ -329,36 +325,7 @@ class Kernels:
         self.host = hosts.with_gpus(self.host)
 
 
-def incompatible(
-    package: str, device: str, mismatches: Sequence[Mismatch], no_compile: str = ""
-) -> IncompatibleArtifactError:
-    """The error for kernels that may not be loaded: every mismatch, and why none is compiled (`no_compile`)."""
-    return IncompatibleArtifactError(
-        f"{package} has no {device.upper()} kernels for this machine",
-        required="\n".join(f"{m.required} ({m.dimension})" for m in mismatches),
-        found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
-        remedies=[mismatch.remedy for mismatch in mismatches],
-    )
-
-
-def _no_gpu(host: Host) -> Mismatch:
-    found = f"torch {host.torch}, which has no CUDA" if host.cuda is None else "torch sees none"
-    return Mismatch(
-        dimension="gpu",
-        required="an NVIDIA GPU, its driver, and a torch with CUDA",
-        found=found,
-        remedy="use CPU tensors, or run where torch.cuda.is_available()",
-        device="cuda",
-        compile_cures=False,
-    )
-
-
-def _no_artifact(package: str, folder: Path) -> Mismatch:
-    return Mismatch(
-        dimension="artifact",
-        required=f"compiled kernels in {folder}",
-        found="none, as in an editable install",
-        remedy=f"install a wheel of {package} (pip install . in the checkout makes one)",
-        device="cpu",
-        compile_cures=True,
-    )
+def _verify(found: Found) -> None:
+    """Check every library of an Artifact against its manifest."""
+    for library in found.manifest.libraries:
+        manifests.verify(found.folder, library)

@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError, KernelWheelError
+from .errors import IncompatibleArtifactError, StoreError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
+from .safety import Guard
 
 FINGERPRINT = re.compile("[0-9a-f]{64}")
 # The manifest's digest, as sha256sum writes it and checks it: a flipped byte in the manifest is found like any other.
@@ -38,10 +39,6 @@ DIGEST = f"{manifests.FILE}.sha256"
 DAY = 86400.0
 
 Damaged = Callable[[Path, IncompatibleArtifactError], None]
-
-
-class StoreError(KernelWheelError):
-    """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
 
 
 def default_folder() -> Path:
@@ -134,13 +131,14 @@ class Store:
             IncompatibleArtifactError: its manifest is damaged, or that of something else.
         """
         try:
-            self.check_safe(folder)
-            self._check_safe_file(folder / manifests.FILE)
-            self._check_safe_file(folder / DIGEST)
+            guard = self.guard
+            guard.check_folder(folder)
+            guard.check_file(folder / manifests.FILE)
+            guard.check_file(folder / DIGEST)
             text = (folder / manifests.FILE).read_bytes()
             manifest = check_manifest(text, (folder / DIGEST).read_bytes(), folder / manifests.FILE)
             for library in manifest.libraries:
-                self._check_safe_file(folder / library.file)
+                guard.check_file(folder / library.file)
         except FileNotFoundError as error:
             raise manifests.corrupt(folder, str(error)) from error
         except OSError as error:
@@ -289,49 +287,18 @@ class Store:
             raise self.unwritable(error) from error
         return place
 
+    @property
+    def guard(self) -> Guard:
+        """Refuses what others could have put here."""
+        return Guard(self.folder, self.own, self._variable)
+
     def check_safe(self, folder: Path) -> None:
-        """Refuse a folder of this Store where it, or one above it, is a link or somebody else's to write to.
-
-        The cache folder itself may be a link of this user's, and may have the sticky bit, as /tmp has.
-
-        Raises:
-            StoreError: with the command that mends it.
-            OSError: it cannot be looked at.
-        """
-        top = self.folder.lstat()
-        if stat.S_ISLNK(top.st_mode) and self._is_owned(top):
-            top = self.folder.stat()
-        if not (stat.S_ISDIR(top.st_mode) and top.st_mode & stat.S_ISVTX and self._is_owned(top)):
-            self._refuse_unsafe(self.folder, top, stat.S_ISDIR)
-        inside = self.folder
-        for part in folder.relative_to(self.folder).parts:
-            inside /= part
-            self._refuse_unsafe(inside, inside.lstat(), stat.S_ISDIR)
-
-    def _check_safe_file(self, path: Path) -> None:
-        self._refuse_unsafe(path, path.lstat(), stat.S_ISREG)
-
-    def _is_owned(self, info: os.stat_result) -> bool:
-        return info.st_uid in (os.geteuid(), 0) or not self.own
-
-    def _refuse_unsafe(self, path: Path, info: os.stat_result, is_kind: Callable[[int], bool]) -> None:
-        strangers = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if is_kind(info.st_mode) and not strangers and self._is_owned(info):
-            return
-        kind = "folder" if is_kind is stat.S_ISDIR else "file"
-        raise StoreError(
-            f"the store of compiled kernels is not safe: {path}",
-            required=f"a {kind} (no link) that only this user can write to, because loading a library runs its code",
-            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, this user {os.geteuid()}",
-            remedies=[
-                f"chmod go-w {path}" if is_kind(info.st_mode) and self._is_owned(info) else f"remove {path}",
-                f"or choose another cache folder: {self.package.upper()}_{self._setting}",
-            ],
-        )
+        """`Guard.check_folder`."""
+        self.guard.check_folder(folder)
 
     @property
-    def _setting(self) -> str:
-        return "CACHE_DIR" if self.own else "CACHE_PATH"
+    def _variable(self) -> str:
+        return f"{self.package.upper()}_{'CACHE_DIR' if self.own else 'CACHE_PATH'}"
 
     def unreadable(self, error: OSError) -> StoreError:
         """The error for a Store that cannot be read, whatever the reason."""
@@ -339,7 +306,7 @@ class Store:
             "the store of compiled kernels cannot be read",
             required=f"a folder that this user can read: {self.root}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[f"let this user read it, or set {self.package.upper()}_{self._setting} to another folder"],
+            remedies=[f"let this user read it, or set {self._variable} to another folder"],
         )
 
     def unwritable(self, error: OSError) -> StoreError:

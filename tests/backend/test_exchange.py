@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel import exchange
 from kernelwheel import store as stores
-from kernelwheel.errors import IncompatibleArtifactError
-from kernelwheel.store import DIGEST, Entry, Store, StoreError
+from kernelwheel.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.store import DIGEST, Entry, Store
 
 Members = dict[str, bytes]
 

@@ -98,7 +98,7 @@ def test_never_compiles_nothing_and_says_so(small: Editable) -> None:
     said = small.failure(TINY_JIT="never")
 
     assert said.startswith("errors.IncompatibleArtifactError")
-    assert "environment variable TINY_JIT says never to compile" in said
+    assert "jit is never (environment variable TINY_JIT)" in said
     assert small.compiled() == []
 
 
@@ -437,7 +437,7 @@ assert loaded["cuda"] + "/libtiny_cuda.so" in open("/proc/self/maps").read()
 def test_never_compiles_no_cuda_kernels_either(installed: Editable) -> None:
     said = installed.failure(GPU, TINY_JIT="never")
 
-    assert "TINY_JIT says never to compile" in said
+    assert "jit is never (environment variable TINY_JIT)" in said
     assert "CPU kernels only" in said
     assert not installed.cache.exists()
 

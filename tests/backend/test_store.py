@@ -13,8 +13,8 @@ from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel import store as stores
-from kernelwheel.errors import IncompatibleArtifactError
-from kernelwheel.store import DIGEST, Entry, Store, StoreError
+from kernelwheel.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.store import DIGEST, Entry, Store
 
 many = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

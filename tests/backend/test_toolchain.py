@@ -371,6 +371,7 @@ RUNTIME_MODULES = {
     "explain.py",
     "forecast.py",
     "host.py",
+    "refusal.py",
     "runtime.py",
     "serving.py",
     "views.py",
