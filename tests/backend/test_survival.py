@@ -1,6 +1,7 @@
 """What a compile at first use must survive: many at once, sudden death, full disks, filesystems without locks.
 
-Real processes and real compilers; each test has a store, a temporary folder and a compiler of its own.
+Real processes and real compilers; each test has a store, a temporary folder and a compiler of its own. Nothing here
+depends on what torch was built for, so one environment is enough.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from builds import needs_cpu_torch
 from editables import REQUIRE, SMALL, Editable, make_editable
 from processes import Done, clean_environment, run
+
+pytestmark = needs_cpu_torch
 
 KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "10"))
 PROCESSES = 32
@@ -71,31 +75,37 @@ def assert_tidy(editable: Editable) -> None:
 
 
 AT_ONCE = """
-import hashlib, sys, time
+import argparse, contextlib, hashlib, io, json, sys, time
 from pathlib import Path
 import tiny
-ready, go = Path(sys.argv[1]), Path(sys.argv[2])
+from tiny._kernelwheel import cache_commands
+ready, go, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 ready.touch()
 while not go.exists():
     time.sleep(0.005)
-begin = time.time()
-tiny.KERNELS.require("cpu")
-taken = time.time() - begin
-folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
-print(folder, hashlib.sha256((folder / "libtiny_cpu.so").read_bytes()).hexdigest(), taken)
+if how == "first call":
+    tiny.KERNELS.require("cpu")
+    folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
+else:
+    parser = argparse.ArgumentParser()
+    cache_commands.add_arguments(parser)
+    with contextlib.redirect_stdout(io.StringIO()) as view:
+        assert cache_commands.run(parser.parse_args(["build", "--cuda", "off", "--json"]), tiny.KERNELS) == 0
+    folder = Path(json.loads(view.getvalue())["folder"])
+print(folder, hashlib.sha256((folder / "libtiny_cpu.so").read_bytes()).hexdigest())
 """
 
 
-def first_calls(editable: Editable, count: int) -> list[list[str]]:
-    """Fresh processes that all ask for kernels at one moment; what each printed, in words."""
+def all_at_once(editable: Editable, how: str, count: int) -> list[str]:
+    """Fresh processes that all ask for kernels at one moment; what each got: the folder and the library's digest."""
     go = editable.folder / "go"
     ready = [editable.folder / f"ready{i}" for i in range(count)]
-    running = [start(editable, AT_ONCE, path, go) for path in ready]
+    running = [start(editable, AT_ONCE, path, go, how) for path in ready]
     while not all(path.exists() for path in ready):
         assert all(process.poll() is None for process in running)
         time.sleep(0.05)
     go.touch()
-    return [finish(process).split() for process in running]
+    return [finish(process) for process in running]
 
 
 @pytest.fixture
@@ -109,11 +119,13 @@ def tiny(tmp_path: Path) -> Editable:
     return editable
 
 
-def test_32_processes_at_once_make_one_compile_and_get_one_artifact(tiny: Editable) -> None:
-    made = first_calls(tiny, PROCESSES)
+@pytest.mark.parametrize("how", ["first call", "cache build"])
+def test_32_processes_at_once_make_one_compile_and_get_one_artifact(tiny: Editable, how: str) -> None:
+    got = all_at_once(tiny, how, PROCESSES)
 
     assert tiny.compiled() == ["more.cpp", "twice.cpp"]
-    assert len({(folder, sha256) for folder, sha256, _ in made}) == 1
+    assert len(got) == PROCESSES
+    assert len(set(got)) == 1
     assert_tidy(tiny)
 
 
