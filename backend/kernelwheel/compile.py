@@ -278,6 +278,7 @@ def _describe_artifact(
         "cuda": {"enabled": cuda, "because": toolchain.cuda.reason},
         "nvcc": nvcc.version if cuda and nvcc else None,
         "cccl": cccl_version(nvcc) if cuda and nvcc else None,
+        "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),
         **programs,
     }
     requires = Requires(

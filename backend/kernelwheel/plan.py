@@ -7,6 +7,7 @@ Artifact wherever it is made: on a builder for a wheel, or on the user's machine
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from packaging.version import Version
 from . import archs as arch_lists
 from .archs import ArchList
 from .digests import file_sha256, json_sha256
-from .errors import BuildError
+from .errors import BuildError, SettingsError
 from .host import platform_name
 from .package import PackageFacts, source_digests
 from .settings import Settings
@@ -27,6 +28,8 @@ from .toolkit import toolkit_identity
 SCHEMA = 1
 # Ours, and able to change the binary: the CMake module and the driver that runs it.
 RECIPE = ("cmake/KernelWheel.cmake", "drive.py")
+# The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
+_CHOOSES_ARCHS = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ def draw(facts: PackageFacts, version: str, source_root: Path, settings: Setting
         toolchain: what this machine compiles with.
 
     Raises:
-        BuildError: the settings ask for what the toolchain cannot do, or torch is older than the ABI target.
+        BuildError: the settings ask for what the toolchain cannot do, or contradict each other where CUDA kernels are
+            built; or torch is older than the ABI target.
     """
     require_torch_target(facts, toolchain)
     here = Path(__file__).parent
@@ -133,6 +137,7 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
     nvcc = toolchain.cuda.nvcc
     if nvcc is None:
         return None
+    _refuse_archs_in_flags(settings)
     if settings.archs:
         origin = settings.origin("archs")
         wanted = arch_lists.parse(settings.archs, origin)
@@ -145,3 +150,15 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
         flags=settings.cuda_flags,
         toolkit=toolkit_identity(nvcc),
     )
+
+
+def _refuse_archs_in_flags(settings: Settings) -> None:
+    """A Plan has one place for architectures; nvcc would take others from its options, or refuse both."""
+    found = [flag for flag in settings.cuda_flags if _CHOOSES_ARCHS.match(flag)]
+    if found:
+        raise SettingsError(
+            "the options for nvcc choose architectures",
+            required="architectures in the option archs (TORCH_CUDA_ARCH_LIST), and nowhere else",
+            found=f"{' '.join(found)} in {settings.origin('cuda-flags')}",
+            remedies=["take it out there, and name the architectures by archs: -C 'archs=8.0;9.0+PTX'"],
+        )

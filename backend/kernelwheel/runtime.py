@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import host as hosts
 from . import manifest as manifests
+from . import variables
 from .compat import Mismatch, Verdict, capability_mismatch, check
 from .errors import IncompatibleArtifactError, KernelWheelError
 from .manifest import Manifest
@@ -166,7 +167,7 @@ class Kernels:
     @property
     def _jit(self) -> str:
         """The setting `jit`; of a wheel without the cost of all the others, and their errors, where nobody set it."""
-        said = self._environ.get(f"{self.package.upper()}_JIT", "").strip().lower()
+        said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
     def _load_first_usable(self, device: str, index: int | None) -> bool:

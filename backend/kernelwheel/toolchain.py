@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import BuildError
+from .errors import BuildError, SettingsError
 from .nvcc import Candidate, Nvcc, find_cuobjdump, inspect_nvcc, nvcc_places
 from .programs import last_line, output_of
 from .settings import Settings
@@ -60,12 +60,13 @@ class CudaDecision:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """All that `compile()` needs of this machine."""
+    """All that `compile()` needs of this machine, and the settings that it was looked for with."""
 
     torch: Torch
     cxx: Cxx
     cuda: CudaDecision
     cuobjdump: Path | None
+    settings: Settings
 
 
 def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
@@ -81,7 +82,7 @@ def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
     torch = find_torch()
     cuda = decide_cuda(settings, torch, environ)
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
-    return Toolchain(torch, find_cxx(settings, environ), cuda, cuobjdump)
+    return Toolchain(torch, find_cxx(settings, environ), cuda, cuobjdump, settings)
 
 
 def find_torch() -> Torch:
@@ -146,6 +147,7 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str]) ->
 
     Raises:
         BuildError: CUDA is wanted and torch has none, or no nvcc of torch's CUDA major is to be found.
+        SettingsError: one place names an nvcc of one toolkit, and another toolkit.
     """
     origin = settings.origin("cuda")
     if settings.cuda == "off":
@@ -168,9 +170,28 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str]) ->
         candidate = inspect_nvcc(where, place, torch.cuda, environ)
         candidates.append(candidate)
         if candidate.nvcc:
+            _refuse_two_toolkits(settings, candidate, torch.cuda, environ)
             reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
             return CudaDecision(candidate.nvcc, reason, tuple(candidates))
     raise no_nvcc(torch, candidates)
+
+
+def _refuse_two_toolkits(settings: Settings, taken: Candidate, torch_cuda: str, environ: Mapping[str, str]) -> None:
+    """CUDACXX of one toolkit beside CUDA_HOME of another, or the same by `-C`: only a person knows which is meant.
+
+    No contradiction: one of them does not fit torch, or `-C` puts another in the place of a variable.
+    """
+    origin, home = settings.origin("nvcc"), settings.origin("cuda-home")
+    if taken.origin != origin or not settings.cuda_home or settings.place("nvcc") != settings.place("cuda-home"):
+        return
+    other = inspect_nvcc(home, str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, environ)
+    if taken.nvcc and other.nvcc and other.nvcc.root != taken.nvcc.root:
+        raise SettingsError(
+            f"{origin} and {home} name two CUDA toolkits",
+            required=f"one toolkit of CUDA {torch_cuda.split('.')[0]}",
+            found="\n".join(f"{c.origin}: {c.nvcc.root}: {c.outcome}" for c in (taken, other) if c.nvcc),
+            remedies=[f"leave out {origin}, or {home}, whichever is not meant"],
+        )
 
 
 def no_nvcc(torch: Torch, candidates: list[Candidate]) -> BuildError:

@@ -5,7 +5,7 @@ Each is a folder with the files that a finder reads and, for programs, a shell s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,9 +95,9 @@ esac""",
     )
 
 
-def settings_with(**options: str) -> Settings:
+def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> Settings:
     """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
-    return settings.resolve("tiny", {}, {}, options)
+    return settings.resolve("tiny", {}, environ or {}, options)
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,12 @@ class Machine:
     def toolchain(self, chosen: Settings) -> Toolchain:
         torch = toolchain.read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
-        return Toolchain(
-            torch, toolchain.find_cxx(chosen, environ), toolchain.decide_cuda(chosen, torch, environ), None
-        )
+        cuda = toolchain.decide_cuda(chosen, torch, environ)
+        return Toolchain(torch, toolchain.find_cxx(chosen, environ), cuda, None, chosen)
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""
-        config = {"cuda_home": str(self.toolkit), "cxx": str(self.cxx), **options}
-        chosen = settings.resolve("tiny", {}, {}, config)
+        chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
         facts = PackageFacts("tiny", "native", torch_target)
         return plans.draw(facts, version, self.sources, chosen, self.toolchain(chosen))
 

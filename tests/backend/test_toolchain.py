@@ -5,28 +5,32 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import kernelwheel
 import pytest
 from kernelwheel import toolchain
-from kernelwheel.errors import BuildError
+from kernelwheel.errors import BuildError, SettingsError
 from kernelwheel.nvcc import find_cuobjdump
 from kernelwheel.toolchain import CudaDecision
 from processes import RunPython
 from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_program, make_toolkit, make_torch, settings_with
 
 
-def decide(torch_root: Path, *, path: Path | str = "", **options: str) -> CudaDecision:
-    """The decision with no other nvcc on PATH than in `path`."""
-    environ = {"PATH": str(path)}
-    return toolchain.decide_cuda(settings_with(**options), toolchain.read_torch(torch_root), environ)
+def decide(
+    torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str
+) -> CudaDecision:
+    """The decision with no other nvcc on PATH than in `path`, and with the variables of `shell`."""
+    environ = {"PATH": str(path), **(shell or {})}
+    return toolchain.decide_cuda(settings_with(environ, **options), toolchain.read_torch(torch_root), environ)
 
 
-def refusal(torch_root: Path, *, path: Path | str = "", **options: str) -> BuildError:
+def refusal(
+    torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str
+) -> BuildError:
     with pytest.raises(BuildError) as caught:
-        decide(torch_root, path=path, **options)
+        decide(torch_root, path=path, shell=shell, **options)
     return caught.value
 
 
@@ -81,7 +85,7 @@ def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_pytho
     script = """
 import sys
 from kernelwheel import toolchain
-from kernelwheel.errors import BuildError
+from kernelwheel.errors import BuildError, SettingsError
 sys.path = [sys.argv[1]]
 try:
     toolchain.find_torch()
@@ -150,7 +154,7 @@ def test_on_is_an_error_where_torch_has_no_cuda(tmp_path: Path, hip: str | None,
 def test_off_builds_none_even_where_everything_is_there_and_asks_no_nvcc(tmp_path: Path, cuda_torch: Path) -> None:
     toolkit = make_toolkit(tmp_path / "toolkit")
 
-    decision = decide(cuda_torch, cuda="off", cuda_home=str(toolkit))
+    decision = decide(cuda_torch, cuda="off", shell={"CUDA_HOME": str(toolkit)})
 
     assert decision.nvcc is None
     assert "off (-C cuda)" in decision.reason
@@ -188,11 +192,59 @@ def test_the_places_count_in_their_order(tmp_path: Path, cuda_torch: Path, first
         cuda_torch,
         path=toolkits["PATH"] / "bin",
         nvcc=str(toolkits["nvcc"] / "bin/nvcc"),
-        cuda_home=str(toolkits["cuda_home"]),
+        shell={"CUDA_HOME": str(toolkits["cuda_home"])},
     )
 
     assert decision.nvcc is not None
     assert decision.nvcc.root == toolkits[first]
+
+
+def shell_of(nvcc: Path, home: Path) -> dict[str, str]:
+    return {"CUDACXX": str(nvcc / "bin/nvcc"), "CUDA_HOME": str(home)}
+
+
+@pytest.mark.parametrize("by_config", [False, True], ids=["variables", "-C"])
+def test_an_nvcc_and_another_toolkit_from_one_place_are_a_contradiction(
+    tmp_path: Path, cuda_torch: Path, by_config: bool
+) -> None:
+    one, other = make_toolkit(tmp_path / "one"), make_toolkit(tmp_path / "other")
+    options: dict[str, str] = {"nvcc": f"{one}/bin/nvcc", "cuda_home": str(other)} if by_config else {}
+
+    error = refusal(cuda_torch, shell=None if by_config else shell_of(one, other), **options)
+
+    assert isinstance(error, SettingsError)
+    for word in ("-C nvcc", "-C cuda_home") if by_config else ("CUDACXX", "CUDA_HOME"):
+        assert word in error.problem
+        assert word in error.remedies[0]
+    assert str(one) in error.found
+    assert str(other) in error.found
+
+
+def test_an_nvcc_and_its_own_toolkit_however_they_are_written_are_no_contradiction(
+    tmp_path: Path, cuda_torch: Path
+) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    (tmp_path / "link").symlink_to(toolkit)
+    make_program(tmp_path / "wrapper/bin/nvcc", f'exec {toolkit}/bin/nvcc "$@"')
+
+    assert decide(cuda_torch, shell=shell_of(tmp_path / "wrapper", tmp_path / "link")).nvcc
+
+
+@pytest.mark.parametrize("fits", ["CUDACXX", "CUDA_HOME"])
+def test_of_two_variables_the_toolkit_that_fits_torch_is_meant(tmp_path: Path, cuda_torch: Path, fits: str) -> None:
+    right, wrong = make_toolkit(tmp_path / "right"), make_toolkit(tmp_path / "wrong", "12.8.93")
+    shell = shell_of(right, wrong) if fits == "CUDACXX" else shell_of(wrong, right)
+
+    decision = decide(cuda_torch, shell=shell)
+
+    assert decision.nvcc is not None
+    assert (decision.nvcc.root, decision.nvcc.origin) == (right, f"environment variable {fits}")
+
+
+def test_variables_that_contradict_each_other_do_not_matter_without_cuda(tmp_path: Path) -> None:
+    shell = shell_of(make_toolkit(tmp_path / "one"), make_toolkit(tmp_path / "other"))
+
+    assert decide(make_torch(tmp_path / "site"), shell=shell).nvcc is None
 
 
 def test_an_nvcc_of_another_major_is_passed_over_for_one_that_fits_further_on(tmp_path: Path, cuda_torch: Path) -> None:
