@@ -97,6 +97,7 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str]) -> dict[str, Any]:
         chosen = kernels.settings
     except BuildError as error:
         return {**view, "settings": str(error)}
+    view["settings"] = views.settings_text(chosen.effective())
     view.update(_programs())
     try:
         cxx = toolchain.find_cxx(chosen, environ)

@@ -16,6 +16,7 @@ from . import plan as plans
 from . import settings, toolchain, wheel
 from .compile import compile_plan
 from .drive import CMAKE_VERSION, NINJA_VERSION
+from .errors import SettingsError
 from .package import PackageFacts, read_toml, split_table
 from .programs import variable_set
 
@@ -72,9 +73,21 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
 
 
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """setuptools' editable wheel; it holds no Artifact."""
+    """setuptools' editable wheel; it holds no Artifact.
+
+    Raises:
+        SettingsError: `-C` settings are given. Kernels are compiled at first use, where they would be forgotten.
+    """
+    ours, theirs = _split(config_settings)
+    if ours:
+        raise SettingsError(
+            "an editable install compiles at first use, and keeps no -C settings until then",
+            required="options in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
+            found=", ".join(f"-C {key}" for key in ours),
+            remedies=[f"leave them out, and set {', '.join(_variables(ours))} where the kernels are used"],
+        )
     with _outside_checkout():
-        return str(build_meta.build_editable(wheel_directory, _split(config_settings)[1], metadata_directory))
+        return str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
 
 
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
@@ -115,10 +128,21 @@ def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our config settings, and setuptools'."""
+    """Our config settings, and setuptools'.
+
+    Raises:
+        SettingsError: one of ours is of no use to any build; every hook says so, and the first is called early.
+    """
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
+    settings.check_config(config)
     return config, theirs
+
+
+def _variables(ours: Mapping[str, Any]) -> list[str]:
+    """The environment variables of the options of `-C` settings."""
+    package = _read_project()[0].import_name
+    return [settings.option_of(key, "-C").variable(package) for key in ours]
 
 
 def _version(pure: Path) -> str:

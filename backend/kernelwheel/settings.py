@@ -93,6 +93,10 @@ class Settings:
         """The option's typed value."""
         return getattr(self, name.replace("-", "_"))
 
+    def effective(self) -> dict[str, dict[str, Any]]:
+        """Every option as {name: {value, origin}}."""
+        return {name: {"value": self.value(name), "origin": origin} for name, origin in self.origins.items()}
+
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
         """What the manifest says of the options that decide an Artifact: {name: {value, origin}}.
 
@@ -100,11 +104,14 @@ class Settings:
             archs: the architectures that were compiled for; None: no CUDA kernels were, and what is for them alone
                 had no effect.
         """
-        options = [o for o in REGISTRY if o.decides != "work" and not (o.cuda_only and archs is None)]
-        values = {o.name: self.value(o.name) if o.decides == "binary" else None for o in options}
+        record = {}
+        for option in REGISTRY:
+            if option.decides != "work" and not (option.cuda_only and archs is None):
+                value = self.value(option.name) if option.decides == "binary" else None
+                record[option.name] = {"value": value, "origin": self.origin(option.name)}
         if archs is not None:
-            values["archs"] = archs  # one spelling for one list, and the default list written out
-        return {name: {"value": value, "origin": self.origins[name]} for name, value in values.items()}
+            record["archs"]["value"] = archs  # one spelling for one list, and the default list written out
+        return record
 
 
 def _choice(*names: str) -> Callable[[str], str]:
@@ -235,7 +242,7 @@ def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, str]
     keys: dict[str, str] = {}
     found = {}
     for key, value in values.items():
-        option = _known(key, place)
+        option = option_of(key, place)
         if option.name in keys:
             raise SettingsError(
                 f"option {option.name!r} is written twice",
@@ -248,7 +255,12 @@ def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, str]
     return found
 
 
-def _known(key: str, place: str) -> Option:
+def option_of(key: str, place: str) -> Option:
+    """The option of a key, `cuda-home` or `cuda_home`; `place` is where it stands, for the message.
+
+    Raises:
+        SettingsError: there is none; the nearest is named.
+    """
     option = OPTIONS.get(key.replace("_", "-"))
     if option is None:
         near = difflib.get_close_matches(key.replace("_", "-"), OPTIONS, n=1)
