@@ -37,12 +37,20 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
             findings.append(Finding(f"{each.device.upper()} calls fail", each.because, "; ".join(each.remedies)))
     return {
         **kernels.info(),
+        "settings": _settings(kernels),
         "toolchain": tools,
         "stores": stores,
         "next": [asdict(each) for each in forecasts],
         "variables": environment.variables(kernels.package, environ),
         "findings": [asdict(finding) for finding in findings],
     }
+
+
+def _settings(kernels: Kernels) -> dict[str, dict[str, Any]]:
+    try:
+        return kernels.settings.effective()
+    except BuildError:  # a finding: `_stores` needs them too
+        return {}
 
 
 def _installation(kernels: Kernels, path: Sequence[str]) -> Installation:
@@ -97,7 +105,6 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str]) -> dict[str, Any]:
         chosen = kernels.settings
     except BuildError as error:
         return {**view, "settings": str(error)}
-    view["settings"] = views.settings_text(chosen.effective())
     view.update(_programs())
     try:
         cxx = toolchain.find_cxx(chosen, environ)
@@ -223,6 +230,7 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
         parts += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
         parts += [f"  {views.entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
     parts += ["", "The next call", views.rows_text([_next_row(each) for each in view["next"]])]
+    parts += ["", "Settings", views.rows_text([("", views.settings_text(view["settings"]))])]
     if view["variables"]:
         parts += ["", "Set in the environment", views.rows_text(list(view["variables"].items()))]
     parts += ["", "Findings" if view["findings"] else "No findings"]

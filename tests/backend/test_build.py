@@ -34,7 +34,8 @@ from builds import (
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from kernelwheel import toolchain
+from kernelwheel import manifest as manifests
+from kernelwheel import toolchain, views
 from standins import NOWHERE, make_program, make_torch, settings_with
 
 Checkout = Callable[[], Path]
@@ -68,6 +69,36 @@ def test_the_manifest_is_complete(wheel: Wheel) -> None:
     assert manifest["requires"]["platform"] == f"linux-{platform.machine()}"
     assert re.fullmatch(r"glibc 2\.\d+", manifest["requires"]["libc"])
     assert re.fullmatch(r"GLIBCXX_3\.4(\.\d+)?", manifest["requires"]["libstdcxx"])
+
+
+def test_the_manifest_has_the_settings_and_where_each_was_said(cpu_wheel: Wheel) -> None:
+    settings = cpu_wheel.manifest["built_with"]["settings"]
+
+    assert settings.pop("cuda") == {"value": "off", "origin": "environment variable TINY_CUDA"}
+    assert settings == {
+        "cxx": {"value": None, "origin": "default"},
+        "cxx-flags": {"value": [], "origin": "default"},
+        "link-flags": {"value": [], "origin": "default"},
+    }
+
+
+def test_inspect_shows_what_was_set_and_where(cpu_wheel: Wheel, wheel: Wheel) -> None:
+    set_one, default = (manifests.read(w.native) for w in (cpu_wheel, wheel))
+
+    assert set_one is not None
+    assert default is not None
+    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", views.manifest_text(set_one))
+    assert re.search(r"\n  settings +none was set\n", views.manifest_text(default))
+
+
+@needs_cuda_torch
+def test_the_manifest_has_the_architectures_in_one_spelling(wheel: Wheel, two_archs_wheel: Wheel) -> None:
+    by_default, set_ones = (w.manifest["built_with"]["settings"]["archs"] for w in (wheel, two_archs_wheel))
+
+    assert set_ones == {"value": "8.0;9.0+PTX", "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
+    (library,) = (lib for lib in wheel.manifest["libraries"] if lib["device"] == "cuda")
+    assert by_default["origin"] == "default"
+    assert by_default["value"].replace("+PTX", "").split(";") == library["sass"]
 
 
 def test_the_manifest_has_the_digest_and_size_of_every_library(wheel: Wheel) -> None:
@@ -427,7 +458,14 @@ def test_the_toolkit_in_another_folder_gives_the_same_library(
     again = build(checkout(), out, env={"CUDA_HOME": str(other), "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
 
     assert f"CUDA_HOME: {other}" in again.output
-    assert again.manifest == two_archs_wheel.manifest
+    # Where it was said is another place; where the toolkit is, is in neither.
+    manifest = again.manifest
+    assert manifest["built_with"]["settings"].pop("cuda-home") == {
+        "value": None, "origin": "environment variable CUDA_HOME",
+    }  # fmt: skip
+    before = two_archs_wheel.manifest
+    assert before["built_with"]["settings"].pop("cuda-home") == {"value": None, "origin": "default"}
+    assert manifest == before
     assert again.libraries == two_archs_wheel.libraries
 
 

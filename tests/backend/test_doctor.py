@@ -445,6 +445,15 @@ def test_a_damaged_entry_is_a_finding_and_stays_for_verify(examine: Examine, ent
     assert (store.root / entry.name).is_dir()
 
 
+def test_the_page_shows_what_was_set_and_where(examine: Examine) -> None:
+    view, page = examine(TINY_JIT="always", CXXFLAGS="-DA='x y' -g")
+
+    assert view["settings"]["jit"] == {"value": "always", "origin": "environment variable TINY_JIT"}
+    assert view["settings"]["archs"] == {"value": "", "origin": "default"}
+    assert "cxx-flags = '-DA=x y' -g (environment variable CXXFLAGS)" in page
+    assert "jit = always (environment variable TINY_JIT)" in page
+
+
 def test_a_setting_that_cannot_be_read_does_not_hide_the_rest(examine: Examine) -> None:
     view, page = examine(TINY_JIT="sometimes")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import kernelwheel
@@ -168,12 +167,7 @@ def touches_in(text: str) -> set[str]:
     return visitor.found
 
 
-def modules() -> Iterator[object]:
-    for module in MODULES:
-        yield pytest.param(module, id=module.name)
-
-
-@pytest.mark.parametrize("module", modules())
+@pytest.mark.parametrize("module", [pytest.param(module, id=module.name) for module in MODULES])
 def test_a_module_touches_the_environment_only_as_the_list_says(module: Path) -> None:
     assert touches_in(module.read_text(encoding="utf-8")) == set(ALLOWED.get(module.name, {}))
 
