@@ -20,12 +20,13 @@ from typing import Any
 from packaging.version import Version
 
 from . import manifest as manifests
-from . import readback
+from . import readback, resources
 from .errors import BuildError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Library, Manifest, Requires
 from .nvcc import find_cudart
 from .plan import Plan
+from .resources import Jobs
 from .toolchain import Toolchain
 from .toolkit import cccl_version
 
@@ -47,7 +48,14 @@ class Artifact:
 
 
 def compile_plan(
-    plan: Plan, toolchain: Toolchain, source_root: Path, destination: Path, *, jobs: int, say: Say
+    plan: Plan,
+    toolchain: Toolchain,
+    source_root: Path,
+    destination: Path,
+    *,
+    jobs: int,
+    say: Say,
+    known_peak_mb: int | None = None,
 ) -> Artifact:
     """Compile a Plan.
 
@@ -60,16 +68,19 @@ def compile_plan(
         toolchain: what to compile with; its identities are in the Plan.
         source_root: the folder with the Plan's sources.
         destination: an empty folder, or one to be made, that becomes the Artifact.
-        jobs: compilers at once; 0 for one per core that this process may use.
+        jobs: compilers at once; 0 for as many as this process has cores and memory for.
         say: receives one line of progress at a time.
+        known_peak_mb: the memory that one compiler of the package took before, from `resources.known_peak`.
 
     Raises:
-        BuildError: a compiler failed (its first error and the log are named), or what it made is not the Plan's.
+        BuildError: a compiler failed (its first error and the log are named), one alone had too little memory, or
+            what they made is not the Plan's.
     """
     with ExitStack() as held:
         try:
             work, locks = _work_folder(plan, held, say)
-            manifest = _build(work, plan, toolchain, source_root, jobs, locks, say)
+            at_once = resources.plan_jobs(jobs, resources.find(), known_peak_mb)
+            manifest = _build(work, plan, toolchain, source_root, at_once, locks, say)
         except OSError as error:
             raise BuildError(
                 "the kernels cannot be compiled in the temporary folder",
@@ -123,14 +134,15 @@ def _not_ours(work: Path, info: os.stat_result) -> BuildError:
 
 
 def _build(
-    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, jobs: int, locks: tuple[int, ...], say: Say
+    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, jobs: Jobs, locks: tuple[int, ...], say: Say
 ) -> Manifest:
     """Compile into `<work>/out`, and describe what is there."""
     _lay_out(work, plan, toolchain, source_root)
     say(f"compiling {plan.package} {plan.version}, {_describe(plan)}: {work}")
-    programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), locks, say)
+    say(f"compilers at once: {jobs.count}: {jobs.because}")
+    drivers = _drive_in_memory(work, plan, toolchain, jobs.count, locks, say)
     libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
-    return _describe_artifact(plan, toolchain, programs, libraries, work / "out")
+    return _describe_artifact(plan, toolchain, drivers, libraries, work / "out")
 
 
 def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
@@ -147,8 +159,38 @@ def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) ->
         (work / "cuda").symlink_to(toolchain.cuda.nvcc.root)
 
 
-def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple[int, ...], say: Say) -> dict[str, str]:
-    """Run the driver, its output into the log; returns the versions of cmake and ninja.
+def _drive_in_memory(
+    work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple[int, ...], say: Say
+) -> dict[str, Any]:
+    """Run the driver; where a compiler gets too little memory, again with half as many at once, at last with one.
+
+    Returns:
+        What the manifest says of it: the versions of cmake and ninja, and the memory of the largest compiler.
+    """
+    log = work / "build.log"
+    while True:
+        start = log.stat().st_size if log.exists() else 0
+        kills = resources.oom_kills()
+        status, programs = _drive(work, plan, toolchain, jobs, locks, say)
+        file = work / "build" / "peak"
+        peak_mb = resources.rounded_peak(int(file.read_text(encoding="ascii")) if file.exists() else 0)
+        if status == 0:
+            return {**programs, "peak_mb": peak_mb}
+        said = log.read_bytes()[start:].decode("utf-8", errors="replace")
+        lack = resources.lack_of_memory(said, resources.oom_kills() - kills)
+        if not lack:
+            raise _compiler_failed(plan, log, status)
+        if jobs == 1:
+            raise resources.out_of_memory(f"{plan.package} {plan.version}", lack, peak_mb, resources.find(), log)
+        steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
+        jobs = resources.fewer(jobs, int(steps[-1]) if steps else None)
+        say(f"{lack}; going on with fewer compilers at once: {jobs}")
+
+
+def _drive(
+    work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple[int, ...], say: Say
+) -> tuple[int, dict[str, str]]:
+    """Run the driver, its output into the log; returns its exit status, and the versions of cmake and ninja.
 
     The driver leads a session of its own and ends it when this process is gone: no compiler writes on into the work
     folder after that. Until then it shares the lock.
@@ -174,7 +216,7 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple
     programs: dict[str, str] = {}
     command = [sys.executable, "-u", str(Path(__file__).parent / "drive.py"), str(work / "job.json"), str(os.getpid())]
     with (
-        log.open("w", encoding="utf-8") as lines,
+        log.open("a", encoding="utf-8") as lines,
         subprocess.Popen(
             command,
             cwd=work,
@@ -196,9 +238,7 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple
                 programs = {"cmake": match[1], "ninja": match[2]}
             elif line.startswith("["):
                 say(_progress(line))
-    if process.returncode != 0:
-        raise _compiler_failed(plan, log, process.returncode)
-    return programs
+    return process.returncode, programs
 
 
 def _progress(line: str) -> str:
@@ -265,7 +305,7 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
 
 
 def _describe_artifact(
-    plan: Plan, toolchain: Toolchain, programs: dict[str, str], libraries: tuple[Library, ...], folder: Path
+    plan: Plan, toolchain: Toolchain, drivers: dict[str, Any], libraries: tuple[Library, ...], folder: Path
 ) -> Manifest:
     paths = [folder / library.file for library in libraries]
     nvcc = toolchain.cuda.nvcc
@@ -279,7 +319,7 @@ def _describe_artifact(
         "nvcc": nvcc.version if cuda and nvcc else None,
         "cccl": cccl_version(nvcc) if cuda and nvcc else None,
         "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),
-        **programs,
+        **drivers,
     }
     requires = Requires(
         torch=plan.torch_target,

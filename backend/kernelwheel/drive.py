@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -68,8 +69,21 @@ def main(job_file: str) -> None:
     maker.env = dict(os.environ)
     maker.init_cache({**job["cache"], "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {maker.cmake.version}, ninja {ninja.version}", flush=True)
-    maker.configure(cmake_args=["-GNinja"])
-    maker.build([f"-j{job['jobs']}"])
+    try:
+        maker.configure(cmake_args=["-GNinja"])
+        maker.build([f"-j{job['jobs']}"])
+    finally:
+        note_peak(Path(job["build"]) / "peak")
+
+
+def note_peak(file: Path) -> None:
+    """Write down, in kB, the memory of the largest process that was ever waited for in this build, also earlier.
+
+    A compiler's passes run one after the other, nvcc's too, so the largest one stands for the whole compile.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = int(file.read_text(encoding="ascii")) if file.exists() else 0
+    file.write_text(str(max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)), encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from . import caretaking, resources, toolchain
 from . import plan as plans
-from . import toolchain
 from .errors import BuildError
 from .plan import Plan
 from .settings import Settings
@@ -50,8 +50,11 @@ def make(plan: Plan, tools: Toolchain, source: Source, store: Store, jobs: int, 
     """The Store's entry for a Plan, compiled now unless it is there. Call it inside `store.making`."""
     from .compile import compile_plan, work_path  # after `draw`, which says what is missing for it
 
+    kept = [each.manifest for each in caretaking.survey(store).kept if each.manifest]
+    peak_mb = resources.known_peak(kept, plan.cuda is not None)
+
     def compile_into(folder: Path) -> None:
-        compile_plan(plan, tools, source.folder, folder, jobs=jobs, say=say)
+        compile_plan(plan, tools, source.folder, folder, jobs=jobs, say=say, known_peak_mb=peak_mb)
 
     store.sign(log=f"{work_path(plan)}/build.log")
     entry = store.publish(plan.fingerprint, compile_into)
