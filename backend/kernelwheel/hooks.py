@@ -98,6 +98,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     tools = toolchain.find(chosen, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
+    for passed_over in tools.cxx.passed_over:
+        _say(f"c++: {passed_over}")
+    _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
     with tempfile.TemporaryDirectory() as temporary, _outside_checkout():
         pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
