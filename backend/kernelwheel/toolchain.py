@@ -7,11 +7,11 @@ builder has in its slots says nothing about where the wheel will run.
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -114,23 +114,21 @@ def read_torch(root: Path) -> Torch:
             found="missing in torch's folder: " + (", ".join(missing) or "__version__ in version.py"),
             remedies=["pip install --force-reinstall 'torch>=2.10'"],
         )
-    version = str(values["__version__"])
-    return Torch(root, version, values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent, version))
+    return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
 
 
-def _pinned_toolkit(site: Path, version: str) -> str | None:
-    """The cuda-toolkit that an installed torch requires, from its metadata (Core metadata, Requires-Dist)."""
-    metadata = site / f"torch-{version}.dist-info" / "METADATA"
-    if not metadata.is_file():
-        return None
-    for line in HeaderParser().parsestr(metadata.read_text(encoding="utf-8")).get_all("Requires-Dist") or []:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:  # it concerns something else: torch is installed all the same
-            continue
-        exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
-        if requirement.name == "cuda-toolkit" and exact:
-            return exact[0]
+def _pinned_toolkit(site: Path) -> str | None:
+    """The release of cuda-toolkit that the torch installed in `site` requires (Core metadata, Requires-Dist)."""
+    # Its folder is torch-2.11.0.dist-info for 2.11.0+cu130 too, from PyPI: found by the name alone.
+    for distribution in importlib.metadata.distributions(name="torch", path=[str(site)]):
+        for line in distribution.requires or []:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:  # it concerns something else: torch is installed all the same
+                continue
+            exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
+            if requirement.name == "cuda-toolkit" and exact:
+                return exact[0]
     return None
 
 

@@ -499,7 +499,7 @@ def test_the_error_without_a_fitting_nvcc_has_three_ways_out(cuda_torch: Path) -
 def test_pip_is_told_the_release_that_torch_s_own_metadata_names(
     tmp_path: Path, cuda_torch: Path, torch_requires: str | None
 ) -> None:
-    metadata = cuda_torch.parent / "torch-2.11.0+cu990.dist-info/METADATA"
+    metadata = cuda_torch.parent / "torch-2.11.0.dist-info/METADATA"
     metadata.parent.mkdir()
     lines = ["Requires-Dist: filelock", "Requires-Dist: not a requirement", f"Requires-Dist: {torch_requires}"]
     metadata.write_text(

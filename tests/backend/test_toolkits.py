@@ -113,26 +113,18 @@ def test_a_toolkit_in_conda_s_layout_makes_the_same_artifact(nvcc: Nvcc, as_foun
 
 
 @needs_cuda_torch
-def test_wrappers_in_front_of_nvcc_do_not_matter(nvcc: Nvcc, as_found: Artifact, tmp_path: Path) -> None:
-    launcher = make_program(tmp_path / "ccache", 'exec "$@"')
-    shim = make_program(tmp_path / "shims/nvcc", f'exec {launcher} {nvcc.path} "$@"')
-
-    again = compile_small(tmp_path / "again", nvcc=str(shim))
-
-    assert again.manifest == as_found.manifest
-    assert libraries(again) == libraries(as_found)
-
-
-@needs_cuda_torch
-def test_an_nvcc_of_another_minor_than_torch_s_builds_and_the_manifest_has_both(
+def test_an_nvcc_behind_wrappers_and_of_another_minor_than_torch_s_makes_the_same_and_the_manifest_has_both(
     nvcc: Nvcc, as_found: Artifact, tmp_path: Path
 ) -> None:
+    launcher = make_program(tmp_path / "ccache", 'exec "$@"')
+    shim = make_program(tmp_path / "shims/nvcc", f'exec {launcher} {nvcc.path} "$@"')
     other = f"{nvcc.release[0]}.97"
 
-    built = compile_small(tmp_path, replace(TORCH, cuda=other)).manifest
+    again = compile_small(tmp_path / "again", replace(TORCH, cuda=other), nvcc=str(shim))
 
-    assert (built.built_with["torch_cuda"], built.built_with["nvcc"]) == (other, nvcc.version)
-    assert built.fingerprint == as_found.manifest.fingerprint
+    assert (again.manifest.built_with["torch_cuda"], again.manifest.built_with["nvcc"]) == (other, nvcc.version)
+    assert again.manifest.fingerprint == as_found.manifest.fingerprint
+    assert libraries(again) == libraries(as_found)
 
 
 @needs_cuda_torch
