@@ -168,8 +168,9 @@ def _drive_in_memory(
         What the manifest says of it: the versions of cmake and ninja, and the memory of the largest compiler.
     """
     log = work / "build.log"
+    log.write_text("", encoding="utf-8")  # then each attempt adds to it
     while True:
-        start = log.stat().st_size if log.exists() else 0
+        start = log.stat().st_size
         kills = resources.oom_kills()
         status, programs = _drive(work, plan, toolchain, jobs, locks, say)
         file = work / "build" / "peak"

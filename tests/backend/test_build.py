@@ -298,6 +298,11 @@ def test_the_log_says_which_nvcc_was_taken_and_why(wheel: Wheel) -> None:
     assert f"CUDA kernels: yes, because torch {TORCH.version} is built for CUDA {TORCH.cuda}" in wheel.output
 
 
+def test_the_log_says_which_c_plus_plus_compiler_was_taken_and_how_many_run_at_once(wheel: Wheel) -> None:
+    assert re.search(r"c\+\+: /\S+: (gcc|clang) \d+\.\d+", wheel.output)
+    assert re.search(r"compilers at once: \d+: \d+ cores \(.*\), \d+ MB of memory \(.*\), \d+ MB for one", wheel.output)
+
+
 def assert_names_every_place_and_three_ways_out(said: str) -> None:
     for place in ("pip's cuda-toolkit beside torch", "PATH: ", "the usual folder: /usr/local/cuda/bin/nvcc: "):
         assert place in said

@@ -320,6 +320,13 @@ def test_a_compiler_that_is_killed_beside_another_is_run_again_alone(small: Edit
     assert sorted(map(small.compiled().count, ("one.cpp", "two.cpp"))) == [1, 2]
 
 
+def test_with_one_job_no_compiler_runs_beside_another(small: Editable) -> None:
+    done = with_compiler(small, ONE_AT_A_TIME).python('import tiny; tiny.KERNELS.require("cpu")', MAX_JOBS="1")
+
+    assert "killed" not in done.stderr
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+
+
 def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(small: Editable) -> None:
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) kill -9 $$;; esac').failure(MAX_JOBS="2")
 
