@@ -38,7 +38,8 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         if not (native / "src" / "CMakeLists.txt").is_file():
             return None
         return Source(PackageFacts(package, "src", str(manifest.plan["torch_target"])), native / "src", {})
-    project = native.parent.resolve().parent
+    # The file's own place: a strict editable install imports a folder of links to the checkout's files.
+    project = (native.parent / "__init__.py").resolve().parent.parent
     try:
         table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
     except FileNotFoundError:
