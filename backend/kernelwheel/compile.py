@@ -19,8 +19,8 @@ from typing import Any
 
 from packaging.version import Version
 
+from . import buildlog, readback, resources
 from . import manifest as manifests
-from . import readback, resources
 from .errors import BuildError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Library, Manifest, Requires
@@ -180,7 +180,7 @@ def _drive_in_memory(
         said = log.read_bytes()[start:].decode("utf-8", errors="replace")
         lack = resources.lack_of_memory(said, resources.oom_kills() - kills)
         if not lack:
-            raise _compiler_failed(plan, log, status)
+            raise _compiler_failed(plan, log, said, status)
         if jobs == 1:
             raise resources.out_of_memory(f"{plan.package} {plan.version}", lack, peak_mb, resources.find(), log)
         steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
@@ -238,17 +238,8 @@ def _drive(
             if match := re.match(r"cmake (\S+), ninja (\S+)$", line):
                 programs = {"cmake": match[1], "ninja": match[2]}
             elif line.startswith("["):
-                say(_progress(line))
+                say(buildlog.progress(line))
     return process.returncode, programs
-
-
-def _progress(line: str) -> str:
-    """Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` as `[3/9] CUDA a.cu`."""
-    count, _, rest = line.rstrip().partition("] ")
-    match = re.match(r"(?:Building|Linking) (\w+) (?:object|shared library) (?:CMakeFiles/[^/]+\.dir/)?(.*)", rest)
-    return (
-        f"{count}] {match[1]} {Path(match[2]).name if match[2].endswith('.so') else match[2][:-2]}" if match else line
-    )
 
 
 def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
@@ -275,18 +266,32 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     return cache
 
 
-def _compiler_failed(plan: Plan, log: Path, status: int) -> BuildError:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    first = next((i for i, line in enumerate(lines) if re.search(r"\b(fatal )?error\b\W|FAILED:|Killed", line)), None)
-    quoted = lines[first : first + 6] if first is not None else lines[-6:]
-    free = shutil.disk_usage(log.parent).free
-    full = [f"make room in {tempfile.gettempdir()}, where {free} bytes are left"] if free < ROOM else []
+def _compiler_failed(plan: Plan, log: Path, said: str, status: int) -> BuildError:
+    work = log.parent
+    failure = buildlog.first_failure(said.splitlines())
+    found = [str(failure).replace(f"{work}/src/", "")]
+    remedies = []
+    free = shutil.disk_usage(work).free
+    if free < ROOM:
+        remedies.append(f"make room in {tempfile.gettempdir()}, where {free} bytes are left")
+    elif missing := _architectures_missing(work, plan, failure):
+        found.append(f"nvcc ended without an error of its own; it had made no code yet for {', '.join(missing)}")
+        remedies.append(f"see whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")
     return BuildError(
         f"{plan.package} {plan.version} did not compile (exit status {status})",
         required="CMake and the compilers to succeed for " + _describe(plan),
-        found="\n".join(quoted) or "no output",
-        remedies=[*full, f"read the whole log: {log}"],
+        found="\n".join(found),
+        remedies=[*remedies, f"read the whole log: {log}"],
     )
+
+
+def _architectures_missing(work: Path, plan: Plan, failure: buildlog.Failure) -> list[str]:
+    """Those that a crashed nvcc had not come to: it makes one after the other, and keeps what it made."""
+    if plan.cuda is None or failure.complained or not failure.output.endswith(".cu.o"):
+        return []
+    stem = Path(buildlog.made_from(failure.output)).stem
+    made = {path.name for path in work.glob(f"build/keep/*/{stem}.compute_*.cubin")}
+    return [arch for arch in plan.cuda.sass if f"{stem}.compute_{arch.replace('.', '')}.cubin" not in made]
 
 
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
