@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.parser import HeaderParser
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from setuptools import build_meta
@@ -16,7 +20,7 @@ from . import plan as plans
 from . import settings, toolchain, wheel
 from .compile import compile_plan
 from .drive import CMAKE_VERSION, NINJA_VERSION
-from .errors import SettingsError
+from .errors import KernelWheelError, SettingsError
 from .package import PackageFacts, read_toml, split_table
 from .programs import variable_set
 
@@ -90,8 +94,27 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         return str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
 
 
+@contextmanager
+def _errors_as_messages() -> Iterator[None]:
+    """An error of ours that ends the front end's process is its message, not a page of traceback above the message."""
+    try:
+        yield
+    except KernelWheelError:
+        sys.excepthook = _print_message
+        raise
+
+
+def _print_message(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, KernelWheelError):
+        print("".join(traceback.format_exception_only(kind, error)), end="", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+@_errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """Compile the Plan of this checkout and pack its Artifact into setuptools' wheel."""
+    begin = time.monotonic()
     facts, options = _read_project()
     ours, theirs = _split(config_settings)
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
@@ -108,7 +131,10 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         plan = plans.draw(facts, _version(pure), sources, chosen, tools)
         artifact = compile_plan(plan, tools, sources, Path(temporary) / "artifact", jobs=chosen.jobs, say=_say)
         contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch)
-        return wheel.add_artifact(pure, Path(wheel_directory), contents)
+        name = wheel.add_artifact(pure, Path(wheel_directory), contents)
+    libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
+    _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
+    return name
 
 
 @contextmanager
@@ -131,7 +157,7 @@ def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our config settings, and setuptools'.
+    """Our config settings, and setuptools', told to be quiet: its lists of copied files would hide the rest.
 
     Raises:
         SettingsError: one of ours is of no use to any build; every hook says so, and the first is called early.
@@ -139,7 +165,7 @@ def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
     settings.check_config(config)
-    return config, theirs
+    return config, {"--quiet": "1", **theirs}
 
 
 def _variables(ours: Mapping[str, Any]) -> list[str]:
