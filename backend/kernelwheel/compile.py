@@ -150,8 +150,9 @@ def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) ->
         target = work / "src" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source_root / name, target)
-    here = Path(__file__).parent
-    shutil.copytree(here / "cmake", work / "recipe", ignore=shutil.ignore_patterns("__pycache__"))
+    (work / "recipe").mkdir()
+    for path in (Path(__file__).parent / "cmake").glob("*.cmake"):
+        shutil.copyfile(path, work / "recipe" / path.name)  # without its mode: it may be read-only
     (work / "torch").symlink_to(toolchain.torch.root)
     for name in ("out", "tmp"):
         (work / name).mkdir()
@@ -206,7 +207,7 @@ def _drive(
     (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     environment |= {
-        "LC_ALL": "C",
+        "LC_ALL": "C.UTF-8",  # in C, Python 3.11 stops at a .pth file of an environment in a folder such as "Müller"
         "NINJA_STATUS": "[%f/%t] ",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "TMPDIR": str(work / "tmp"),  # what a killed compiler leaves there goes with the folder
