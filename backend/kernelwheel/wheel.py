@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 from wheel.wheelfile import WheelFile
 
 from .compile import Artifact
+from .errors import BuildError
 from .plan import Plan
 from .programs import variable_set
 
@@ -54,22 +55,38 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
     Returns:
         The new wheel's file name. Its tag is py3-none-<platform>: the libraries use no symbol of Python, and which
         torch and CUDA they need is the manifest's to say.
+
+    Raises:
+        BuildError: it cannot be written; nothing is left of it.
     """
     tag = f"py3-none-{platform_tag()}"
     # WheelFile dates RECORD by this variable, and without it by the clock.
     with WheelFile(pure) as source, variable_set("SOURCE_DATE_EPOCH", str(contents.epoch)):
-        name = f"{source.parsed_filename['namever']}-{tag}.whl"
-        with WheelFile(destination / name, "w", compression=ZIP_DEFLATED) as target:
-            for member in source.namelist():
-                if member == f"{source.dist_info_path}/RECORD":
-                    continue  # WheelFile writes it anew
-                data = source.read(member)
-                if member == f"{source.dist_info_path}/WHEEL":
-                    data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
-                target.writestr(_zip_info(member, contents.epoch), data)
-            for member, path in contents.members():
-                target.writestr(_zip_info(member, contents.epoch), path.read_bytes())
-    return name
+        path = destination / f"{source.parsed_filename['namever']}-{tag}.whl"
+        try:
+            _write(source, path, tag, contents)
+        except OSError as error:
+            path.unlink(missing_ok=True)  # half a wheel
+            raise BuildError(
+                "the wheel cannot be written",
+                required=f"a folder that this user can write to, with room: {destination}",
+                found=f"{type(error).__name__}: {error}",
+                remedies=["make room there, or name another folder"],
+            ) from error
+    return path.name
+
+
+def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
+    with WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
+        for member in source.namelist():
+            if member == f"{source.dist_info_path}/RECORD":
+                continue  # WheelFile writes it anew
+            data = source.read(member)
+            if member == f"{source.dist_info_path}/WHEEL":
+                data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
+            target.writestr(_zip_info(member, contents.epoch), data)
+        for member, file in contents.members():
+            target.writestr(_zip_info(member, contents.epoch), file.read_bytes())
 
 
 def _retagged(text: str, tag: str) -> str:
