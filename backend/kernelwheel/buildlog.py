@@ -61,6 +61,7 @@ def first_failure(lines: Sequence[str]) -> Failure:
 
 def _quote(lines: Sequence[str], *, whole: bool = False) -> tuple[tuple[str, ...], bool]:
     """The lines about the first complaint, and whether there is one; else the first lines, or the last."""
+    lines = [line for line in lines if line.strip()]
     first = next((i for i, line in enumerate(lines) if COMPLAINT.search(line)), None)
     if first is None:
         return tuple(lines[:QUOTED] if whole else lines[-QUOTED:]), False

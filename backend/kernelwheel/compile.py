@@ -273,7 +273,7 @@ def _compiler_failed(plan: Plan, log: Path, said: str, status: int) -> BuildErro
     found = [str(failure).replace(f"{work}/src/", "")]
     remedies = []
     free = shutil.disk_usage(work).free
-    if free < ROOM:
+    if free < ROOM or "No space left on device" in str(failure):
         remedies.append(f"make room in {tempfile.gettempdir()}, where {free} bytes are left")
     elif missing := _architectures_missing(work, plan, failure):
         found.append(f"nvcc ended without an error of its own; it had made no code yet for {', '.join(missing)}")
