@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from builds import Wheel
 from kernelwheel.buildlog import first_failure, progress
 
 COMMAND = "/usr/bin/c++ -Werror=x -o a.o -c a.cpp"
@@ -68,3 +71,22 @@ def test_an_error_of_cmake_s_own_is_quoted() -> None:
 
 def test_an_empty_log_says_so() -> None:
     assert str(first_failure([])) == "no output"
+
+
+# What pip -v shows of a real build
+
+
+def test_a_build_shows_each_file_and_ends_in_a_line_that_sums_it_up(wheel: Wheel) -> None:
+    lines = [line.strip() for line in wheel.output.splitlines()]
+    steps = [line for line in lines if re.match(r"\[\d+/\d+\] ", line)]
+
+    assert {step.partition("] ")[2] for step in steps} >= {"CXX twice.cpp", "CXX libtiny_cpu.so"}
+    assert [step.partition("/")[0] for step in steps] == [f"[{number + 1}" for number in range(len(steps))]
+    (summary,) = (line for line in lines if line.startswith(f"{wheel.file.name}: "))
+    assert all(name in summary for name in wheel.libraries)
+    assert re.search(r"in \d+ s$", summary)
+
+
+def test_what_setuptools_copies_is_not_shown(wheel: Wheel) -> None:
+    assert "copying" not in wheel.output
+    assert "adding" not in wheel.output
