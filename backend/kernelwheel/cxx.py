@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .errors import BuildError
+from .launchers import split_cxx
 from .nvcc import Nvcc
 from .programs import last_line, output_of
 from .settings import Settings
@@ -57,7 +58,8 @@ def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None =
         BuildError: there is none, or none that is gcc or clang and that nvcc takes.
     """
     limits = {} if nvcc is None or _is_unchecked(settings) else host_limits(nvcc)
-    names = [settings.cxx] if settings.cxx else list(_names(limits))
+    _, named = split_cxx(settings, environ)
+    names = [named] if named else list(_names(limits))
     passed_over: list[str] = []
     known: list[Cxx] = []
     for name in names:

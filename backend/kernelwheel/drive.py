@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -53,14 +54,32 @@ def session_members() -> list[int]:
     return members
 
 
+def forget_configuration(build: Path, rests_on: list[str]) -> None:
+    """Let CMake look at everything again where what it found may be gone, as with another isolated environment.
+
+    The objects stay: whether they are still good is Ninja's to say, by the commands that made them and their files.
+    """
+    (build / ".skbuild-info.json").unlink(missing_ok=True)  # CMaker would remove the objects too
+    record, text = build / "configured.json", json.dumps(rests_on)
+    if not record.is_file() or record.read_text(encoding="utf-8") != text:
+        (build / "CMakeCache.txt").unlink(missing_ok=True)
+        for compilers in (build / "CMakeFiles").glob("[0-9]*"):
+            shutil.rmtree(compilers)
+        build.mkdir(exist_ok=True)
+        record.write_text(text, encoding="utf-8")
+
+
 def main(job_file: str) -> None:
-    """Configure and build what the job names: source, build, modules, jobs and the CMake cache entries."""
+    """Configure and build what the job names: source, build, modules, jobs, CMake cache entries, what they rest on."""
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
     ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
     if ninja is None:
         raise SystemExit(f"error: no ninja {NINJA_VERSION} was found: pip install ninja")
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
+    found = [str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job["cache"])]
+    forget_configuration(Path(job["build"]), [*job["rests_on"], *found])
     maker = CMaker(
-        CMake.default_search(version=SpecifierSet(CMAKE_VERSION)),
+        cmake,
         source_dir=Path(job["source"]),
         build_dir=Path(job["build"]),
         build_type="Release",

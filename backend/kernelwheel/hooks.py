@@ -18,9 +18,9 @@ from setuptools import build_meta
 
 from . import plan as plans
 from . import settings, toolchain, wheel
-from .compile import compile_plan
 from .drive import CMAKE_VERSION, NINJA_VERSION
 from .errors import KernelWheelError, SettingsError
+from .obtain import obtain
 from .package import PackageFacts, read_toml, split_table
 from .programs import variable_set
 
@@ -113,7 +113,7 @@ def _print_message(kind: type[BaseException], error: BaseException, trace: Trace
 
 @_errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """Compile the Plan of this checkout and pack its Artifact into setuptools' wheel."""
+    """Pack the Artifact of this checkout's Plan, from a Store or compiled now, into setuptools' wheel."""
     begin = time.monotonic()
     facts, options = _read_project()
     ours, theirs = _split(config_settings)
@@ -129,7 +129,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         sources = Path(facts.sources).resolve()
         plan = plans.draw(facts, _version(pure), sources, chosen, tools)
-        artifact = compile_plan(plan, tools, sources, Path(temporary) / "artifact", jobs=chosen.jobs, say=_say)
+        artifact = obtain(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
         contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)

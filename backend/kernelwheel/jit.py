@@ -1,20 +1,18 @@
-"""Make the Artifact that this machine lacks: the same Plan and the same compile as for a wheel, kept in the Store."""
+"""Draw up the Plan of the Artifact that this machine lacks: the same Plan as for a wheel, for the GPUs at hand."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from . import caretaking, resources, toolchain
 from . import plan as plans
+from . import toolchain
 from .errors import BuildError
 from .plan import Plan
 from .settings import Settings
 from .source import Source
-from .store import Entry, Store
 from .toolchain import Toolchain
 
 # What a compile needs of Python packages, beside the compilers: (import name, name on PyPI).
@@ -44,22 +42,6 @@ def draw(
     settings = replace(settings, cuda="on" if cuda else "off", origins=origins)
     tools = toolchain.find(settings, os.environ)
     return plans.draw(source.facts, version, source.folder, settings, tools), tools
-
-
-def make(plan: Plan, tools: Toolchain, source: Source, store: Store, jobs: int, say: Callable[[str], None]) -> Entry:
-    """The Store's entry for a Plan, compiled now unless it is there. Call it inside `store.making`."""
-    from .compile import compile_plan, work_path  # after `draw`, which says what is missing for it
-
-    kept = [each.manifest for each in caretaking.survey(store).kept if each.manifest]
-    peak_mb = resources.known_peak(kept, plan.cuda is not None)
-
-    def compile_into(folder: Path) -> None:
-        compile_plan(plan, tools, source.folder, folder, jobs=jobs, say=say, known_peak_mb=peak_mb)
-
-    store.sign(log=f"{work_path(plan)}/build.log")
-    entry = store.publish(plan.fingerprint, compile_into)
-    say(f"kernels are in {entry.folder}")
-    return entry
 
 
 def require_tools(package: str) -> None:

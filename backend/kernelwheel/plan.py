@@ -86,6 +86,11 @@ class Plan:
         return json_sha256(self.to_json())
 
     @property
+    def kernels(self) -> str:
+        """What kernels it makes, for people."""
+        return f"CPU and CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})" if self.cuda else "CPU only"
+
+    @property
     def sources_digest(self) -> str:
         """One digest for all sources."""
         return json_sha256(self.sources)

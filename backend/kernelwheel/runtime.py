@@ -100,12 +100,9 @@ class Kernels:
 
     def stores(self) -> Iterator[Store]:
         """The stores in the order in which they are looked in; the last is the user's own."""
-        from .store import Store, default_folder
+        from . import store
 
-        for folder in self.settings.cache_path:
-            yield Store(Path(folder), self.package, self.version, own=False)
-        own = Path(self.settings.cache_dir) if self.settings.cache_dir else default_folder()
-        yield Store(own, self.package, self.version)
+        return store.stores(self.settings, self.package, self.version)
 
     @property
     def verdict(self) -> Verdict:
@@ -294,11 +291,11 @@ class Kernels:
         self, source: Source, store: Store, settings: Settings, device: str, say: Callable[[str], None]
     ) -> Found:
         """The store's entry for the Plan that is drawn now, compiled unless it is there. Call it inside `making`."""
-        from . import jit
+        from . import jit, obtain
 
         capabilities = self.host.capabilities or () if device == "cuda" else ()
         plan, tools = jit.draw(source, self.version, settings, device == "cuda", capabilities)
-        entry = jit.make(plan, tools, source, store, settings.jobs, say)
+        entry = obtain.make(plan, tools, source.folder, store, settings.jobs, say)
         return Found(entry.folder, entry.manifest, store)
 
     def _require_gpu(self) -> None:

@@ -70,6 +70,9 @@ class Settings:
     nvcc: str
     cuda_home: str
     cxx: str
+    compiler_launcher: tuple[str, ...]
+    cxx_launcher: tuple[str, ...]
+    cuda_launcher: tuple[str, ...]
     cxx_flags: tuple[str, ...]
     cuda_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
@@ -156,7 +159,12 @@ def _flags(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
 
 
+def _command(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text.replace(";", " ")))  # CMake, whose variables these are, separates words by ;
+
+
 _CUDA = "on, off or auto"
+_LAUNCHER = "a command, such as sccache or ccache"
 _FLAGS = "compiler options as a shell would split them"
 REGISTRY = (
     Option("cuda", _choice("on", "off", "auto"), _CUDA, "auto", None, "binary",
@@ -169,6 +177,12 @@ REGISTRY = (
            "The CUDA toolkit to use; empty: looked for.", cuda_only=True),
     Option("cxx", _text, "a command or a path", "", "CXX", "tools",
            "The C++ compiler, also nvcc's host compiler; empty: c++, g++ or clang++ on PATH."),
+    Option("compiler-launcher", _command, _LAUNCHER, "", None, "work",
+           "What runs nvcc and the C++ compiler and may know their output already; empty: nothing.", " "),
+    Option("cxx-launcher", _command, _LAUNCHER, "", "CMAKE_CXX_COMPILER_LAUNCHER", "work",
+           "The same for the C++ compiler alone; empty: compiler-launcher.", " "),
+    Option("cuda-launcher", _command, _LAUNCHER, "", "CMAKE_CUDA_COMPILER_LAUNCHER", "work",
+           "The same for nvcc alone; empty: compiler-launcher.", " "),
     Option("cxx-flags", _flags, _FLAGS, "", "CXXFLAGS", "binary",
            "More options for the C++ compiler.", " "),
     Option("cuda-flags", _flags, _FLAGS, "", "CUDAFLAGS", "binary",

@@ -18,6 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from .cxx import Cxx, find_cxx
 from .errors import BuildError, SettingsError
+from .launchers import Launchers, find_launchers
 from .nvcc import Candidate, Nvcc, find_cuobjdump, inspect_nvcc, nvcc_places
 from .settings import Settings
 
@@ -60,6 +61,7 @@ class Toolchain:
     cxx: Cxx
     cuda: CudaDecision
     cuobjdump: Path | None
+    launchers: Launchers
     settings: Settings
 
 
@@ -76,7 +78,8 @@ def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
     torch = find_torch()
     cuda = decide_cuda(settings, torch, environ, sys.path)
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
-    return Toolchain(torch, find_cxx(settings, environ, cuda.nvcc), cuda, cuobjdump, settings)
+    launchers = find_launchers(settings, environ, cuda.nvcc is not None)
+    return Toolchain(torch, find_cxx(settings, environ, cuda.nvcc), cuda, cuobjdump, launchers, settings)
 
 
 def find_torch() -> Torch:

@@ -12,6 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 
 from wheel.wheelfile import WheelFile
 
+from . import manifest as manifests
 from .compile import Artifact
 from .errors import BuildError
 from .plan import Plan
@@ -43,8 +44,9 @@ class Contents:
 
     def members(self) -> Iterator[tuple[str, Path]]:
         """The files by their names in the wheel."""
-        for path in sorted(self.artifact.folder.iterdir()):
-            yield f"{self.native}/{path.name}", path
+        libraries = (library.file for library in self.artifact.manifest.libraries)
+        for name in sorted([*libraries, manifests.FILE]):  # not what else a Store keeps beside them
+            yield f"{self.native}/{name}", self.artifact.folder / name
         for name in sorted(self.plan.sources):
             yield f"{self.native}/src/{name}", self.sources / name
 

@@ -56,13 +56,26 @@ def pip_wheel(
     env: Mapping[str, str | None] | None = None,
     config: Mapping[str, str] | None = None,
     prefix: tuple[str, ...] = (),
+    kept: bool = False,
 ) -> Done:
-    """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command."""
+    """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command.
+
+    Without `kept`, what earlier builds left in the temporary folder is removed first, so that everything is compiled.
+    """
     options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
     folder.parent.mkdir(exist_ok=True)
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **(env or {})}
+    if not kept:
+        remove_work(Path(environment["TMPDIR"] or ""))
     return run([*prefix, *command, *options, "-w", folder, checkout], cwd=folder.parent, env=environment, check=False)
+
+
+def remove_work(temporary: Path) -> None:
+    """Remove the folders that compiles left in a temporary folder."""
+    for work in temporary.glob("kernelwheel-*/"):
+        if not work.is_symlink():
+            shutil.rmtree(work)
 
 
 def build(checkout: Path, folder: Path, **options: Any) -> Wheel:

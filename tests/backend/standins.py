@@ -12,6 +12,7 @@ from pathlib import Path
 from kernelwheel import plan as plans
 from kernelwheel import settings, toolchain
 from kernelwheel.cxx import find_cxx
+from kernelwheel.launchers import Launchers
 from kernelwheel.package import PackageFacts
 from kernelwheel.plan import Plan
 from kernelwheel.settings import Settings
@@ -151,7 +152,7 @@ class Machine:
         torch = toolchain.read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
         cuda = toolchain.decide_cuda(chosen, torch, environ)
-        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, chosen)
+        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen)
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""

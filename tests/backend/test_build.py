@@ -30,12 +30,14 @@ from builds import (
     needs_cpu_torch,
     needs_cuda_torch,
     refused_build,
+    remove_work,
 )
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from kernelwheel import manifest as manifests
 from kernelwheel import toolchain, views
+from kernelwheel.work import work_name
 from standins import NOWHERE, make_program, make_torch, settings_with
 
 Checkout = Callable[[], Path]
@@ -153,7 +155,7 @@ def builder_s_marks(checkout_folder: Path) -> dict[str, bytes]:
 
 def marks_in(wheel: Wheel, members: list[str], build_root: Path) -> list[tuple[str, str]]:
     """The builder's marks in members of the wheel, apart from the work folder, whose name is the Plan's own."""
-    work = f"{build_root}/kernelwheel-{wheel.manifest['fingerprint'][:32]}".encode()
+    work = str(build_root / work_name(wheel.manifest["plan"])).encode()
     found = []
     for member in members:
         data = (wheel.native / member).read_bytes().replace(work, b"")
@@ -533,7 +535,7 @@ def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout,
         os.utime(path, (1_000_000_000, 1_000_000_000))
 
     first = build(older, out / "first", env=env)
-    second = build(checkout(), out / "second", env=env)
+    second = build(checkout(), out / "second", env={**env, "TINY_CACHE_DIR": str(out / "an empty store")})
 
     assert first.file.read_bytes() == second.file.read_bytes()
 
@@ -590,7 +592,7 @@ def test_a_failed_build_can_be_tried_again(checkout: Checkout, cpu_wheel: Wheel,
     env = {"TINY_CUDA": "off", "CXX": str(compiler)}
 
     said = refused_build(folder, out, env=env)
-    again = build(folder, out, env=env)
+    again = build(folder, out, env=env, kept=True)
 
     assert "Killed" in said.rpartition("did not compile")[2]
     assert again.libraries == cpu_wheel.libraries
@@ -599,21 +601,23 @@ def test_a_failed_build_can_be_tried_again(checkout: Checkout, cpu_wheel: Wheel,
 def test_what_an_interrupted_build_left_does_not_matter(
     checkout: Checkout, cpu_wheel: Wheel, build_root: Path, out: Path
 ) -> None:
-    work = build_root / f"kernelwheel-{cpu_wheel.manifest['fingerprint'][:32]}"
+    work = build_root / work_name(cpu_wheel.manifest["plan"])
+    remove_work(build_root)
     for junk in ("src/twice.cpp", "build/CMakeCache.txt", "out/libtiny_old.so"):
         (work / junk).parent.mkdir(parents=True)
         (work / junk).write_text("junk")
 
-    again = build(checkout(), out, env={"TINY_CUDA": "off"})
+    again = build(checkout(), out, env={"TINY_CUDA": "off"}, kept=True)
 
     assert again.libraries == cpu_wheel.libraries
-    assert not work.exists()
+    assert not (work / "out").exists()
 
 
 def test_a_work_folder_that_is_somebody_s_link_is_refused(
     checkout: Checkout, cpu_wheel: Wheel, build_root: Path, out: Path, tmp_path: Path
 ) -> None:
-    work = build_root / f"kernelwheel-{cpu_wheel.manifest['fingerprint'][:32]}"
+    work = build_root / work_name(cpu_wheel.manifest["plan"])
+    remove_work(build_root)
     work.symlink_to(tmp_path)
     try:
         said = refused_build(checkout(), out, env={"TINY_CUDA": "off"})
@@ -628,7 +632,8 @@ def test_two_builds_of_one_plan_at_once_both_succeed(checkout: Checkout, cpu_whe
     env = {"TINY_CUDA": "off", "TMPDIR": str(out.parent)}
 
     def make(name: str) -> None:
-        made[name] = build(checkout(), out / name, env=env)
+        own_store = str(out / f"store of {name}")
+        made[name] = build(checkout(), out / name, env={**env, "TINY_CACHE_DIR": own_store}, kept=True)
 
     threads = [threading.Thread(target=make, args=(name,)) for name in ("one", "other")]
     for thread in threads:

@@ -26,13 +26,18 @@ ALLOWED = {
     },
     "runtime.py": {"os.environ": "the default of the argument that goes to the registry"},
     "jit.py": {"os.environ": "hands it to the finder for PATH; the options come as Settings"},
-    "compile.py": {
+    "driving.py": {
         "reads name": "PASSED_ON, a list of its own: what a compiler may see, none of it an option",
+        "os.environ": "hands it to the launchers, which take a list of their own",
+        "tempfile.gettempdir": "where a launcher's server works, and for an error",
+    },
+    "work.py": {
         "tempfile.gettempdir": "the work folder, whose path is no part of a Plan",
         "tempfile.mkdtemp": "as gettempdir",
     },
+    "launchers.py": {"iterates environ": "what a launcher may see: a list of its own, none of it an option"},
     "drive.py": {
-        "os.environ": "the environment that compile.py made for it goes on to CMake",
+        "os.environ": "the environment that driving.py made for it goes on to CMake",
         "iterates environ": "as a whole",
     },
     "programs.py": {

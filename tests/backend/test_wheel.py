@@ -8,6 +8,7 @@ import hashlib
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from zipfile import ZipFile
@@ -18,6 +19,7 @@ from kernelwheel import wheel
 from kernelwheel.compile import Artifact
 from kernelwheel.plan import Plan
 from kernelwheel.settings import OLDEST_ZIP_TIME
+from kernelwheel.store import DIGEST
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY, MANIFEST
 from wheel.wheelfile import WheelFile
@@ -47,8 +49,10 @@ def parts(tmp_path: Path) -> tuple[Artifact, Plan, Path]:
     folder = tmp_path / "artifact"
     folder.mkdir()
     (folder / LIBRARY.file).write_bytes(BYTES)
-    manifests.write(MANIFEST, folder)
-    return Artifact(folder, MANIFEST), machine.draw(cuda="off"), machine.sources
+    manifest = replace(MANIFEST, libraries=(LIBRARY,))
+    manifests.write(manifest, folder)
+    (folder / DIGEST).write_text("what a store keeps beside them")
+    return Artifact(folder, manifest), machine.draw(cuda="off"), machine.sources
 
 
 @pytest.fixture

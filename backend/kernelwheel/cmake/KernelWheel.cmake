@@ -36,13 +36,20 @@ if(KERNELWHEEL_CUDA)
   enable_language(CUDA)
 endif()
 
+# torch's and the toolkit's headers are newer in another isolated environment, and yet the same: compile(), which keeps
+# this folder for its next call, sees to that. So Ninja is not told of them, by a second command of the rules.
+foreach(language IN ITEMS CXX CUDA)
+  string(APPEND CMAKE_${language}_COMPILE_OBJECT
+    ";sed -i -E \"s:[^[:space:]]*/kernelwheel-[^/[:space:]]*/(torch|cuda)/[^[:space:]]*::g\" <DEP_FILE>")
+endforeach()
+
 # nvcc writes the names of its temporary files into the object (files that are kept have the same name every time) and
 # makes the names of internal symbols from its process id, unless it is given a seed.
 function(_kernelwheel_make_reproducible target sources)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cu$")
       string(MAKE_C_IDENTIFIER "${target}_${source}" folder)
-      set(folder "${CMAKE_CURRENT_BINARY_DIR}/keep/${folder}")
+      set(folder "${CMAKE_BINARY_DIR}/keep/${folder}")
       file(MAKE_DIRECTORY "${folder}")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
         --keep "--keep-dir=${folder}" "--frandom-seed=${target}/${source}")
