@@ -120,10 +120,10 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
         for path in work.path.iterdir():
             _remove(path)
     _copy_sources(work, plan, source_root)
-    here = Path(__file__).parent
-    shutil.copytree(here / "cmake", work.path / "recipe", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("out", "tmp"):
+    for name in ("out", "tmp", "recipe"):
         (work.path / name).mkdir()
+    for path in (Path(__file__).parent / "cmake").glob("*.cmake"):
+        shutil.copyfile(path, work.path / "recipe" / path.name)  # without its mode: it may be read-only
     _link(work.path / "torch", toolchain.torch.root)
     if toolchain.cuda.nvcc:
         _link(work.path / "cuda", toolchain.cuda.nvcc.root)

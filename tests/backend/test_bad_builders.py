@@ -367,11 +367,22 @@ def test_pip_shows_a_failed_build_in_a_few_lines_of_which_the_error_is_the_last(
     assert "read the whole log: " in error[-2] + error[-1]
 
 
-def test_an_error_that_is_not_the_backend_s_keeps_its_traceback(builder: Builder) -> None:
-    script = 'import sys; sys.path.insert(0, "backend"); from kernelwheel import hooks; hooks.build_wheel(sys.argv[1])'
-    (builder.checkout / "pyproject.toml").write_text("[project]\nname = \n")
+@pytest.mark.parametrize("when", ["before an error of ours", "after it"])
+def test_an_error_that_is_not_the_backend_s_keeps_its_traceback(builder: Builder, when: str) -> None:
+    script = """
+import sys
+sys.path.insert(0, "backend")
+from kernelwheel import errors, hooks
+try:
+    hooks.build_wheel(sys.argv[1])
+except errors.KernelWheelError as error:
+    raise RuntimeError("something else") from error
+"""
+    builder.env["CXX"] = "c++-99"
+    if when == "before an error of ours":
+        (builder.checkout / "pyproject.toml").write_text("[project]\nname = \n")
 
     done = run([sys.executable, "-c", script, builder.folder], cwd=builder.checkout, env=builder.env, check=False)
 
-    assert "Traceback" in done.stderr
-    assert "TOMLDecodeError" in done.stderr
+    assert done.stderr.startswith("Traceback")
+    assert ("TOMLDecodeError" if when == "before an error of ours" else "RuntimeError: something else") in done.stderr
