@@ -32,13 +32,15 @@ def run_python(tmp_path: Path) -> processes.RunPython:
 
 
 @pytest.fixture(scope="session")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Make a checkout of the package tiny with the backend in it, as a user has it; each call makes a new one."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Make a checkout of the package tiny, or of another of tests/packages, with the backend in it, as a user has it;
+    each call makes a new one.
+    """
 
-    def make() -> Path:
-        folder = tmp_path_factory.mktemp("checkout") / "tiny"
+    def make(package: str = "tiny") -> Path:
+        folder = tmp_path_factory.mktemp("checkout") / package
         ignore = shutil.ignore_patterns("__pycache__", ".*_cache", "*.egg-info")
-        shutil.copytree(TESTS / "packages" / "tiny", folder, ignore=ignore)
+        shutil.copytree(TESTS / "packages" / package, folder, ignore=ignore)
         shutil.copytree(REPOSITORY / "backend", folder / "backend", ignore=ignore)
         return folder
 

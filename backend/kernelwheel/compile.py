@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from . import driving, readback, resources
 from . import manifest as manifests
 from .errors import BuildError
@@ -97,7 +99,27 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
             or "no library at all",
             remedies=["correct the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"],
         )
+    _check_abi(plan, libraries)
     return libraries
+
+
+def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
+    """The wheel's tag and the checks at run time follow `abi`: what was built must be of that kind."""
+    modules = [f"{library.file}: Python imports it as {library.module}" for library in libraries if library.module]
+    if modules and not plan.binding:
+        raise BuildError(
+            f"{plan.package} says that it uses the stable ABI alone, and has modules that are bound to one Python",
+            required="libraries of operators, made by kernelwheel_add_op_library",
+            found="\n".join(modules),
+            remedies=['write abi = "torch" into [tool.kernelwheel] of pyproject.toml'],
+        )
+    if plan.binding and not modules:
+        raise BuildError(
+            f"{plan.package} says that it has modules which are bound to one Python and one torch, and has none",
+            required="a module, made by kernelwheel_add_pybind11_module",
+            found="\n".join(f"{library.file}: a library of operators" for library in libraries),
+            remedies=['take abi = "torch" out of [tool.kernelwheel] of pyproject.toml: one wheel serves every Python'],
+        )
 
 
 def _describe_artifact(
@@ -106,6 +128,7 @@ def _describe_artifact(
     paths = [folder / library.file for library in libraries]
     nvcc = toolchain.cuda.nvcc
     cuda = plan.cuda is not None and nvcc is not None
+    built_for = Version(toolchain.torch.version)
     glibc = readback.newest_symbol_version(paths, "GLIBC_")
     built_with = {
         "torch": toolchain.torch.version,
@@ -118,13 +141,14 @@ def _describe_artifact(
         **drivers,
     }
     requires = Requires(
-        torch=plan.torch_target,
+        torch=f"{built_for.major}.{built_for.minor}.*" if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
         cuda=nvcc.release[0] if cuda and nvcc else None,
         driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
         driver_for_ptx="{}.{}".format(*nvcc.release) if cuda and nvcc else None,
+        python=plan.binding.python if plan.binding else None,
     )
     return Manifest(
         package=plan.package,

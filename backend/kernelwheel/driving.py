@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from . import buildlog, resources
 from .errors import BuildError
+from .extension import header_folders
 from .nvcc import find_cudart
 from .plan import Plan
 from .toolchain import Toolchain
@@ -140,6 +141,9 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_LINK_FLAGS": ";".join(plan.link_flags),
         "KERNELWHEEL_OUTPUT": str(work / "out"),
     }
+    if plan.binding:
+        count = len(header_folders(toolchain))
+        cache["KERNELWHEEL_MODULE_HEADERS"] = ";".join(str(work / "headers" / str(number)) for number in range(count))
     if toolchain.launchers.cxx:
         cache["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cxx)
     if toolchain.launchers.cuda:

@@ -19,6 +19,7 @@ from . import archs as arch_lists
 from .archs import ArchList
 from .digests import file_sha256, json_sha256
 from .errors import BuildError, SettingsError
+from .extension import Binding, bind
 from .host import platform_name
 from .package import PackageFacts, source_digests
 from .settings import Settings
@@ -62,6 +63,8 @@ class Plan:
         link_flags: more options for the linker driver.
         cuda: the CUDA half, or None for a CPU-only Artifact.
         torch_target: the target of torch's stable ABI, `2.10`.
+        binding: the Python and the torch that modules are bound to; None where all libraries are operators on the
+            stable ABI, which one Plan serves for every Python and every torch.
         platform: `linux-x86_64`.
     """
 
@@ -74,6 +77,7 @@ class Plan:
     link_flags: tuple[str, ...]
     cuda: CudaPlan | None
     torch_target: str
+    binding: Binding | None
     platform: str
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def draw(facts: PackageFacts, version: str, source_root: Path, settings: Setting
 
     Raises:
         BuildError: the settings ask for what the toolchain cannot do, or contradict each other where CUDA kernels are
-            built; or torch is older than the ABI target.
+            built; torch is older than the ABI target; or what a module needs is missing.
     """
     require_torch_target(facts, toolchain)
     here = Path(__file__).parent
@@ -123,6 +127,7 @@ def draw(facts: PackageFacts, version: str, source_root: Path, settings: Setting
         link_flags=settings.link_flags,
         cuda=_draw_cuda(settings, toolchain),
         torch_target=facts.torch_target,
+        binding=bind(toolchain) if facts.abi == "torch" else None,
         platform=platform_name(),
     )
 

@@ -24,6 +24,13 @@ def platform_tag() -> str:
     return re.sub(r"[-.]", "_", sysconfig.get_platform())
 
 
+def python_tag(abi: str | None) -> str:
+    """The first two parts of a wheel's tag: `py3-none` for libraries that use no symbol of Python, else as
+    `cp313-cp313t` (PyPA, platform compatibility tags) for the ABI that the modules are bound to.
+    """
+    return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
+
+
 @dataclass(frozen=True)
 class Contents:
     """What goes into the wheel beside the Python files.
@@ -55,13 +62,12 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
     """Write the platform wheel: everything of the pure one that setuptools made, plus the Artifact and its sources.
 
     Returns:
-        The new wheel's file name. Its tag is py3-none-<platform>: the libraries use no symbol of Python, and which
-        torch and CUDA they need is the manifest's to say.
+        The new wheel's file name. Which torch and CUDA its libraries need is the manifest's to say.
 
     Raises:
         BuildError: it cannot be written; nothing is left of it.
     """
-    tag = f"py3-none-{platform_tag()}"
+    tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{platform_tag()}"
     # WheelFile dates RECORD by this variable, and without it by the clock.
     with WheelFile(pure) as source, variable_set("SOURCE_DATE_EPOCH", str(contents.epoch)):
         path = destination / f"{source.parsed_filename['namever']}-{tag}.whl"

@@ -2,6 +2,7 @@
 
     <temporary folder>/kernelwheel-<digest>/        its path is made from the Plan without what edits change
         src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
+        headers/                                    links to those that a module of Python needs
         build.log                                   what CMake and the compilers said last
         whole.json                                  there while all else is whole: removed first, written last
 
@@ -29,6 +30,7 @@ from typing import Any
 
 from .digests import file_sha256, json_sha256
 from .errors import BuildError
+from .extension import header_folders
 from .locks import NO_LOCKS, exclusive
 from .plan import Plan
 from .toolchain import Toolchain
@@ -36,7 +38,7 @@ from .toolchain import Toolchain
 LOG = "build.log"
 WHOLE = "whole.json"
 # What a compile needs and the next one does not; nvcc's intermediate files are the largest of all.
-PASSING = ("out", "tmp", "recipe", "job.json", "build/keep")
+PASSING = ("out", "tmp", "recipe", "headers", "job.json", "build/keep")
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,10 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
     _link(work.path / "torch", toolchain.torch.root)
     if toolchain.cuda.nvcc:
         _link(work.path / "cuda", toolchain.cuda.nvcc.root)
+    if plan.binding:
+        (work.path / "headers").mkdir()
+        for number, folder in enumerate(header_folders(toolchain)):
+            _link(work.path / "headers" / str(number), folder)
 
 
 def mark_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:

@@ -1,4 +1,4 @@
-"""Real builds of the package tiny, by real pip, and what can be read out of their wheels."""
+"""Real builds of the packages of tests/packages, by real pip, and what can be read out of their wheels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Wheel:
 
     @property
     def native(self) -> Path:
-        return self.unpacked / NATIVE
+        return self.unpacked / self.file.name.partition("-")[0] / "_native"
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from kernelwheel import plan as plans
 from kernelwheel import settings, toolchain
 from kernelwheel.cxx import find_cxx
 from kernelwheel.launchers import Launchers
-from kernelwheel.package import PackageFacts
+from kernelwheel.package import Abi, PackageFacts
 from kernelwheel.plan import Plan
 from kernelwheel.settings import Settings
 from kernelwheel.toolchain import Toolchain
@@ -47,6 +47,7 @@ def make_torch(site: Path, version: str = "2.11.0", cuda: str | None = None, hip
     (root / "lib").mkdir()
     (root / "include/torch/csrc/stable/library.h").write_text(f"// torch {version}\n", encoding="utf-8")
     (root / "lib/libtorch_cpu.so").touch()
+    (root / "lib/libtorch_python.so").touch()
     if cuda:
         (root / "lib/libtorch_cuda.so").touch()
     (root / "__init__.py").write_text("raise RuntimeError('torch was imported')\n", encoding="utf-8")
@@ -154,10 +155,10 @@ class Machine:
         cuda = toolchain.decide_cuda(chosen, torch, environ)
         return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen)
 
-    def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", **options: str) -> Plan:
+    def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""
         chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
-        facts = PackageFacts("tiny", "native", torch_target)
+        facts = PackageFacts("tiny", "native", torch_target, abi)
         return plans.draw(facts, version, self.sources, chosen, self.toolchain(chosen))
 
 

@@ -38,7 +38,7 @@ MANIFEST = Manifest(
 )
 CPU_MANIFEST = replace(MANIFEST, requires=replace(MANIFEST.requires, cuda=None, driver=None), libraries=(CPU_LIBRARY,))
 OLD = replace(MANIFEST, version="1.2.2")
-HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", (13, 2), ((9, 0),))
+HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
 BLACKWELL = replace(HOPPER, capabilities=((12, 0),))
 NO_GPU = replace(HOPPER, capabilities=(), driver=None)
 CPU_TORCH = replace(HOPPER, torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)

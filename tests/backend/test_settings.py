@@ -192,6 +192,22 @@ def test_the_table_s_facts_are_kept_apart_from_its_options() -> None:
     assert options == {"cuda": "off"}
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"), [({}, "stable"), ({"abi": "stable"}, "stable"), ({"abi": "torch"}, "torch")]
+)
+def test_a_package_uses_the_stable_abi_unless_it_says_otherwise(said: dict[str, str], meant: str) -> None:
+    facts, options = split_table({**FACTS, **said})
+
+    assert facts.abi == meant
+    assert options == {}
+
+
+@pytest.mark.parametrize("bad", ["", "Torch", "stable ", "cp312", 1, True, None])
+def test_an_unknown_abi_is_refused(bad: object) -> None:
+    with pytest.raises(SettingsError, match="abi is missing or malformed"):
+        split_table({**FACTS, "abi": bad})
+
+
 # Several values, and one twice
 
 

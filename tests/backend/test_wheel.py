@@ -69,6 +69,14 @@ def test_its_name_says_any_python_and_this_platform(made: Path) -> None:
     assert "any" not in wheel.platform_tag()
 
 
+@pytest.mark.parametrize(
+    ("abi", "tag"),
+    [(None, "py3-none"), ("cp312", "cp312-cp312"), ("cp313t", "cp313-cp313t"), ("cp311d", "cp311-cp311d")],
+)
+def test_a_wheel_is_tagged_for_the_python_that_its_modules_are_bound_to(abi: str | None, tag: str) -> None:
+    assert wheel.python_tag(abi) == tag
+
+
 def test_its_wheel_file_has_the_one_tag_and_is_not_pure(made: Path) -> None:
     with ZipFile(made) as archive:
         facts = HeaderParser().parsestr(archive.read("tiny-1.2.3.dist-info/WHEEL").decode())
