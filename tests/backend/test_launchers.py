@@ -133,7 +133,7 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
 ) -> None:
     editable = make_editable(tmp_path, SMALL)
     monkeypatch.setattr(tempfile, "tempdir", str(editable.temporary))
-    script = f'echo "$@" >> {shlex.quote(str(tmp_path / "launched"))}\nexec "$@"'
+    script = f'echo "$TMPDIR $@" >> {shlex.quote(str(tmp_path / "launched"))}\nexec "$@"'
     launcher = make_program(tmp_path / "launcher", script)
     made = []
     for name, option in (("with", {"compiler_launcher": str(launcher)}), ("without", {})):
@@ -145,6 +145,8 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
         made.append((tmp_path / name / "libtiny_cpu.so").read_bytes())
 
     launched = (tmp_path / "launched").read_text()
+    # A launcher's server outlives the build: its temporary folder must too.
+    assert {line.split()[0] for line in launched.splitlines()} == {str(editable.temporary)}
     assert [name in launched for name in ("src/one.cpp", "src/two.cpp", ".so")] == [True, True, False]
     assert made[0] == made[1]
 

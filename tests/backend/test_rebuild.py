@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -328,6 +329,8 @@ def test_another_environment_with_the_same_torch_keeps_the_objects_and_one_with_
     project.torch = torch_in(tmp_path / "first")
     project.compile()
     shutil.rmtree(tmp_path / "first")
+    info = project.work / "build" / ".skbuild-info.json"  # scikit-build-core would begin anew in another place
+    info.write_text(json.dumps({**json.loads(info.read_text()), "skbuild_path": str(tmp_path / "first")}))
     project.torch = torch_in(tmp_path / "second")
     project.change("two.cpp", "return 2", "return 22")
     moved, library = project.compile()
