@@ -122,6 +122,14 @@ def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
         )
 
 
+def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
+    """The part of `built_with` that says who decided what: two builds may come to one Plan for different reasons."""
+    return {
+        "cuda": {"enabled": plan.cuda is not None, "because": toolchain.cuda.reason},
+        "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),
+    }
+
+
 def _describe_artifact(
     plan: Plan, toolchain: Toolchain, drivers: dict[str, Any], libraries: tuple[Library, ...], folder: Path
 ) -> Manifest:
@@ -134,11 +142,10 @@ def _describe_artifact(
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
-        "cuda": {"enabled": cuda, "because": toolchain.cuda.reason},
         "nvcc": nvcc.version if cuda and nvcc else None,
         "cccl": cccl_version(nvcc) if cuda and nvcc else None,
-        "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),
         **drivers,
+        **decisions(plan, toolchain),
     }
     requires = Requires(
         torch=f"{built_for.major}.{built_for.minor}.*" if plan.binding else plan.torch_target,

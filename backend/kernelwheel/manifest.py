@@ -91,8 +91,12 @@ class Manifest:
 
 def write(manifest: Manifest, folder: Path) -> None:
     """Write `manifest.json` into the Artifact's folder."""
-    text = json.dumps(manifest.to_json(), indent=1, sort_keys=True, ensure_ascii=True)
-    (folder / FILE).write_text(text + "\n", encoding="ascii")
+    (folder / FILE).write_bytes(to_bytes(manifest))
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """What is in `manifest.json`: the same for equal manifests."""
+    return (json.dumps(manifest.to_json(), indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read(folder: Path) -> Manifest | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,17 +53,21 @@ def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scra
     Raises:
         BuildError: it does not compile.
     """
-    from .compile import Artifact, compile_plan
+    from .compile import Artifact, compile_plan, decisions
+
+    def packed(entry: Entry) -> Artifact:
+        """The wheel says why it is what it is, whoever compiled its libraries."""
+        built_with = {**entry.manifest.built_with, **decisions(plan, tools)}
+        return Artifact(entry.folder, replace(entry.manifest, built_with=built_with))
 
     try:
         for store in stores(settings, plan.package, plan.version):
             entry = _look(store, plan.fingerprint, say)
             if entry:
                 say(f"nothing to compile: reusing {entry.folder}")
-                return Artifact(entry.folder, entry.manifest)
+                return packed(entry)
         with store.making(lambda maker: say(f"waiting for {maker}")):  # the last one, the user's own
-            entry = make(plan, tools, sources, store, settings.jobs, say)
-            return Artifact(entry.folder, entry.manifest)
+            return packed(make(plan, tools, sources, store, settings.jobs, say))
     except StoreError as error:
         say(f"the compiled kernels are not kept for other builds: {_in_a_line(error)}")
     return compile_plan(plan, tools, sources, scratch, jobs=settings.jobs, say=say)

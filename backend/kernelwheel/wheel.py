@@ -49,13 +49,14 @@ class Contents:
     sources: Path
     epoch: int
 
-    def members(self) -> Iterator[tuple[str, Path]]:
-        """The files by their names in the wheel."""
-        libraries = (library.file for library in self.artifact.manifest.libraries)
-        for name in sorted([*libraries, manifests.FILE]):  # not what else a Store keeps beside them
-            yield f"{self.native}/{name}", self.artifact.folder / name
+    def members(self) -> Iterator[tuple[str, bytes]]:
+        """The files by their names in the wheel; of the Artifact's folder, not what else a Store keeps there."""
+        native, artifact = self.native, self.artifact
+        for library in artifact.manifest.libraries:
+            yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
+        yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
         for name in sorted(self.plan.sources):
-            yield f"{self.native}/src/{name}", self.sources / name
+            yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
@@ -93,8 +94,8 @@ def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
             if member == f"{source.dist_info_path}/WHEEL":
                 data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
             target.writestr(_zip_info(member, contents.epoch), data)
-        for member, file in contents.members():
-            target.writestr(_zip_info(member, contents.epoch), file.read_bytes())
+        for member, data in contents.members():
+            target.writestr(_zip_info(member, contents.epoch), data)
 
 
 def _retagged(text: str, tag: str) -> str:

@@ -60,12 +60,14 @@ def pip_wheel(
 ) -> Done:
     """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command.
 
-    Without `kept`, what earlier builds left in the temporary folder is removed first, so that everything is compiled.
+    Without `kept`, everything is compiled: the cache is another one for each folder, and what earlier builds left in
+    the temporary folder is removed first.
     """
     options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
     folder.parent.mkdir(exist_ok=True)
-    environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **(env or {})}
+    own = {} if kept else {"XDG_CACHE_HOME": f"{folder}-cache"}
+    environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
     if not kept:
         remove_work(Path(environment["TMPDIR"] or ""))
     return run([*prefix, *command, *options, "-w", folder, checkout], cwd=folder.parent, env=environment, check=False)

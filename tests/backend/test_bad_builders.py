@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from kernelwheel import toolchain
+from kernelwheel.caretaking import find_damage, survey
+from kernelwheel.store import Store
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
@@ -62,11 +64,13 @@ class Builder:
         (error,) = re.findall(r"kernelwheel\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
         return str(error)
 
-    def assert_unharmed(self) -> None:
-        """The checkout is as it was, there is no wheel, and no entry in the store."""
+    def assert_unharmed(self, entries: int = 0) -> None:
+        """The checkout is as it was, there is no wheel, and no entry in the store but whole ones, so many."""
         assert contents(self.checkout) == self.before
         assert list((self.folder / "out").glob("*")) == []
-        assert list((self.folder / "cache").rglob("manifest.json")) == []
+        kept = survey(Store(self.folder / "cache" / "kernelwheel", "tiny", "1.2.3")).kept
+        assert [find_damage(entry) for entry in kept] == [""] * entries
+        assert len(list((self.folder / "cache").rglob("manifest.json"))) == entries
 
     def processes(self) -> list[str]:
         """The live processes that work in its temporary folder."""
@@ -98,7 +102,7 @@ def test_no_compiler_on_path_is_said(builder: Builder, tmp_path: Path) -> None:
     assert "apt-get install g++" in said
 
 
-@pytest.mark.parametrize(("program", "found"), [("c++-99", "not on PATH"), ("true", "")])
+@pytest.mark.parametrize(("program", "found"), [("c++-99", "not on PATH"), ("true", "neither gcc nor clang")])
 def test_a_cxx_that_is_no_compiler_is_said_and_no_other_is_taken(builder: Builder, program: str, found: str) -> None:
     """`true --version` names the Free Software Foundation, as gcc does."""
     builder.env["CXX"] = program
@@ -107,7 +111,7 @@ def test_a_cxx_that_is_no_compiler_is_said_and_no_other_is_taken(builder: Builde
 
     assert said.startswith("BuildError: no C++ compiler\n")
     assert "as environment variable CXX says" in said
-    assert re.search(rf"found: +{re.escape(program)}: {found}", said)
+    assert re.search(rf"found: +(/\S+/)?{re.escape(program)}: {found}", said)
 
 
 def test_a_compiler_that_can_compile_nothing_is_said(builder: Builder, tmp_path: Path) -> None:
@@ -270,7 +274,7 @@ def test_a_disk_that_is_too_full_for_the_wheel_is_said_and_no_half_a_wheel_is_le
     assert "No space left on device" in done.stderr
     assert str(out) in done.stderr
     assert done.stdout.rstrip().endswith("\nleft:")
-    builder.assert_unharmed()
+    builder.assert_unharmed(entries=1)  # what was compiled is there for the next try
 
 
 # Two at once, and one that is interrupted
