@@ -582,7 +582,7 @@ def test_a_symbol_that_is_nowhere_is_an_error_of_the_build(checkout: Checkout, o
 
 
 def test_a_failed_build_can_be_tried_again(checkout: Checkout, cpu_wheel: Wheel, out: Path, tmp_path: Path) -> None:
-    """A compiler that fails once, as on a machine that is not sound: the Plan, and so the work folder, stays the same."""
+    """A compiler that fails once, on an unsound machine: the Plan, and so the work folder, stays the same."""
     folder = checkout()
     compiler = make_program(
         tmp_path / "c++",

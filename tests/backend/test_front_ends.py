@@ -350,7 +350,7 @@ def test_the_sdist_of_splat_holds_all_that_a_build_needs(tmp_path: Path, run_pyt
     copied = tmp_path / "splat"
     copied.mkdir()
     for name in ("backend", "csrc", "splat"):
-        skipped = shutil.ignore_patterns("__pycache__", ".*_cache", "*.egg-info")
+        skipped = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
         shutil.copytree(REPOSITORY / name, copied / name, ignore=skipped)
     for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, copied)
