@@ -17,10 +17,14 @@ from editables import REQUIRE, Editable, make_editable
 from kernelwheel import manifest as manifests
 from kernelwheel import views
 from kernelwheel.digests import json_sha256
+from kernelwheel.drive import CMAKE_VERSION
 from kernelwheel.readback import needed
-from processes import RunPython
+from packaging.specifiers import SpecifierSet
+from processes import RunPython, run
+from scikit_build_core.cmake import CMake
 
 Checkout = Callable[..., Path]
+BACKEND = Path(__file__).resolve().parents[2] / "backend/kernelwheel"
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 MINOR = re.match(r"\d+\.\d+", TORCH.version)[0]  # type: ignore[index]
 SCALE = "classic.scale(torch.arange(4.0), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]"
@@ -92,11 +96,10 @@ def test_no_path_of_the_builder_is_in_the_module(classic_wheel: Wheel, build_roo
 
 
 def test_the_wheel_has_the_runtime_half_and_what_a_compile_at_run_time_needs(classic_wheel: Wheel) -> None:
-    backend = Path(__file__).resolve().parents[2] / "backend/kernelwheel"
     packed = contents(classic_wheel.unpacked / "classic/_kernelwheel")
 
     assert {name for name in packed if name.endswith((".py", ".cmake"))} == {
-        path.relative_to(backend).as_posix() for path in [*backend.rglob("*.py"), *backend.rglob("*.cmake")]
+        path.relative_to(BACKEND).as_posix() for path in [*BACKEND.rglob("*.py"), *BACKEND.rglob("*.cmake")]
     }
     assert {"scale.cpp", "scale_cuda.cu", "CMakeLists.txt"} <= set(contents(classic_wheel.native / "src"))
 
@@ -427,3 +430,31 @@ assert "libtiny_cpu.so" in maps and "_small.so" not in maps
 assert "_small.so" in open("/proc/self/maps").read()
 """
     run_python(script, path=[built.unpacked])
+
+
+# The C++ standard
+
+
+@pytest.mark.parametrize(("least", "standard"), [("201703L", "17"), ("202002L", "20")])
+def test_a_module_is_compiled_by_the_standard_that_torch_s_headers_ask_for(
+    tmp_path: Path, least: str, standard: str
+) -> None:
+    """CMake itself answers; without a language it makes the target's properties and no build."""
+    header = tmp_path / "torch/include/ATen/ATen.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(f"#if !defined(_MSC_VER) && __cplusplus < {least}\n#error\n#endif\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES NONE)\ninclude(KernelWheel)\n"
+        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\nget_target_property(found _small CXX_STANDARD)\n"
+        'message(STATUS "standard: ${found}")\n'
+    )
+    cache = {
+        "CMAKE_MODULE_PATH": BACKEND / "cmake", "KERNELWHEEL_TORCH": tmp_path / "torch", "KERNELWHEEL_OUTPUT": tmp_path,
+        "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_MODULE_HEADERS": tmp_path,
+    }  # fmt: skip
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
+
+    definitions = [f"-D{name}={value}" for name, value in cache.items()]
+    done = run([cmake, "-S", tmp_path, "-B", tmp_path / "build", *definitions], cwd=tmp_path, check=False)
+
+    assert f"standard: {standard}\n" in done.stdout
