@@ -26,7 +26,8 @@ def machine(tmp_path: Path) -> Machine:
 
 def found(machine: Machine, *, cuda: str = "on", release: str | None = None) -> Toolchain:
     """The machine's toolchain; with `release`, as if its nvcc were of that CUDA release."""
-    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, cuda=cuda))
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, cuda=cuda)
+    tools = machine.toolchain(chosen)
     if release and tools.cuda.nvcc:
         return replace(tools, cuda=replace(tools.cuda, nvcc=replace(tools.cuda.nvcc, version=f"{release}.1")))
     return tools
