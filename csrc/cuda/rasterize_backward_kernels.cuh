@@ -71,18 +71,18 @@ __global__ void __launch_bounds__(1024) count_blocks(RasterizeInputs in, const i
 template <int C>
 constexpr int kMaxReplayThreads = C <= 16 ? 1024 : 512;
 
-// color . v for the channels from C on, where there are any, of a Gaussian and a pixel.
+// color . v for the channels [first, channels).
 static __device__ __forceinline__ float dot_from(int first, int64_t channels, const float* color, const float* v) {
   float dot = 0.0f;
   for (int64_t k = first; k < channels; ++k) dot = fused(color[k], v[k], dot);
   return dot;
 }
 
-// Writes block_tiles and checkpoints. Precondition: plan.block_starts is the exclusive prefix sum of count_blocks'
-// numbers; otherwise as `rasterize`.
+// Writes block_tiles and checkpoints. The first `channels` colours are staged; others are read where they are needed.
+// Precondition: plan.block_starts is the exclusive prefix sum of count_blocks' numbers; otherwise as `rasterize`.
 template <int C>
 __global__ void __launch_bounds__(kMaxReplayThreads<C>)
-    replay(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan) {
+    replay(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, int channels) {
   __shared__ Batch<C> batch;
   static_assert(kBatch<C> % kBucket == 0, "a bucket is never in two batches");
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kMaxReplayThreads<C>)
   const float* incoming = gradients.colors + pixel.index * in.channels;
   float v[C];
 #pragma unroll
-  for (int k = 0; k < C; ++k) v[k] = pixel.inside && k < in.channels ? incoming[k] : 0.0f;
+  for (int k = 0; k < C; ++k) v[k] = pixel.inside && k < channels ? incoming[k] : 0.0f;
 
   // Front to back: the transmittance behind each bucket, and the bucket's own contribution.
   float transmittance = 1.0f;
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kMaxReplayThreads<C>)
   for (int64_t start = range.begin; start < end; start += kBatch<C>) {
     __syncthreads();  // until all have read the batch before
     const int count = static_cast<int>(end - start < kBatch<C> ? end - start : kBatch<C>);
-    stage_batch<C>(in, start, count, 0, in.channels < C ? static_cast<int>(in.channels) : C, batch);
+    stage_batch<C>(in, start, count, 0, channels, batch);
     __syncthreads();
     for (int first = 0; first < count; first += kBucket, ++bucket) {
       float contribution = 0.0f;
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(kMaxReplayThreads<C>)
         float dot = 0.0f;
 #pragma unroll
         for (int k = 0; k < C; ++k) dot = fused(batch.colors[i][k], v[k], dot);
-        if (in.channels > C) {
-          dot += dot_from(C, in.channels, in.colors + in.flatten_ids[start + i] * in.channels, incoming);
+        if (channels < in.channels) {
+          dot += dot_from(channels, in.channels, in.colors + in.flatten_ids[start + i] * in.channels, incoming);
         }
         contribution = fused(blend.alpha * transmittance, dot, contribution);
         transmittance *= 1.0f - blend.alpha;
@@ -240,7 +240,7 @@ static __device__ __forceinline__ void flush(const RasterizeInputs& in, const Ba
 
 // The gradients of the Gaussians of each block's buckets: of the colours [first_channel, first_channel + channels), and,
 // with the first channel, all others. block_bound(intersections, tiles) blocks of kDifferentiateThreads threads.
-// Preconditions: plan as `replay` leaves it; `out` zeroed; 1 <= channels <= C, and == C or the last ones.
+// Preconditions: plan as `replay` leaves it; `out` zeroed; 1 <= channels <= C.
 template <int C>
 __global__ void __launch_bounds__(kDifferentiateThreads)
     differentiate(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, BackwardOutputs out,
@@ -318,11 +318,11 @@ __global__ void __launch_bounds__(kDifferentiateThreads)
         sums.colors[k] = fused(weight, v, sums.colors[k]);
       }
       if (first_channel != 0) continue;
-      if (in.channels > C) {
+      if (channels < in.channels) {
         const int64_t row = static_cast<int>(group.y[pixel]), column = static_cast<int>(group.x[pixel]);
         const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
         const int64_t index = (image * in.height + row) * in.width + column;
-        dot += dot_from(C, in.channels, all_colors, gradients.colors + index * in.channels);
+        dot += dot_from(channels, in.channels, all_colors, gradients.colors + index * in.channels);
       }
       const float v_alpha = state.transmittance * dot - state.behind * inverse;
       state.behind = fused(weight, dot, state.behind);

@@ -178,7 +178,7 @@ void rasterize_kernels(py::module_& m) {
   m.def("replay", [](const py::dict& in, const py::dict& gradients, const py::dict& plan, int channels) {
     Call call = per_tile("replay", size(in, "offsets", 0), number<int>(in, "tile_size"));
     call(for_channels(channels, simt_replay_1, simt_replay_3, simt_replay_16), rasterize_inputs(call, in),
-         rasterize_gradients(call, gradients), backward_plan(call, plan));
+         rasterize_gradients(call, gradients), backward_plan(call, plan), channels);
   });
   m.def("differentiate", [](const py::dict& in, const py::dict& gradients, const py::dict& plan, const py::dict& out,
                             int64_t first, int channels) {
