@@ -80,6 +80,7 @@ def rasterize_arguments(channels: int = 3, tile_size: int = TILE, **changes: Any
         "colors": torch.rand(images, gaussians, channels, generator=generator),
         "opacities": lists["opacities"],
         "backgrounds": torch.rand(images, channels, generator=generator),
+        "masks": None,
         "width": WIDTH,
         "height": HEIGHT,
         "tile_size": tile_size,
@@ -142,7 +143,7 @@ def test_operators_compile_into_one_graph() -> None:
         )
         colors = torch.ones(2, len(means), 3)
         image: Tensor = OPS.rasterize(
-            means2d, conics, colors, opacities, None, WIDTH, HEIGHT, TILE, offsets, flatten_ids
+            means2d, conics, colors, opacities, None, None, WIDTH, HEIGHT, TILE, offsets, flatten_ids
         )[0]
         return image
 
@@ -150,7 +151,7 @@ def test_operators_compile_into_one_graph() -> None:
     torch.testing.assert_close(compiled(means), render(means), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["project", "spherical_harmonics", "rasterize"])
+@pytest.mark.parametrize("name", ["project", "spherical_harmonics"])
 def test_a_backward_pass_is_refused(name: str) -> None:
     arguments = {
         key: value.clone().requires_grad_() if isinstance(value, Tensor) and value.is_floating_point() else value
@@ -387,6 +388,7 @@ def rasterize_singles(arguments: Arguments, flatten_ids: Tensor, offsets: Tensor
         arguments["conics"],
         torch.ones(arguments["images"], 1, 1),
         arguments["opacities"],
+        None,
         None,
         WIDTH,
         HEIGHT,
@@ -625,6 +627,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
             conics.reshape(*shape, 3),
             torch.zeros(*shape, 3),
             opacities.reshape(shape),
+            None,
             None,
             WIDTH,
             HEIGHT,
