@@ -130,6 +130,7 @@ def _rasterize_backward(
     v_colors: Tensor,
     v_alphas: Tensor,
     absgrad: bool,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients like means2d, conics, colours, opacities and backgrounds; the second like means2d, or size 0."""
     return (
@@ -156,8 +157,9 @@ def _differentiate_rasterize(
     """Gradients of the operator's eleven inputs; with `absgrad`, also the attribute of that name of means2d."""
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
     means2d, backgrounds = tensors[0], tensors[4]
+    deterministic = torch.are_deterministic_algorithms_enabled()
     v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
-        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad
+        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad, deterministic
     )
     if absgrad:
         means2d.absgrad = v_means2d_abs
