@@ -134,6 +134,9 @@ def rasterize_backward(kernels: ModuleType, arguments: Arguments, chunk: int = 3
     )
 
 
+OPERATORS = {"intersect": intersect, "rasterize": rasterize, "rasterize_backward": rasterize_backward}
+
+
 def _rasterize_inputs(arguments: Arguments) -> Arguments:
     """The struct RasterizeInputs."""
     offsets, backgrounds, masks = arguments["isect_offsets"], arguments["backgrounds"], arguments["masks"]
