@@ -4,17 +4,33 @@
 
 STABLE_TORCH_LIBRARY(splat, m) {
   m.def(
-      "project(Tensor means, Tensor quats, Tensor scales, Tensor? opacities, Tensor viewmats, Tensor Ks, int width, "
-      "int height, float eps2d, float near_plane, float far_plane, float radius_clip, bool antialiased) "
+      "project(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor viewmats, "
+      "Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, float radius_clip, "
+      "bool antialiased, int camera_model) "
       "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations)");
+  m.def(
+      "project_backward(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, "
+      "Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, "
+      "float radius_clip, bool antialiased, int camera_model, Tensor radii, Tensor conics, Tensor compensations, "
+      "Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations) "
+      "-> (Tensor v_means, Tensor v_quats, Tensor v_scales, Tensor v_covars, Tensor v_viewmats)");
   m.def("spherical_harmonics(int degree, Tensor directions, Tensor coeffs, Tensor? mask) -> Tensor");
+  m.def(
+      "spherical_harmonics_backward(int degree, Tensor directions, Tensor coeffs, Tensor? mask, Tensor v_colors) "
+      "-> (Tensor v_directions, Tensor v_coeffs)");
   m.def(
       "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
       "int images, int tile_size, int tile_width, int tile_height) "
       "-> (Tensor tiles_per_gauss, Tensor isect_ids, Tensor flatten_ids, Tensor isect_offsets)");
   m.def(
-      "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, int width, "
-      "int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
+      "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, "
+      "int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
       "-> (Tensor colors, Tensor alphas, Tensor last_ids)");
+  m.def(
+      "rasterize_backward(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, "
+      "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
+      "Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad, bool deterministic=False) "
+      "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
+      "Tensor v_backgrounds)");
   m.def("instruction_set(str name) -> str");
 }

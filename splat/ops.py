@@ -1,5 +1,5 @@
 """What torch must know of the compiled operators beyond their schemas: the shapes of their outputs, for `torch.compile`
-and `torch.export`, and that they have no backward pass yet.
+and `torch.export`, and their gradients.
 
 The schemas are in csrc/ops.cpp. Shapes: I images, N Gaussians, M rows of a packed layout, K spherical harmonics
 coefficients, D channels, n intersections.
@@ -18,25 +18,38 @@ from torch import Tensor
 def register() -> None:
     """Register shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
     torch.library.register_fake("splat::project", _project)
+    torch.library.register_fake("splat::project_backward", _project_backward)
     torch.library.register_fake("splat::spherical_harmonics", _spherical_harmonics)
+    torch.library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
     torch.library.register_fake("splat::intersect", _intersect)
     torch.library.register_fake("splat::rasterize", _rasterize)
+    torch.library.register_fake("splat::rasterize_backward", _rasterize_backward)
+    torch.library.register_autograd(
+        "splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project
+    )
+    torch.library.register_autograd(
+        "splat::spherical_harmonics",
+        _differentiate_spherical_harmonics,
+        setup_context=_keep_for_differentiating_spherical_harmonics,
+    )
+    torch.library.register_autograd(
+        "splat::rasterize", _differentiate_rasterize, setup_context=_keep_for_differentiating_rasterize
+    )
     for name in ("project", "spherical_harmonics", "rasterize"):
-        torch.library.register_autograd(f"splat::{name}", functools.partial(_no_backward, name))
+        torch.library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
 
 
-def _no_backward(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
-    # Without this, torch would warn at most, and leave .grad unset.
+def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
     raise NotImplementedError(
-        f"splat::{name} has no backward pass in this version of splat: render under torch.no_grad(), or with inputs "
-        "that do not require gradients"
+        f"splat::{name} has no second derivative: detach its gradients before you differentiate what is made of them"
     )
 
 
 def _project(
     means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
     opacities: Tensor | None,
     viewmats: Tensor,
     Ks: Tensor,
@@ -47,6 +60,7 @@ def _project(
     far_plane: float,
     radius_clip: float,
     antialiased: bool,
+    camera_model: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3] and compensations [I, N]."""
     images, gaussians = viewmats.shape[0], means.shape[0]
@@ -59,9 +73,66 @@ def _project(
     )
 
 
+def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    radii, _, _, conics, compensations = output
+    ctx.mark_non_differentiable(radii)
+    ctx.save_for_backward(*inputs[:7], radii, conics, compensations)
+    ctx.numbers = inputs[7:]
+
+
+def _differentiate_project(
+    ctx: Any, v_radii: None, v_means2d: Tensor, v_depths: Tensor, v_conics: Tensor, v_compensations: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients of means, quats, scales, covars and viewmats; radii, opacities and Ks have none."""
+    *tensors, radii, conics, compensations = ctx.saved_tensors
+    v_means, v_quats, v_scales, v_covars, v_viewmats = torch.ops.splat.project_backward(
+        *tensors, *ctx.numbers, radii, conics, compensations, v_means2d, v_depths, v_conics, v_compensations
+    )
+    shape = (v_quats, v_scales, None) if tensors[3] is None else (None, None, v_covars)
+    return (v_means, *shape, None, v_viewmats, None, *(None for _ in ctx.numbers))
+
+
+def _project_backward(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
+    opacities: Tensor | None,
+    viewmats: Tensor,
+    *others: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of means, quats, scales, covars and viewmats: their shapes, [0, ...] for what is not given."""
+    axes, whole = (0, means.shape[0]) if quats is None else (means.shape[0], 0)
+    return (
+        means.new_empty(means.shape),
+        means.new_empty((axes, 4)),
+        means.new_empty((axes, 3)),
+        means.new_empty((whole, 6)),
+        means.new_empty(viewmats.shape),
+    )
+
+
 def _spherical_harmonics(degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None) -> Tensor:
     """Values [I, N, 3]."""
     return directions.new_empty(directions.shape)
+
+
+def _keep_for_differentiating_spherical_harmonics(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.degree = inputs[0]
+    ctx.save_for_backward(*inputs[1:])
+
+
+def _differentiate_spherical_harmonics(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of directions and coeffs."""
+    v_directions, v_coeffs = torch.ops.splat.spherical_harmonics_backward(ctx.degree, *ctx.saved_tensors, v_colors)
+    return None, v_directions, v_coeffs, None
+
+
+def _spherical_harmonics_backward(
+    degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None, v_colors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of directions and coeffs: their shapes."""
+    return directions.new_empty(directions.shape), directions.new_empty(coeffs.shape)
 
 
 def _intersect(
@@ -92,6 +163,7 @@ def _rasterize(
     colors: Tensor,
     opacities: Tensor,
     backgrounds: Tensor | None,
+    masks: Tensor | None,
     width: int,
     height: int,
     tile_size: int,
@@ -105,3 +177,112 @@ def _rasterize(
         means2d.new_empty((images, height, width, 1)),
         means2d.new_empty((images, height, width), dtype=torch.int32),
     )
+
+
+def _rasterize_backward(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    alphas: Tensor,
+    last_ids: Tensor,
+    v_colors: Tensor,
+    v_alphas: Tensor,
+    absgrad: bool,
+    deterministic: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients like means2d, conics, colours, opacities and backgrounds; the second like means2d, or size 0."""
+    return (
+        means2d.new_empty(means2d.shape),
+        means2d.new_empty(means2d.shape if absgrad else (0,)),
+        means2d.new_empty(conics.shape),
+        means2d.new_empty(colors.shape),
+        means2d.new_empty(opacities.shape),
+        means2d.new_empty((0,) if backgrounds is None else backgrounds.shape),
+    )
+
+
+def _keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, width, height, tile_size, isect_offsets, flatten_ids = inputs
+    _, alphas, last_ids = output
+    ctx.mark_non_differentiable(last_ids)
+    ctx.save_for_backward(*tensors, isect_offsets, flatten_ids, alphas, last_ids)
+    ctx.size = width, height, tile_size
+
+
+def _differentiate_rasterize(
+    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad: bool = False
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the operator's eleven inputs; with `absgrad`, also the attribute of that name of means2d."""
+    *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
+    means2d, backgrounds = tensors[0], tensors[4]
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
+        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad, deterministic
+    )
+    if absgrad:
+        means2d.absgrad = v_means2d_abs
+    given = None if backgrounds is None else v_backgrounds
+    return v_means2d, v_conics, v_features, v_opacities, given, None, None, None, None, None, None
+
+
+class _RasterizeAbsgrad(torch.autograd.Function):
+    """The operator `rasterize`, whose backward pass also sets `means2d.absgrad`."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> Any:
+        return torch.ops.splat.rasterize(*inputs)
+
+    setup_context = staticmethod(_keep_for_differentiating_rasterize)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        v_colors, v_alphas, v_last_ids = gradients
+        return _differentiate_rasterize(ctx, v_colors, v_alphas, v_last_ids, absgrad=True)
+
+
+_outside_of_graphs: Any = torch.compiler.disable
+_rasterize_absgrad = _outside_of_graphs(
+    _RasterizeAbsgrad.apply, reason="absgrad=True sets an attribute of means2d, which a compiled graph cannot do"
+)
+
+
+def rasterize(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    absgrad: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Blend Gaussians [I, N, ...] or [M, ...] into images, as `torch.ops.splat.rasterize` does.
+
+    With `absgrad`, the backward pass sets the attribute `absgrad` of `means2d`: a tensor of its shape with the sums,
+    over the pixels, of the absolute values of what each pixel adds to its gradient (Ye et al. 2024, "AbsGS", section
+    3). That is no part of a graph: `torch.compile` renders with absgrad outside of the graph, and refuses to with
+    `fullgraph=True`.
+
+    Returns:
+        Colours [I, H, W, D], alphas [I, H, W, 1] and the list's entry that was blended last, i32 [I, H, W].
+
+    Raises:
+        RuntimeError: a shape, dtype, device or index is wrong.
+    """
+    render = _rasterize_absgrad if absgrad else torch.ops.splat.rasterize
+    result: tuple[Tensor, Tensor, Tensor] = render(
+        means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids
+    )
+    return result

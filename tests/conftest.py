@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -53,6 +54,18 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def simt(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The CUDA kernels as a module that executes them on the CPU. With one build of torch: it makes no difference."""
+    import torch
+    from simt.build import build
+
+    if torch.version.cuda is not None:
+        pytest.skip("kernels are executed on the CPU in the environment with a CPU build of torch")
+
+    return build(tmp_path_factory.mktemp("simt"))
 
 
 @pytest.fixture(scope="session")
