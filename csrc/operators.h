@@ -85,69 +85,6 @@ inline void check_intersections(int64_t total) {
                   " tiles, more than 2^31 - 1; render fewer images at once or larger tiles");
 }
 
-struct RasterizeOperands {
-  Tensor means2d, conics, colors, opacities;  // [I, N, ...] or [M, ...]
-  std::optional<Tensor> backgrounds;          // [I, D]
-  Tensor offsets, flatten_ids;                // [I, rows, columns], [n]
-  int64_t images, count, channels, intersections;
-  int width, height;
-  TileGrid grid;
-  Tensor out_colors, out_alphas, last_ids;  // outputs: [I, H, W, D], [I, H, W, 1], [I, H, W]
-
-  int64_t tiles() const { return images * grid.rows * grid.columns; }
-};
-
-inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
-                                         const Tensor& opacities, const std::optional<Tensor>& backgrounds,
-                                         int64_t width, int64_t height, int64_t tile_size, const Tensor& offsets,
-                                         const Tensor& flatten_ids) {
-  constexpr auto f32 = ScalarType::Float;
-  const TileGrid grid = {
-      checked_int(tile_size, "tile_size", 1, kMaxTileSize),
-      checked_int((checked_int(width, "width", 1, kMaxImageSide) + tile_size - 1) / tile_size, "tile columns", 1,
-                  kMaxImageSide),
-      checked_int((checked_int(height, "height", 1, kMaxImageSide) + tile_size - 1) / tile_size, "tile rows", 1,
-                  kMaxImageSide)};
-  const int64_t images = checked_size(offsets, "isect_offsets", 0, 3);
-  const bool packed = means2d.dim() == 2;
-  STD_TORCH_CHECK(packed || means2d.dim() == 3, "means2d must have shape [I, N, 2], or [M, 2] if packed; found ",
-                  describe_shape(means2d.sizes().data(), means2d.sizes().size()));
-  const int64_t n = means2d.size(packed ? 0 : 1);
-  const int64_t channels = checked_size(colors, "colors", packed ? 1 : 2, means2d.dim());
-  STD_TORCH_CHECK(channels >= 1, "colors must have at least one channel");
-  const int64_t count = packed ? checked_count(1, n) : checked_count(images, n);
-  const int64_t intersections = checked_size(flatten_ids, "flatten_ids", 0, 1);
-  check_intersections(intersections);
-  const Tensor& like = means2d;
-  const auto shaped = [&](const Tensor& tensor, const char* name, int64_t last) {
-    return packed ? checked(tensor, name, f32, {n, last}, like) : checked(tensor, name, f32, {images, n, last}, like);
-  };
-  RasterizeOperands p = {
-      shaped(means2d, "means2d", 2),
-      shaped(conics, "conics", 3),
-      shaped(colors, "colors", channels),
-      packed ? checked(opacities, "opacities", f32, {n}, like)
-             : checked(opacities, "opacities", f32, {images, n}, like),
-      std::nullopt,
-      checked(offsets, "isect_offsets", ScalarType::Int, {images, grid.rows, grid.columns}, like),
-      checked(flatten_ids, "flatten_ids", ScalarType::Int, {intersections}, like),
-      images,
-      count,
-      channels,
-      intersections,
-      static_cast<int>(width),
-      static_cast<int>(height),
-      grid,
-      empty_like_device({images, height, width, channels}, f32, like),
-      empty_like_device({images, height, width, 1}, f32, like),
-      empty_like_device({images, height, width}, ScalarType::Int, like),
-  };
-  STD_TORCH_CHECK(p.tiles() <= std::numeric_limits<int32_t>::max(), images, " images of ", grid.columns, " x ",
-                  grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once or larger tiles");
-  if (backgrounds) p.backgrounds = checked(*backgrounds, "backgrounds", f32, {images, channels}, like);
-  return p;
-}
-
 // A pointer for a kernel; null where there is no tensor.
 template <class T>
 const T* data_or_null(const std::optional<Tensor>& tensor) {

@@ -23,8 +23,14 @@ STABLE_TORCH_LIBRARY(splat, m) {
       "int images, int tile_size, int tile_width, int tile_height) "
       "-> (Tensor tiles_per_gauss, Tensor isect_ids, Tensor flatten_ids, Tensor isect_offsets)");
   m.def(
-      "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, int width, "
-      "int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
+      "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, "
+      "int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
       "-> (Tensor colors, Tensor alphas, Tensor last_ids)");
+  m.def(
+      "rasterize_backward(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, "
+      "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
+      "Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad) "
+      "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
+      "Tensor v_backgrounds)");
   m.def("instruction_set(str name) -> str");
 }

@@ -1,5 +1,5 @@
 """What torch must know of the compiled operators beyond their schemas: the shapes of their outputs, for `torch.compile`
-and `torch.export`, and which operator is the backward pass of which.
+and `torch.export`, and their gradients.
 
 The schemas are in csrc/ops.cpp. Shapes: I images, N Gaussians, M rows of a packed layout, K spherical harmonics
 coefficients, D channels, n intersections.
@@ -8,6 +8,7 @@ coefficients, D channels, n intersections.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -23,21 +24,20 @@ def register() -> None:
     torch.library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
     torch.library.register_fake("splat::intersect", _intersect)
     torch.library.register_fake("splat::rasterize", _rasterize)
-    torch.library.register_autograd("splat::project", _project_gradients, setup_context=_save_project)
+    torch.library.register_fake("splat::rasterize_backward", _rasterize_backward)
     torch.library.register_autograd(
-        "splat::spherical_harmonics", _spherical_harmonics_gradients, setup_context=_save_spherical_harmonics
+        "splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project
     )
-    torch.library.register_autograd("splat::rasterize", functools.partial(_no_backward, "rasterize"))
-    for name in ("project", "spherical_harmonics"):
+    torch.library.register_autograd(
+        "splat::spherical_harmonics",
+        _differentiate_spherical_harmonics,
+        setup_context=_keep_for_differentiating_spherical_harmonics,
+    )
+    torch.library.register_autograd(
+        "splat::rasterize", _differentiate_rasterize, setup_context=_keep_for_differentiating_rasterize
+    )
+    for name in ("project", "spherical_harmonics", "rasterize"):
         torch.library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
-
-
-def _no_backward(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
-    # Without this, torch would warn at most, and leave .grad unset.
-    raise NotImplementedError(
-        f"splat::{name} has no backward pass in this version of splat: render under torch.no_grad(), or with inputs "
-        "that do not require gradients"
-    )
 
 
 def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
@@ -74,13 +74,14 @@ def _project(
     )
 
 
-def _save_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     radii, _, _, conics, compensations = output
+    ctx.mark_non_differentiable(radii)
     ctx.save_for_backward(*inputs[:7], radii, conics, compensations)
     ctx.numbers = inputs[7:]
 
 
-def _project_gradients(
+def _differentiate_project(
     ctx: Any, v_radii: None, v_means2d: Tensor, v_depths: Tensor, v_conics: Tensor, v_compensations: Tensor
 ) -> tuple[Tensor | None, ...]:
     """Gradients of means, quats, scales, covars and viewmats; radii, opacities and Ks have none."""
@@ -117,12 +118,12 @@ def _spherical_harmonics(degree: int, directions: Tensor, coeffs: Tensor, mask: 
     return directions.new_empty(directions.shape)
 
 
-def _save_spherical_harmonics(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _keep_for_differentiating_spherical_harmonics(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.degree = inputs[0]
     ctx.save_for_backward(*inputs[1:])
 
 
-def _spherical_harmonics_gradients(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
+def _differentiate_spherical_harmonics(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
     """Gradients of directions and coeffs."""
     v_directions, v_coeffs = torch.ops.splat.spherical_harmonics_backward(ctx.degree, *ctx.saved_tensors, v_colors)
     return None, v_directions, v_coeffs, None
@@ -163,6 +164,7 @@ def _rasterize(
     colors: Tensor,
     opacities: Tensor,
     backgrounds: Tensor | None,
+    masks: Tensor | None,
     width: int,
     height: int,
     tile_size: int,
@@ -176,3 +178,108 @@ def _rasterize(
         means2d.new_empty((images, height, width, 1)),
         means2d.new_empty((images, height, width), dtype=torch.int32),
     )
+
+
+def _rasterize_backward(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    alphas: Tensor,
+    last_ids: Tensor,
+    v_colors: Tensor,
+    v_alphas: Tensor,
+    absgrad: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients like means2d, conics, colours, opacities and backgrounds; the second like means2d, or size 0."""
+    return (
+        means2d.new_empty(means2d.shape),
+        means2d.new_empty(means2d.shape if absgrad else (0,)),
+        means2d.new_empty(conics.shape),
+        means2d.new_empty(colors.shape),
+        means2d.new_empty(opacities.shape),
+        means2d.new_empty((0,) if backgrounds is None else backgrounds.shape),
+    )
+
+
+def _keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, width, height, tile_size, isect_offsets, flatten_ids = inputs
+    _, alphas, last_ids = output
+    ctx.mark_non_differentiable(last_ids)
+    ctx.save_for_backward(*tensors, isect_offsets, flatten_ids, alphas, last_ids)
+    ctx.size = width, height, tile_size
+
+
+def _differentiate_rasterize(
+    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad: bool = False
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the operator's eleven inputs; with `absgrad`, also the attribute of that name of means2d."""
+    *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
+    means2d, backgrounds = tensors[0], tensors[4]
+    v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
+        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad
+    )
+    if absgrad:
+        means2d.absgrad = v_means2d_abs
+    given = None if backgrounds is None else v_backgrounds
+    return v_means2d, v_conics, v_features, v_opacities, given, None, None, None, None, None, None
+
+
+class _RasterizeAbsgrad(torch.autograd.Function):
+    """The operator `rasterize`, whose backward pass also sets `means2d.absgrad`."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> Any:
+        return torch.ops.splat.rasterize(*inputs)
+
+    setup_context = staticmethod(_keep_for_differentiating_rasterize)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _differentiate_rasterize(ctx, *gradients, absgrad=True)
+
+
+_rasterize_absgrad: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compiler.disable(
+    _RasterizeAbsgrad.apply, reason="absgrad=True sets an attribute of means2d, which a compiled graph cannot do"
+)
+
+
+def rasterize(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    absgrad: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Blend Gaussians [I, N, ...] or [M, ...] into images, as `torch.ops.splat.rasterize` does.
+
+    With `absgrad`, the backward pass sets the attribute `absgrad` of `means2d`: a tensor of its shape with the sums,
+    over the pixels, of the absolute values of what each pixel adds to its gradient (Ye et al. 2024, "AbsGS", section
+    3). That is no part of a graph: `torch.compile` renders with absgrad outside of the graph, and refuses to with
+    `fullgraph=True`.
+
+    Returns:
+        Colours [I, H, W, D], alphas [I, H, W, 1] and the list's entry that was blended last, i32 [I, H, W].
+
+    Raises:
+        RuntimeError: a shape, dtype, device or index is wrong.
+    """
+    render = _rasterize_absgrad if absgrad else torch.ops.splat.rasterize
+    result: tuple[Tensor, Tensor, Tensor] = render(
+        means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids
+    )
+    return result

@@ -107,7 +107,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   std::vector<int64_t> totals(static_cast<size_t>(pieces), 0);
   int32_t* tiles_per_gauss = p.tiles_per_gauss.mutable_data_ptr<int32_t>();
   std::fill(tiles_per_gauss, tiles_per_gauss + p.count, 0);
-  parallel_dynamic(pieces, 1, [&](int64_t piece) {
+  parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
     int32_t* counts = places.data() + piece * tiles;
     int64_t total = 0;
     for_each_span(in, p, entries, piece_start(piece), piece_start(piece + 1),
@@ -136,7 +136,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   int64_t* ids = isect_ids.mutable_data_ptr<int64_t>();
   int32_t* flat = flatten_ids.mutable_data_ptr<int32_t>();
   const int64_t per_image = static_cast<int64_t>(p.grid.rows) * p.grid.columns;
-  parallel_dynamic(pieces, 1, [&](int64_t piece) {
+  parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
     int32_t* place = places.data() + piece * tiles;
     for_each_span(in, p, entries, piece_start(piece), piece_start(piece + 1),
                   [&](int64_t first, int64_t last, int32_t index) {

@@ -7,18 +7,19 @@
 
 namespace splat {
 
-// Calls work(i) for each i in [0, count), each on whichever thread is free next: for pieces of unequal size.
+// Calls work(worker, i) for each i in [0, count), each on whichever thread is free next: for pieces of unequal size.
+// `worker` is below the number of threads, and no two calls with the same one overlap.
 template <class Work>
 void parallel_dynamic(int64_t count, int64_t piece, const Work& work) {
   std::atomic<int64_t> next{0};
   const int64_t workers = torch::stable::get_num_threads();
   // Each worker takes pieces until there are none left, so it does not matter how torch shares out the workers.
-  torch::stable::parallel_for(0, workers, 1, [&](int64_t, int64_t) {
+  torch::stable::parallel_for(0, workers, 1, [&](int64_t worker, int64_t) {
     for (;;) {
       const int64_t begin = next.fetch_add(piece);
       if (begin >= count) return;
       const int64_t end = begin + piece < count ? begin + piece : count;
-      for (int64_t i = begin; i < end; ++i) work(i);
+      for (int64_t i = begin; i < end; ++i) work(worker, i);
     }
   });
 }

@@ -1,5 +1,6 @@
-// The CPU rasterizer's inner part: one block of at most 16 x 16 pixels. rasterize_block_source.h holds its source,
-// which is compiled once per instruction set; rasterize.cpp chooses among the results.
+// The CPU rasterizer's inner parts: one block of at most 16 x 16 pixels, forward and backward. Their sources,
+// rasterize_block_source.h and rasterize_block_backward_source.h, are compiled once per instruction set;
+// rasterize_tiles.h chooses among the results.
 #pragma once
 
 #include "../math/blend.h"
@@ -7,6 +8,7 @@
 namespace splat {
 
 constexpr int kBlockSide = 16;
+constexpr int kBlockPixels = kBlockSide * kBlockSide;
 
 // A Gaussian as the rasterizer reads it: half a cache line.
 struct alignas(32) GaussianRecord {
@@ -23,9 +25,6 @@ struct BlockScene {
   const int32_t* flatten_ids;  // Gaussians of each tile, front to back
   int channels;
   int64_t image_width;  // pixels from one row of an image to the next
-  float* out_colors;    // [images, height, width, channels]
-  float* out_alphas;    // [images, height, width]
-  int32_t* out_last;    // [images, height, width]
 };
 
 struct BlockJob {
@@ -36,14 +35,46 @@ struct BlockJob {
   const float* background;  // [channels] or null
 };
 
+// What the forward pass writes.
+struct BlockImages {
+  float* colors;  // [images, height, width, channels]
+  float* alphas;  // [images, height, width]
+  int32_t* last;  // [images, height, width]
+};
+
+// What one tile adds to the gradients of one Gaussian: sums over the tile's pixels of s, s dx, s dy, s dx^2, s dx dy
+// and s dy^2, where s is the gradient with respect to the exponent 0.5 (a dx^2 + c dy^2) + b dx dy and (dx, dy) goes
+// from the pixel to the mean. From these six follow those of mean, conic and opacity. In a slot, the sums of
+// |s (a dx + b dy)| and |s (b dx + c dy)| come next where they are asked for, then the gradients of the colours.
+constexpr int kMoments = 6;
+
+struct BlockGradients {
+  const float* alphas;                // [images, height, width], from the forward pass, as are:
+  const int32_t* last;                // [images, height, width]
+  const float *v_colors, *v_alphas;   // gradients of the images
+  bool absolute;                      // whether the two sums of absolute values are asked for
+  float* slots;                       // [entries of flatten_ids, kMoments + 2 * absolute + channels], output
+};
+
+SPLAT_HD int slot_size(bool absolute, int channels) { return kMoments + (absolute ? 2 : 0) + channels; }
+
+// Floats of scratch memory that rasterize_block_backward needs, aligned to 64 bytes.
+SPLAT_HD int64_t backward_scratch(int channels) { return int64_t{channels} * (kBlockPixels + kBlockSide); }
+
 namespace baseline {
-void rasterize_block(const BlockScene& scene, const BlockJob& job);
+void rasterize_block(const BlockScene& scene, const BlockJob& job, const BlockImages& images);
+int32_t rasterize_block_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients,
+                                 int32_t filled, float* scratch);
 }
 namespace avx2 {
-void rasterize_block(const BlockScene& scene, const BlockJob& job);
+void rasterize_block(const BlockScene& scene, const BlockJob& job, const BlockImages& images);
+int32_t rasterize_block_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients,
+                                 int32_t filled, float* scratch);
 }
 namespace avx512 {
-void rasterize_block(const BlockScene& scene, const BlockJob& job);
+void rasterize_block(const BlockScene& scene, const BlockJob& job, const BlockImages& images);
+int32_t rasterize_block_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients,
+                                 int32_t filled, float* scratch);
 }
 
 }  // namespace splat

@@ -1,4 +1,5 @@
-// splat::avx2::rasterize_block, for x86-64 with AVX2.
+// splat::avx2::rasterize_block and rasterize_block_backward, for x86-64 with AVX2.
 #define SPLAT_ISA avx2
 #define SPLAT_LANES 8
+#include "rasterize_block_backward_source.h"
 #include "rasterize_block_source.h"

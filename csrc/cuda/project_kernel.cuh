@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../math/projection_backward.h"
+#include "warp.cuh"
 
 namespace splat {
 namespace kernels {
@@ -43,15 +44,15 @@ struct ProjectGradientInputs {
 };
 
 constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
-constexpr int kWarp = 32;
 constexpr int kMaxWarps = 32;
 
-// The sum of `values` over the block's threads, for thread 0. Threads of a block are at most 1024, a multiple of 32.
-__device__ inline void sum_block(float* values, float (*warp_sums)[kPoseEntries]) {
+// Sums over the block, for every thread: of entry k of `values` in warp_sums[0][k], until the next barrier and call. Whole
+// warps, and all threads of the block.
+static __device__ __forceinline__ void sum_block(const float* values, float (*warp_sums)[kPoseEntries]) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   for (int k = 0; k < kPoseEntries; ++k) {
-    for (int step = kWarp / 2; step > 0; step /= 2) values[k] += __shfl_down_sync(0xffffffffu, values[k], step);
-    if (lane == 0) warp_sums[warp][k] = values[k];
+    const float sum = warp_sum(values[k]);
+    if (lane == 0) warp_sums[warp][k] = sum;
   }
   __syncthreads();
   if (threadIdx.x < kPoseEntries) {

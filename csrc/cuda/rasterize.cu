@@ -3,6 +3,7 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include "../rasterize_operators.h"
 #include "launch.h"
 #include "rasterize_kernel.cuh"
 
@@ -21,11 +22,14 @@ void rasterize_channels(const Launch& launch, const kernels::RasterizeInputs& in
 }
 
 std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities,
-                                             std::optional<Tensor> backgrounds, int64_t width, int64_t height,
-                                             int64_t tile_size, Tensor isect_offsets, Tensor flatten_ids) {
+                                             std::optional<Tensor> backgrounds, std::optional<Tensor> masks,
+                                             int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
+                                             Tensor flatten_ids) {
   const Launch launch(means2d);
-  const RasterizeOperands p = check_rasterize(means2d, conics, colors, opacities, backgrounds, width, height, tile_size,
-                                              isect_offsets, flatten_ids);
+  const RasterizeOperands p = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width, height,
+                                              tile_size, isect_offsets, flatten_ids);
+  STD_TORCH_CHECK(!p.masks, "masks must be None on CUDA");
+  const RasterizeImages images = empty_images(p);
   const kernels::RasterizeInputs in = {p.means2d.const_data_ptr<float>(),
                                        p.conics.const_data_ptr<float>(),
                                        p.colors.const_data_ptr<float>(),
@@ -40,8 +44,8 @@ std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tens
                                        p.width,
                                        p.height,
                                        p.grid};
-  const kernels::RasterizeOutputs out = {p.out_colors.mutable_data_ptr<float>(), p.out_alphas.mutable_data_ptr<float>(),
-                                         p.last_ids.mutable_data_ptr<int32_t>()};
+  const kernels::RasterizeOutputs out = {images.colors.mutable_data_ptr<float>(), images.alphas.mutable_data_ptr<float>(),
+                                         images.last_ids.mutable_data_ptr<int32_t>()};
   constexpr int kChunk = 32;
   for (int64_t first = 0; p.tiles() > 0 && first < p.channels; first += kChunk) {
     const int channels = static_cast<int>(std::min<int64_t>(kChunk, p.channels - first));
@@ -54,7 +58,7 @@ std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tens
                                       : rasterize_channels<kChunk>;
     run(launch, in, out, first, channels);
   }
-  return {p.out_colors, p.out_alphas, p.last_ids};
+  return {images.colors, images.alphas, images.last_ids};
 }
 
 }  // namespace

@@ -1,0 +1,149 @@
+// What the CPU rasterizer's two passes share: vectors of floats, and Gaussians staged for a block of pixels. Included
+// by the sources of rasterize_block and rasterize_block_backward, once per instruction set: SPLAT_ISA is the namespace,
+// SPLAT_LANES the floats in a register.
+//
+// Rules for this file and those two: no C++ standard library and only functions of internal linkage (see
+// math/platform.h); only operations that IEEE 754 rounds correctly, never contracted to fused ones
+// (-ffp-contract=off), so that every instruction set gives the same numbers to the last bit.
+#pragma once
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include "../math/blend.h"
+#include "../math/constants.h"
+#include "rasterize_block.h"
+
+namespace splat {
+namespace SPLAT_ISA {
+namespace {
+
+constexpr int kLanes = SPLAT_LANES;
+constexpr int kChunks = kBlockSide / kLanes;  // registers in a row of pixels
+constexpr int kBatch = 64;                    // Gaussians staged at a time
+
+typedef float Floats __attribute__((vector_size(4 * kLanes)));
+typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
+
+// AVX-512 compares into a register of one bit per lane; elsewhere, a true lane has all bits set.
+#if SPLAT_LANES == 16
+typedef __mmask16 Mask;
+SPLAT_HD Mask greater(Floats a, Floats b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ); }
+SPLAT_HD Mask at_least(Floats a, Floats b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GE_OQ); }
+SPLAT_HD Mask at_least(Ints a, int32_t b) { return _mm512_cmpge_epi32_mask((__m512i)a, _mm512_set1_epi32(b)); }
+SPLAT_HD bool any(Mask mask) { return mask != 0; }
+SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return (Floats)_mm512_mask_mov_ps((__m512)b, mask, (__m512)a); }
+SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return (Ints)_mm512_mask_mov_epi32((__m512i)b, mask, (__m512i)a); }
+#else
+typedef Ints Mask;
+SPLAT_HD Mask greater(Floats a, Floats b) { return a > b; }
+SPLAT_HD Mask at_least(Floats a, Floats b) { return a >= b; }
+SPLAT_HD Mask at_least(Ints a, int32_t b) { return a >= b; }
+SPLAT_HD bool any(Mask mask) {
+#if SPLAT_LANES == 8
+  return _mm256_movemask_ps((__m256)mask) != 0;
+#elif defined(__SSE2__)
+  return _mm_movemask_ps((__m128)mask) != 0;
+#else
+  return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+#endif
+}
+SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return mask ? a : b; }
+SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return mask ? a : b; }
+#endif
+
+SPLAT_HD Floats splat_lanes(float x) { return Floats{} + x; }
+
+// 2^-x for 0 <= x <= 126 with a relative error of 1.2e-7, and nothing in particular for other x. 2^n is put together
+// from n's bits; the polynomial is a minimax fit to 2^r on |r| <= 1/2 (relative error 3e-9 before rounding).
+SPLAT_HD Floats exp2_negative(Floats x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer, held in its low bits
+  const Floats shifted = kRound - x;
+  const Floats r = (kRound - shifted) - x;
+  const Floats r2 = r * r;
+  const Floats low = 6.9314718246e-01f * r + 1.0f;
+  const Floats middle = 5.5503599346e-02f * r + 2.4022647738e-01f;
+  const Floats high = (1.3390807435e-03f * r + 9.6185058355e-03f) + 1.5326471475e-04f * r2;
+  const Floats p = (high * r2 + middle) * r2 + low;
+  return (Floats)((Words)p + ((Words)shifted << 23));
+}
+
+// Consecutive Gaussians of a tile's list, with the block's rows that each can change.
+struct Batch {
+  float x[kBatch], y[kBatch], half_a[kBatch], b[kBatch], half_c[kBatch], opacity[kBatch], limit[kBatch];
+  int32_t row_begin[kBatch], row_end[kBatch];
+  const float* colors[kBatch];
+};
+
+// From where to where, as rows of the block, the ellipse 0.5 (a u^2 + c v^2) + b u v <= limit reaches within the
+// block's columns (compare math/tiles.h, where rows and columns are exchanged). A needle whose determinant is mostly
+// rounding keeps all rows. Branch-free, for the vectoriser.
+SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, float limit, float left, float top,
+                        float columns, float rows, int32_t& begin, int32_t& end) {
+  const float a = 2.0f * half_a, c = 2.0f * half_c;
+  const float product = a * c;
+  constexpr float kUlps = 32.0f * 1.1920929e-7f;
+  const float exact = product - b * b;
+  const bool elliptic = (exact > 16.0f * kUlps * product) & (a > 0.0f) & (c > 0.0f);
+  const float determinant = elliptic ? exact - kUlps * product : 1.0f;
+  const float safe_c = elliptic ? c : 1.0f;
+  const float widened = maximum(0.0f, limit * (1.0f + kUlps * product / determinant));
+  const float extreme_u = square_root(2.0f * widened * safe_c / determinant);
+  const float extreme_v = square_root(2.0f * widened * maximum(a, 0.0f) / determinant);
+  const float shear = b / maximum(a, 1e-30f) * extreme_v;
+  const float first = left + 0.5f - x, last = first + columns - 1.0f;
+  const float low = clamp(-shear, first, last), high = clamp(shear, first, last);
+  const float two_limit_c = 2.0f * widened * safe_c;
+  const float down = (square_root(maximum(0.0f, two_limit_c - determinant * low * low)) - b * low) / safe_c;
+  const float up = (square_root(maximum(0.0f, two_limit_c - determinant * high * high)) + b * high) / safe_c;
+  const float pad = 0.01f + 1e-5f * extreme_v;
+  const bool beside = (first > extreme_u + 0.01f) | (last < -extreme_u - 0.01f);
+  // Row i has its centre at top + i + 0.5.
+  const float from = clamp(y - up - pad - top - 0.5f, 0.0f, rows);
+  const float to = clamp(y + down + pad - top + 0.5f, 0.0f, rows);
+  const int32_t from_row = static_cast<int32_t>(from + 0.999999f), to_row = static_cast<int32_t>(to);
+  const bool hidden = (!(limit >= 0.0f)) | (elliptic & beside);
+  begin = elliptic ? from_row : 0;
+  end = hidden ? 0 : (elliptic ? to_row : static_cast<int32_t>(rows));
+}
+
+// Stages the Gaussians [start, start + count) of flatten_ids, with their colours from `first_channel` on.
+SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_channel, int32_t start, int count,
+                    Batch& batch) {
+  for (int i = 0; i < kBatch; ++i) {
+    if (i >= count) {
+      batch.limit[i] = -1.0f;
+      continue;
+    }
+    const int64_t id = scene.flatten_ids[start + i];
+    const GaussianRecord& record = scene.records[id];
+    batch.x[i] = record.x;
+    batch.y[i] = record.y;
+    batch.half_a[i] = record.conic.half_a;
+    batch.b[i] = record.conic.b;
+    batch.half_c[i] = record.conic.half_c;
+    batch.opacity[i] = record.opacity;
+    batch.limit[i] = record.limit;
+    batch.colors[i] = scene.colors + id * scene.channels + first_channel;
+    __builtin_prefetch(batch.colors[i]);
+  }
+  const float left = static_cast<float>(job.left), top = static_cast<float>(job.top);
+  const float columns = static_cast<float>(job.columns), rows = static_cast<float>(job.rows);
+  for (int i = 0; i < kBatch; ++i) {
+    row_range(batch.x[i], batch.y[i], batch.half_a[i], batch.b[i], batch.half_c[i], batch.limit[i], left, top, columns,
+              rows, batch.row_begin[i], batch.row_end[i]);
+  }
+}
+
+// The x of the pixels' centres.
+SPLAT_HD void column_centres(const BlockJob& job, Floats* pixel_x) {
+  for (int k = 0; k < kChunks; ++k) {
+    for (int lane = 0; lane < kLanes; ++lane) pixel_x[k][lane] = static_cast<float>(job.left + k * kLanes + lane) + 0.5f;
+  }
+}
+
+}  // namespace
+}  // namespace SPLAT_ISA
+}  // namespace splat
