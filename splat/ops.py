@@ -8,7 +8,6 @@ coefficients, D channels, n intersections.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -243,10 +242,12 @@ class _RasterizeAbsgrad(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return _differentiate_rasterize(ctx, *gradients, absgrad=True)
+        v_colors, v_alphas, v_last_ids = gradients
+        return _differentiate_rasterize(ctx, v_colors, v_alphas, v_last_ids, absgrad=True)
 
 
-_rasterize_absgrad: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compiler.disable(
+_outside_of_graphs: Any = torch.compiler.disable
+_rasterize_absgrad = _outside_of_graphs(
     _RasterizeAbsgrad.apply, reason="absgrad=True sets an attribute of means2d, which a compiled graph cannot do"
 )
 
