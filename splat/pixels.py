@@ -106,5 +106,6 @@ def rasterize_to_pixels(
         isect_offsets.reshape(count, rows, columns),
         flatten_ids,
         absgrad=absgrad,
+        absgrad_of=means2d,
     )
     return image.reshape(*images, height, width, channels), alphas.reshape(*images, height, width, 1)
