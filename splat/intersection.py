@@ -111,12 +111,18 @@ def intersect(
     """`isect_tiles` of what was checked, and `isect_offset_encode`'s result, int32 [I, tile_height, tile_width]."""
     _kernels.require(means2d.device)
     shape = depths.shape
-    tensors = (means2d, radii, depths, conics, opacities)
-    if image_ids is None:
-        n = shape[-1]
-        tensors = tuple(t.reshape(images, n, *t.shape[len(shape) :]) for t in tensors)
+    flat = shape if image_ids is not None else (images, shape[-1])
     tiles_per_gauss, isect_ids, flatten_ids, offsets = torch.ops.splat.intersect(
-        *tensors, image_ids, images, tile_size, tile_width, tile_height
+        means2d.reshape(*flat, 2),
+        radii.reshape(*flat, 2),
+        depths.reshape(flat),
+        conics.reshape(*flat, 3),
+        opacities.reshape(flat),
+        image_ids,
+        images,
+        tile_size,
+        tile_width,
+        tile_height,
     )
     return tiles_per_gauss.reshape(shape), isect_ids, flatten_ids, offsets
 

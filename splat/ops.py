@@ -217,7 +217,7 @@ def _keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], outpu
 
 
 def _differentiate_rasterize(
-    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad_of: Tensor | None = None
+    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad_of: Any = None
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
@@ -274,9 +274,9 @@ def rasterize(
     """Blend Gaussians [I, N, ...] or [M, ...] into images, as `torch.ops.splat.rasterize` does.
 
     With `absgrad`, the backward pass sets the attribute `absgrad` of `absgrad_of`, a tensor of which `means2d` is a
-    view, or else of `means2d`: a tensor of its shape with the sums, over the pixels, of the absolute values of what each
-    pixel adds to its gradient (Ye et al. 2024, "AbsGS", section 3). That is no part of a graph: `torch.compile` renders
-    with absgrad outside of the graph, and refuses to with `fullgraph=True`.
+    view, or else of `means2d`: a tensor of its shape with the sums, over the pixels, of the absolute values of what
+    each pixel adds to its gradient (Ye et al. 2024, "AbsGS", section 3). That is no part of a graph: `torch.compile`
+    renders with absgrad outside of the graph, and refuses to with `fullgraph=True`.
 
     Returns:
         Colours [I, H, W, D], alphas [I, H, W, 1] and the list's entry that was blended last, i32 [I, H, W].

@@ -46,8 +46,47 @@ def visible_pairs(radii: Tensor, sizes: Sizes) -> Visible:
     return Visible(rows, image_ids, batch_ids, image_ids - batch_ids * c, rows - image_ids * n)
 
 
+@dataclass(frozen=True)
+class Splats:
+    """Projected Gaussians: [..., C, N, *] or, packed, [M, *]."""
+
+    radii: Tensor
+    means2d: Tensor
+    depths: Tensor
+    conics: Tensor
+    opacities: Tensor
+    visible: Visible | None = None
+    """What is in a packed layout."""
+
+    def packed(self, sizes: Sizes) -> Splats:
+        """Those that are visible."""
+        visible = visible_pairs(self.radii, sizes)
+        return Splats(
+            radii=visible.pack(self.radii, sizes),
+            means2d=visible.pack(self.means2d, sizes),
+            depths=visible.pack(self.depths, sizes),
+            conics=visible.pack(self.conics, sizes),
+            opacities=visible.pack(self.opacities, sizes),
+            visible=visible,
+        )
+
+    def meta(self) -> dict[str, Any]:
+        """The entries of `meta` about them."""
+        visible = self.visible
+        return {
+            "batch_ids": visible and visible.batch_ids,
+            "camera_ids": visible and visible.camera_ids,
+            "gaussian_ids": visible and visible.gaussian_ids,
+            "radii": self.radii,
+            "means2d": self.means2d,
+            "depths": self.depths,
+            "conics": self.conics,
+            "opacities": self.opacities,
+        }
+
+
 class SparseRows:
-    """Turns gradients of [N, D] tensors into sparse ones, of the rows that were visible.
+    """Turns gradients of [N, *] tensors into sparse ones, of the rows that were visible.
 
     Made before the projection, which says only afterwards which rows those are: `fill` has to be called before the
     backward pass.
@@ -58,18 +97,21 @@ class SparseRows:
 
     def fill(self, gaussian_ids: Tensor) -> None:
         """Say which rows, in any order, once or more often."""
-        self._rows = gaussian_ids.unique()
+        self._rows = torch.unique(gaussian_ids)
 
     def of(self, values: Tensor) -> Tensor:
         """The same values, whose gradient will be sparse."""
-        result: Tensor = _SparseGradient.apply(values, self)
+        apply: Any = _SparseGradient.apply
+        result: Tensor = apply(values, self)
         return result
 
     def select(self, gradient: Tensor) -> Tensor:
         """A gradient's rows as a coalesced COO tensor."""
         assert self._rows is not None, "fill() comes before the backward pass"
         values = gradient.index_select(0, self._rows)
-        return torch.sparse_coo_tensor(self._rows[None], values, gradient.shape, is_coalesced=True)
+        return torch.sparse_coo_tensor(
+            self._rows[None], values, gradient.shape, check_invariants=False, is_coalesced=True
+        )
 
 
 class _SparseGradient(torch.autograd.Function):

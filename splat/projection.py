@@ -67,7 +67,7 @@ def _rotations(quats: Tensor) -> Tensor:
         2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
         2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
     ]  # fmt: skip
-    return torch.stack(entries, dim=-1).unflatten(-1, (3, 3))
+    return torch.stack(entries, dim=-1).reshape(*quats.shape[:-1], 3, 3)
 
 
 def upper_triangles(matrices: Tensor) -> Tensor:
@@ -140,10 +140,12 @@ def fully_fused_projection(
         antialiased=calc_compensations,
         camera_model=camera_model,
     )
+    if covars is not None:
+        quats = scales = None
     sizes = check_scene(
         means=means,
-        quats=quats if covars is None else None,
-        scales=scales if covars is None else None,
+        quats=quats,
+        scales=scales,
         covars=covars,
         covars_shape=(6,),
         opacities=opacities,
@@ -151,11 +153,11 @@ def fully_fused_projection(
         Ks=Ks,
     )
     check_sparse(sparse_grad, packed, sizes)
-    gaussians = Gaussians(means, *((None, None) if covars is not None else (quats, scales)), covars, opacities)
     rows = SparseRows()
-    radii, means2d, depths, conics, compensations = project(
-        gaussians.with_sparse_gradients(rows) if sparse_grad else gaussians, viewmats, Ks, sizes, view
-    )
+    gaussians = Gaussians(means, quats, scales, covars, opacities)
+    if sparse_grad:
+        gaussians = gaussians.with_sparse_gradients(rows)
+    radii, means2d, depths, conics, compensations = project(gaussians, viewmats, Ks, sizes, view)
     if not packed:
         return radii, means2d, depths, conics, compensations if calc_compensations else None
     visible = visible_pairs(radii, sizes)
@@ -180,7 +182,8 @@ def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
 
 @dataclass(frozen=True)
 class Gaussians:
-    """What is projected, checked: [..., N, *] float32 tensors; quats and scales, or covars [..., N, 6]."""
+    """What is projected, checked: [..., N, *] float32 tensors; quats and scales, or covars, [..., N, 6] where they are
+    projected."""
 
     means: Tensor
     quats: Tensor | None
@@ -190,9 +193,8 @@ class Gaussians:
 
     def with_sparse_gradients(self, rows: SparseRows) -> Gaussians:
         """The same, where all but the opacities get sparse gradients."""
-        shape = (self.quats, self.scales, self.covars)
-        sparse = (None if values is None else rows.of(values) for values in shape)
-        return Gaussians(rows.of(self.means), *sparse, self.opacities)
+        quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
+        return Gaussians(rows.of(self.means), quats, scales, covars, self.opacities)
 
     def of_batch(self, batch: int) -> tuple[Tensor | None, ...]:
         """The tensors of one scene, by its number among all."""
@@ -228,7 +230,7 @@ def project(
         for batch in range(sizes.batches)
     ]
     radii, means2d, depths, conics, compensations = (
-        outputs[0] if not sizes.batch else torch.stack(outputs).unflatten(0, sizes.batch)
+        outputs[0] if not sizes.batch else torch.stack(outputs).reshape(*sizes.batch, *outputs[0].shape)
         for outputs in zip(*scenes, strict=True)
     )
     return radii, means2d, depths, conics, compensations

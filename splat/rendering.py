@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .appearance import features_of_pairs, finite_gaussians, shade
 from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
@@ -20,9 +21,8 @@ from .arguments import (
     refuse_unsupported,
 )
 from .checks import MAX_TILE_SIZE, one_of, positive_int
-from .harmonics import spherical_harmonics
 from .intersection import intersect
-from .packing import SparseRows, Visible, visible_pairs
+from .packing import SparseRows, Splats
 from .pixels import rasterize_to_pixels
 from .projection import Gaussians, check_sparse, project, upper_triangles
 
@@ -183,24 +183,28 @@ def rasterization(
     tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
     check_sparse(sparse_grad, packed, sizes)
 
-    gaussians = Gaussians(means, quats, scales, None if covars is None else upper_triangles(covars), opacities)
-    finite = _finite(gaussians, colors, per_camera, sizes)
-    # Nobody can see a Gaussian without opacity, so the projection culls it.
-    gaussians = replace(gaussians, opacities=torch.where(finite, opacities, 0.0))
+    gaussians = Gaussians(means, quats, scales, covars, opacities)
+    finite = finite_gaussians(gaussians, colors, per_camera, sizes)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    splats = _splats(gaussians, viewmats, Ks, sizes, view)
+    gaussians = replace(
+        gaussians,
+        covars=None if gaussians.covars is None else upper_triangles(gaussians.covars),
+        # Nobody can see a Gaussian without opacity, so the projection culls it.
+        opacities=torch.where(finite, opacities, 0.0),
+    )
+    splats = _project(gaussians, viewmats, Ks, sizes, view)
     renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
     if renders_color and sh_degree is not None:
-        colors = _shade(sh_degree, gaussians.means, colors, per_camera, viewmats, splats.radii)
+        colors = shade(sh_degree, gaussians.means, colors, per_camera, viewmats, splats.radii)
         per_camera = True
     if packed:
         splats = splats.packed(sizes)
     if sparse_grad and splats.visible is not None:
         rows.fill(splats.visible.gaussian_ids)
 
-    features = [_features(colors, per_camera, splats, sizes)] if renders_color else []
+    features = [features_of_pairs(colors, per_camera, splats.visible, sizes)] if renders_color else []
     if renders_depth:
         features.append(splats.depths[..., None])
     if backgrounds is not None and renders_depth:
@@ -223,96 +227,16 @@ def rasterization(
     return images, alphas, meta
 
 
-@dataclass(frozen=True)
-class _Splats:
-    """Projected Gaussians: [..., C, N, *] or, packed, [M, *]."""
-
-    radii: Tensor
-    means2d: Tensor
-    depths: Tensor
-    conics: Tensor
-    opacities: Tensor
-    visible: Visible | None = None
-    """What is in a packed layout."""
-
-    def packed(self, sizes: Sizes) -> _Splats:
-        """Those that are visible."""
-        visible = visible_pairs(self.radii, sizes)
-        dense = (self.radii, self.means2d, self.depths, self.conics, self.opacities)
-        return _Splats(*(visible.pack(values, sizes) for values in dense), visible)
-
-    def meta(self) -> dict[str, Any]:
-        """The entries of `meta` about them."""
-        visible = self.visible
-        return {
-            "batch_ids": visible and visible.batch_ids,
-            "camera_ids": visible and visible.camera_ids,
-            "gaussian_ids": visible and visible.gaussian_ids,
-            "radii": self.radii,
-            "means2d": self.means2d,
-            "depths": self.depths,
-            "conics": self.conics,
-            "opacities": self.opacities,
-        }
-
-
-def _finite(gaussians: Gaussians, colors: Tensor, per_camera: bool, sizes: Sizes) -> Tensor:
-    """Which Gaussians hold finite numbers only, bool [..., N]."""
-    dims = len(sizes.batch)
-    # Of each Gaussian the largest magnitude, which NaN and infinity survive: one pass, unlike isfinite.
-    with torch.no_grad():
-        largest = [
-            torch.linalg.vector_norm(tensor.flatten(dims + 1), float("inf"), dim=-1)
-            if tensor.ndim > dims + 1
-            else tensor
-            for tensor in vars(gaussians).values()
-            if tensor is not None
-        ]
-        if not per_camera:
-            largest.append(torch.linalg.vector_norm(colors.flatten(dims + 1), float("inf"), dim=-1))
-        elif sizes.cameras:
-            largest.append(torch.linalg.vector_norm(colors.flatten(dims + 2), float("inf"), dim=(dims, -1)))
-        return torch.stack(largest).isfinite().all(dim=0)
-
-
-def _splats(gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View) -> _Splats:
+def _project(gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View) -> Splats:
     """All pairs of camera and Gaussian."""
     assert gaussians.opacities is not None
     radii, means2d, depths, conics, compensations = project(gaussians, viewmats, Ks, sizes, view)
     opacities = gaussians.opacities[..., None, :].expand(depths.shape)
-    return _Splats(radii, means2d, depths, conics, opacities * compensations if view.antialiased else opacities)
-
-
-def _shade(degree: int, means: Tensor, coeffs: Tensor, per_camera: bool, viewmats: Tensor, radii: Tensor) -> Tensor:
-    """Colours [..., C, N, 3] as each camera sees them; what they are where culled does not matter."""
-    directions = means[..., None, :, :] - _centers(viewmats)[..., None, :]
-    coeffs = coeffs if per_camera else coeffs[..., None, :, :, :]
-    values = spherical_harmonics(degree, directions, coeffs, (radii > 0).all(dim=-1))
-    return (values + 0.5).clamp_min(0.0)
-
-
-def _centers(viewmats: Tensor) -> Tensor:
-    """Where the cameras are, [..., C, 3]: the last column of the inverse, by Cramer's rule.
-
-    Unlike torch.linalg.inv it waits for no GPU.
-    """
-    a, b, c = (viewmats[..., row, :3] for row in range(3))
-    cofactors = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], dim=-1)
-    # What the first three rows map to 0, in homogeneous coordinates.
-    column = torch.cat([-cofactors @ viewmats[..., :3, 3:], (a * cofactors[..., 0]).sum(-1)[..., None, None]], dim=-2)
-    return (column / (viewmats[..., 3:, :] @ column))[..., :3, 0]
-
-
-def _features(colors: Tensor, per_camera: bool, splats: _Splats, sizes: Sizes) -> Tensor:
-    """Colours of all pairs, [..., C, N, D] or, packed, [M, D]."""
-    if splats.visible is None:
-        return colors if per_camera else colors[..., None, :, :].expand(*splats.depths.shape, -1)
-    pack = splats.visible.pack if per_camera else splats.visible.pack_gaussians
-    return pack(colors, sizes)
+    return Splats(radii, means2d, depths, conics, opacities * compensations if view.antialiased else opacities)
 
 
 def _blend(
-    splats: _Splats,
+    splats: Splats,
     features: list[Tensor],
     backgrounds: Tensor | None,
     sizes: Sizes,
