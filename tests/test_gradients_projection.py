@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import hypothesis.strategies as st
@@ -14,6 +15,7 @@ import reference
 import torch
 from hypothesis import HealthCheck, given, settings
 from reference import sh_basis
+from simt.gaussian_operators import OPERATORS
 from torch import Tensor
 
 from splat import _kernels
@@ -65,23 +67,18 @@ class Case:
         named = {name: getattr(self, name) for name in PARAMETERS}
         return {name: value for name, value in named.items() if value is not None}
 
-    def project(self, device: str = "cpu", **changes: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def arguments(self) -> dict[str, Any]:
+        """Those of the operator project."""
+        names = ("means", "quats", "scales", "covars", "opacities", "viewmats", "Ks", "eps2d", "antialiased")
+        others = {"width": WIDTH, "height": HEIGHT, "near_plane": NEAR, "far_plane": FAR, "radius_clip": 0.0}
+        camera = {"camera_model": CAMERAS[self.camera_model]}
+        return {name: getattr(self, name) for name in names} | others | camera
+
+    def project(self, device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The operator's radii, means2d, depths, conics and compensations."""
-        tensors: dict[str, Tensor | None] = {
-            name: getattr(self, name) for name in ("means", "quats", "scales", "covars", "opacities", "viewmats", "Ks")
-        }
-        moved = {name: None if value is None else value.to(device) for name, value in (tensors | changes).items()}
-        found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = OPS.project(
-            **moved,
-            width=WIDTH,
-            height=HEIGHT,
-            eps2d=self.eps2d,
-            near_plane=NEAR,
-            far_plane=FAR,
-            radius_clip=0.0,
-            antialiased=self.antialiased,
-            camera_model=CAMERAS[self.camera_model],
-        )
+        arguments = self.arguments() | changes
+        moved = {name: v.to(device) if isinstance(v, Tensor) else v for name, v in arguments.items()}
+        found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = OPS.project(**moved)
         return found
 
     def exact(self, image: int, keep: Tensor, parameters: dict[str, Tensor]) -> reference.Projected:
@@ -501,3 +498,54 @@ def test_gradients_of_spherical_harmonics_do_not_depend_on_the_number_of_threads
         results.append(OPS.spherical_harmonics_backward(3, directions, coeffs, None, weights))
     for other in results[1:]:
         assert all(torch.equal(one, expected) for one, expected in zip(other, results[0], strict=True))
+
+
+# The CUDA kernels' own source, executed on the CPU
+
+
+def assert_kernel_agrees(simt: ModuleType, name: str, arguments: dict[str, Any]) -> None:
+    result = getattr(OPS, name)(**arguments)
+    expected = (result,) if isinstance(result, Tensor) else result
+    for found, other in zip(OPERATORS[name](simt, arguments), expected, strict=True):
+        if name == "project_backward" and found.shape[1:] == (4, 4):
+            # Sums over all Gaussians: in another order, and in float32 within a block.
+            assert (found - other).abs().max() <= 1e-5 * other.abs().max()
+        else:
+            assert torch.equal(found, other)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("camera_model", CAMERAS)
+def test_cuda_kernels_of_projection_agree_with_the_cpu(
+    simt: ModuleType, camera_model: str, whole: bool, seed: int
+) -> None:
+    # More than one block, the last one not full.
+    case = make_case(15, each=35, images=2, whole=whole, antialiased=seed == 0, camera_model=camera_model)
+    arguments = case.arguments()
+    radii, *outputs = OPS.project(**arguments)
+    incoming_gradients = {f"v_{name}": weight for name, weight in incoming(16, (radii, *outputs)).items()}
+    known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3]}
+    simt.set_seed(seed)
+    try:
+        assert_kernel_agrees(simt, "project", arguments)
+        assert_kernel_agrees(simt, "project_backward", arguments | known | incoming_gradients)
+    finally:
+        simt.set_seed(0)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("degree", "bases"), [(0, 1), (1, 5), (2, 9), (3, 16), (4, 25)])
+def test_cuda_kernels_of_spherical_harmonics_agree_with_the_cpu(
+    simt: ModuleType, degree: int, bases: int, shared: bool
+) -> None:
+    generator = torch.Generator().manual_seed(degree)
+    arguments = {
+        "degree": degree,
+        "directions": torch.randn(2, 150, 3, generator=generator),
+        "coeffs": torch.randn(1 if shared else 2, 150, bases, 3, generator=generator),
+        "mask": None if degree == 2 else torch.rand(2, 150, generator=generator) > 0.3,
+    }
+    assert_kernel_agrees(simt, "spherical_harmonics", arguments)
+    v_colors = torch.randn(2, 150, 3, generator=generator)
+    assert_kernel_agrees(simt, "spherical_harmonics_backward", arguments | {"v_colors": v_colors})

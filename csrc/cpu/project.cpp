@@ -102,7 +102,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
   const std::vector<Camera> cameras = load_cameras(p);
   const int64_t chunks = (p.gaussians + kChunk - 1) / kChunk;
   std::vector<PoseSum> poses(chunks * p.images);
-  parallel_dynamic(chunks, 1, [&](int64_t chunk) {
+  parallel_dynamic(chunks, 1, [&](int64_t, int64_t chunk) {
     PoseSum* const pose_sums = poses.data() + chunk * p.images;
     const int64_t last = chunk * kChunk + kChunk;
     for (int64_t i = chunk * kChunk; i < (last < p.gaussians ? last : p.gaussians); ++i) {

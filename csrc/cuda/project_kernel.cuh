@@ -46,21 +46,18 @@ struct ProjectGradientInputs {
 constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
 constexpr int kMaxWarps = 32;
 
-// Sums over the block, for every thread: of entry k of `values` in warp_sums[0][k], until the next barrier and call. Whole
-// warps, and all threads of the block.
-static __device__ __forceinline__ void sum_block(const float* values, float (*warp_sums)[kPoseEntries]) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+// Thread k gets the block's sum of values[k], k < kPoseEntries. Whole warps, and all threads of the block.
+static __device__ __forceinline__ float sum_block(const float* values, float (*warp_sums)[kPoseEntries]) {
+  const int thread = static_cast<int>(threadIdx.x), warps = static_cast<int>(blockDim.x) / kWarp;
   for (int k = 0; k < kPoseEntries; ++k) {
     const float sum = warp_sum(values[k]);
-    if (lane == 0) warp_sums[warp][k] = sum;
+    if (thread % kWarp == 0) warp_sums[thread / kWarp][k] = sum;
   }
   __syncthreads();
-  if (threadIdx.x < kPoseEntries) {
-    float sum = 0.0f;
-    for (int w = 0; w < warps; ++w) sum += warp_sums[w][threadIdx.x];
-    warp_sums[0][threadIdx.x] = sum;
-  }
+  float sum = 0.0f;
+  for (int warp = 0; thread < kPoseEntries && warp < warps; ++warp) sum += warp_sums[warp][thread];
   __syncthreads();
+  return sum;
 }
 
 // One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums of
@@ -91,11 +88,10 @@ __global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradien
     const Vec3* r = pose.rotation.rows;
     float values[kPoseEntries] = {r[0].x, r[0].y, r[0].z, pose.translation.x, r[1].x, r[1].y,
                                   r[1].z, pose.translation.y, r[2].x, r[2].y, r[2].z, pose.translation.z};
-    sum_block(values, warp_sums);
+    const float sum = sum_block(values, warp_sums);
     if (threadIdx.x < kPoseEntries) {
-      pose_sums[(blockIdx.x * in.images + image) * kPoseEntries + threadIdx.x] = warp_sums[0][threadIdx.x];
+      pose_sums[(blockIdx.x * in.images + image) * kPoseEntries + threadIdx.x] = sum;
     }
-    __syncthreads();
   }
   if (exists) store_gradient(gaussian, sums, i, out);
 }

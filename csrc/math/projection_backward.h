@@ -118,7 +118,7 @@ SPLAT_HD void quat_scale_backward(const float* quat, const float* scale, const S
   v_scale[0] = 2.0f * scale[0] * v.xx;
   v_scale[1] = 2.0f * scale[1] * v.yy;
   v_scale[2] = 2.0f * scale[2] * v.zz;
-  Quaternion unit;
+  Quaternion unit = {1.0f, {0.0f, 0.0f, 0.0f}};
   float inverse_length = 0.0f;
   unit_quaternion(quat, unit, inverse_length);
   // (s - t) (s + t): no cancellation of squares.

@@ -18,7 +18,10 @@
 
 #define SIMT_KERNELS(KERNEL)                                                \
   KERNEL(project, splat::kernels::project)                                  \
+  KERNEL(project_backward, splat::kernels::project_backward)                \
+  KERNEL(sum_poses, splat::kernels::sum_poses)                              \
   KERNEL(spherical_harmonics, splat::kernels::spherical_harmonics)          \
+  KERNEL(spherical_harmonics_backward, splat::kernels::spherical_harmonics_backward) \
   KERNEL(count_tiles, splat::kernels::count_tiles)                          \
   KERNEL(order_counts, splat::kernels::order_counts)                        \
   KERNEL(emit_pairs, splat::kernels::emit_pairs)                            \

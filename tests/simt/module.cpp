@@ -211,6 +211,66 @@ void rasterize_kernels(py::module_& m) {
   });
 }
 
+k::ProjectInputs project_inputs(Call& call, const py::dict& in) {
+  return {{call.array<const float>(in, "means"), call.array<const float>(in, "quats"),
+           call.array<const float>(in, "scales"), call.array<const float>(in, "covars"),
+           call.array<const float>(in, "opacities")},
+          call.array<const float>(in, "viewmats"),
+          call.array<const float>(in, "Ks"),
+          size(in, "viewmats", 0),
+          size(in, "means", 0),
+          {number<int>(in, "width"), number<int>(in, "height"), number<float>(in, "eps2d"),
+           number<float>(in, "near_plane"), number<float>(in, "far_plane"), number<float>(in, "radius_clip"),
+           number<bool>(in, "antialiased"), number<int>(in, "camera_model")}};
+}
+
+void project_kernels(py::module_& m) {
+  m.def("project", [](const py::dict& in, const py::dict& out) {
+    Call call = for_each("project", size(in, "viewmats", 0) * size(in, "means", 0));
+    const k::ProjectOutputs outputs = {call.array<int32_t>(out, "radii"), call.array<float>(out, "means2d"),
+                                       call.array<float>(out, "depths"), call.array<float>(out, "conics"),
+                                       call.array<float>(out, "compensations")};
+    call(simt_project, project_inputs(call, in), outputs);
+  });
+  m.def("project_backward", [](const py::dict& in, const py::dict& out, py::array pose_sums) {
+    Call call = for_each("project_backward", size(in, "means", 0));
+    const k::ProjectGradientInputs gradients = {
+        call.array<const int32_t>(in, "radii"),      call.array<const float>(in, "conics"),
+        call.array<const float>(in, "compensations"), call.array<const float>(in, "v_means2d"),
+        call.array<const float>(in, "v_depths"),      call.array<const float>(in, "v_conics"),
+        call.array<const float>(in, "v_compensations")};
+    const splat::GaussianGradients outputs = {call.array<float>(out, "means"), call.array<float>(out, "quats"),
+                                              call.array<float>(out, "scales"), call.array<float>(out, "covars")};
+    call(simt_project_backward, project_inputs(call, in), gradients, outputs,
+         call.array<float>("pose_sums", pose_sums));
+  });
+  m.def("sum_poses", [](py::array pose_sums, py::array v_viewmats) {
+    const int64_t blocks = pose_sums.shape(0), images = pose_sums.shape(1);
+    Call call("sum_poses", {static_cast<unsigned int>(16 * images)}, {k::kPoseThreads});
+    call(simt_sum_poses, call.array<const float>("pose_sums", pose_sums), blocks, images,
+         call.array<float>("v_viewmats", v_viewmats));
+  });
+}
+
+k::HarmonicsInputs harmonics_inputs(Call& call, const py::dict& in) {
+  return {call.array<const float>(in, "directions"), call.array<const float>(in, "coeffs"),
+          call.array<const bool>(in, "mask"),        size(in, "directions", 0),
+          size(in, "directions", 1),                 size(in, "coeffs", 2),
+          size(in, "coeffs", 0) == 1,                number<int>(in, "degree")};
+}
+
+void harmonics_kernels(py::module_& m) {
+  m.def("spherical_harmonics", [](const py::dict& in, py::array colors) {
+    Call call = for_each("spherical_harmonics", size(in, "directions", 0) * size(in, "directions", 1));
+    call(simt_spherical_harmonics, harmonics_inputs(call, in), call.array<float>("colors", colors));
+  });
+  m.def("spherical_harmonics_backward", [](const py::dict& in, py::array v_directions, py::array v_coeffs) {
+    Call call = for_each("spherical_harmonics_backward", size(in, "coeffs", 0) * size(in, "coeffs", 1));
+    call(simt_spherical_harmonics_backward, harmonics_inputs(call, in), call.array<const float>(in, "v_colors"),
+         call.array<float>("v_directions", v_directions), call.array<float>("v_coeffs", v_coeffs));
+  });
+}
+
 using BrokenKernel = void (*)(const float*, float*);
 
 void broken_kernels(py::module_& m) {
@@ -240,5 +300,7 @@ PYBIND11_MODULE(splat_simt, m) {
   m.def("launched", [] { return launched; });
   intersect_kernels(m);
   rasterize_kernels(m);
+  project_kernels(m);
+  harmonics_kernels(m);
   broken_kernels(m);
 }
