@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
     pictures = "picture" if len(trained) == 1 else "pictures"
     what = f"{len(judged)} that were kept aside" if aside else "what it was fitted to"
     print(
-        f"{len(scene)} Gaussians from {len(trained)} {pictures} of {width}x{height}, {args.steps} steps, {device.type}, "
-        f"{seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {what}; side by side: {picture}"
+        f"{len(scene)} Gaussians from {len(trained)} {pictures} of {width}x{height}, {args.steps} steps, "
+        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {what}; side by side: {picture}"
     )
     return 0
 

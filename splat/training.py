@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,9 +98,10 @@ class Trainer:
         self._set_rate(step)
         image, meta = render(_activated(self.parameters), self.views, view, self.plan.degree_at(step), absgrad=True)
         loss = training_loss(image, self.views.images[view])
+        means2d: Any = meta["means2d"]
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._record(meta["means2d"].absgrad[0], (meta["radii"][0] > 0).all(dim=-1))
+        self._record(means2d.absgrad[0], (meta["radii"][0] > 0).all(dim=-1))
         self.optimizer.step()
         if self.plan.refines_at(step):
             self._refine(step)
@@ -193,9 +195,11 @@ def render(
 
 def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
     """Vectors [N, 3] turned by quaternions w, x, y, z [N, 4]: v + 2 w (u x v) + 2 u x (u x v)."""
-    w, u = torch.nn.functional.normalize(quats, dim=-1).split([1, 3], dim=-1)
+    unit = torch.nn.functional.normalize(quats, dim=-1)
+    w, u = unit[:, :1], unit[:, 1:]
     across = torch.linalg.cross(u, vectors)
-    return vectors + 2 * (w * across + torch.linalg.cross(u, across))
+    turned: Tensor = vectors + 2 * (w * across + torch.linalg.cross(u, across))
+    return turned
 
 
 def _start(views: Views, plan: Plan, extent: float) -> Parameters:

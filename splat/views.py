@@ -59,8 +59,8 @@ def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
     """The pictures that a command names.
 
     - None: the built-in scene, rendered from cameras around it.
-    - One SCENE.npz: `images` [C, H, W, 3] (uint8, or floating from 0 to 1), `viewmats` [C, 4, 4] and `Ks` [C, 3, 3], and
-      if there are any, `points` [P, 3] and their `colors` [P, 3] (uint8, or floating from 0 to 1).
+    - One SCENE.npz: `images` [C, H, W, 3] (uint8, or floating from 0 to 1), `viewmats` [C, 4, 4] and `Ks` [C, 3, 3],
+      and if there are any, `points` [P, 3] and their `colors` [P, 3] (uint8, or floating from 0 to 1).
     - One picture: seen by a camera that is made up.
 
     Where no points are given, `points` random ones are drawn.
@@ -83,10 +83,9 @@ def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
     return _one_picture(_read_picture(paths[0]), points, generator)
 
 
-def _builtin_views(
-    points: int, generator: torch.Generator, count: int = 40, width: int = 200, height: int = 150
-) -> Views:
+def _builtin_views(points: int, generator: torch.Generator) -> Views:
     """The built-in scene, from three rings of cameras."""
+    count, width, height = 40, 200, 150
     scene = knot_scene()
     # Golden angles: no two cameras stand above each other.
     cameras = [
@@ -162,13 +161,13 @@ def _seen_points(views: Views, points: int, generator: torch.Generator) -> Tenso
     rotations, shifts = views.viewmats[:, :3, :3].double(), views.viewmats[:, :3, 3:].double()
     centers, axes = (-rotations.mT @ shifts)[..., 0], rotations[:, 2]
     across = torch.eye(3, dtype=torch.float64) - axes[:, :, None] * axes[:, None]
-    # Regularised, for a single camera: then it is a point before it.
+    # The small terms decide where the axes do not, for one camera or parallel ones: then it is one unit before them.
     ahead = (centers + axes).mean(0)
-    middle = torch.linalg.solve(
-        across.sum(0) + 1e-6 * torch.eye(3), (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead
-    )
-    radius = 0.5 * (centers - middle).norm(dim=1).mean()
-    return (middle + radius * (2 * torch.rand(points, 3, generator=generator) - 1)).float()
+    system = across.sum(0) + 1e-6 * torch.eye(3)
+    middle: Tensor = torch.linalg.solve(system, (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead)
+    radius = 0.5 * torch.linalg.vector_norm(centers - middle, dim=1).mean()
+    positions: Tensor = middle + radius * (2 * torch.rand(points, 3, generator=generator) - 1)
+    return positions.float()
 
 
 def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
