@@ -196,6 +196,7 @@ def _rasterize_backward(
     v_colors: Tensor,
     v_alphas: Tensor,
     absgrad: bool,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients like means2d, conics, colours, opacities and backgrounds; the second like means2d, or size 0."""
     return (
@@ -222,8 +223,18 @@ def _differentiate_rasterize(
     """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
     backgrounds = tensors[4]
+    deterministic = torch.are_deterministic_algorithms_enabled()
     v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
-        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad_of is not None
+        *tensors,
+        *ctx.size,
+        isect_offsets,
+        flatten_ids,
+        alphas,
+        last_ids,
+        v_colors,
+        v_alphas,
+        absgrad_of is not None,
+        deterministic,
     )
     if absgrad_of is not None:
         absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)
