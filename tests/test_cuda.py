@@ -1,4 +1,4 @@
-"""What only a GPU can show: the CUDA operators on it, held against the CPU's, with their streams, graphs and determinism.
+"""What only a GPU can show: the CUDA operators, held against the CPU's; streams, graphs and determinism.
 
 Skipped without one; ci/gpu runs this file, and the others whose fixture `device` then includes CUDA.
 """

@@ -1,7 +1,7 @@
 """What each CUDA kernel takes of a multiprocessor, read from the library that the wheel ships: for every architecture.
 
-Registers of a thread, bytes of shared memory of a block, and bytes of a thread's stack, which is where spilled registers
-go: without one, none are. CUB's kernels are left out.
+Registers of a thread, bytes of shared memory of a block, and bytes of a thread's stack, which is where spilled
+registers go: without one, none are. CUB's kernels are left out.
 
 Usage: kernels.py [FILE]..., libraries or object files; without them, the library of the installed splat.
 """
@@ -47,6 +47,7 @@ def main(files: list[Path]) -> None:
 
 
 def describe(use: Use) -> str:
+    """One cell of the table."""
     return f"{use.registers} / {use.shared}" + (f" + {use.stack}" if use.stack else "")
 
 
@@ -60,9 +61,8 @@ def read(file: Path) -> dict[tuple[str, str], Use]:
             architecture = named[1]
         elif named := re.match(r"\s*Function (\S+):", line):
             kernel = named[1]
-        elif numbers := re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)", line):
-            if "5splat7kernels" in kernel:
-                found[architecture, kernel] = Use(*map(int, numbers.groups()))
+        elif "5splat7kernels" in kernel and (numbers := re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)", line)):
+            found[architecture, kernel] = Use(*map(int, numbers.groups()))
     names = sorted({kernel for _, kernel in found})
     readable = dict(zip(names, map(_short, _run("c++filt", *names).splitlines()), strict=True)) if names else {}
     return {(architecture, readable[kernel]): use for (architecture, kernel), use in found.items()}
