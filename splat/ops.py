@@ -224,9 +224,17 @@ def _differentiate_rasterize(
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
     backgrounds = tensors[4]
     deterministic = torch.are_deterministic_algorithms_enabled()
-    absgrad = absgrad_of is not None
     v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
-        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad, deterministic
+        *tensors,
+        *ctx.size,
+        isect_offsets,
+        flatten_ids,
+        alphas,
+        last_ids,
+        v_colors,
+        v_alphas,
+        absgrad_of is not None,
+        deterministic,
     )
     if absgrad_of is not None:
         absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)

@@ -223,12 +223,8 @@ def test_indices_out_of_range_are_survived(simt: ModuleType) -> None:
     assert_same(images, operators.rasterize(simt, expected))
     v = random_v(arguments)
     for deterministic in (False, True):
-        found = operators.rasterize_backward(
-            simt, backward_arguments(simt, arguments, v, deterministic=deterministic)
-        )
-        others = operators.rasterize_backward(
-            simt, backward_arguments(simt, expected, v, deterministic=deterministic)
-        )
+        found = operators.rasterize_backward(simt, backward_arguments(simt, arguments, v, deterministic=deterministic))
+        others = operators.rasterize_backward(simt, backward_arguments(simt, expected, v, deterministic=deterministic))
         assert_same(tuple(one[:, :count] for one in found[:5]), tuple(other[:, :count] for other in others[:5]))
 
 
@@ -268,9 +264,7 @@ def single_gaussians() -> dict[str, Arguments]:
     harmonics = {"degree": 1, "directions": scene.means[None], "coeffs": torch.ones(1, 5, 4, 3), "mask": None}
     return {
         "project": project,
-        "project_backward": project
-        | {"radii": radii, "conics": conics, "compensations": compensations}
-        | gradients,
+        "project_backward": project | {"radii": radii, "conics": conics, "compensations": compensations} | gradients,
         "spherical_harmonics": harmonics,
         "spherical_harmonics_backward": harmonics | {"v_colors": torch.ones(1, 5, 3)},
     }

@@ -48,16 +48,18 @@ struct MomentsToGradients {
 
   void operator()(int64_t i) const {
     float *mean = v_means2d + 2 * i, *conic = v_conics + 3 * i, *opacity = v_opacities + i;
-    // Where nothing was added the parameters may be infinite, and zero is the gradient all the same.
-    if (*opacity != 0.0f) *opacity = -*opacity / opacities[i];
+    // ln(alpha) = ln(opacity) - (a dx^2 + c dy^2) / 2 - b dx dy. Where nothing was added the parameters may be infinite,
+    // and zero is the gradient all the same.
+    if (*opacity != 0.0f) *opacity /= opacities[i];
     if (mean[0] != 0.0f || mean[1] != 0.0f) {
       const float a = conics[3 * i], b = conics[3 * i + 1], c = conics[3 * i + 2];
       const float x = mean[0], y = mean[1];
-      mean[0] = a * x + b * y;
-      mean[1] = b * x + c * y;
+      mean[0] = -(a * x + b * y);
+      mean[1] = -(b * x + c * y);
     }
-    conic[0] *= 0.5f;
-    conic[2] *= 0.5f;
+    conic[0] *= -0.5f;
+    conic[1] = -conic[1];
+    conic[2] *= -0.5f;
   }
 };
 

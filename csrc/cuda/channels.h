@@ -1,4 +1,4 @@
-// The numbers of channels that kernels are compiled for.
+// The numbers of channels that kernels are compiled for. Each costs seconds of a build for each architecture.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,12 @@ template <class Run>
 void for_each_chunk(int64_t all_channels, int largest, const Run& run) {
   for (int64_t first = 0; first < all_channels; first += largest) {
     const int channels = static_cast<int>(std::min<int64_t>(largest, all_channels - first));
-    if (channels == 1) {
-      run(std::integral_constant<int, 1>(), first, channels);
-    } else if (channels <= 3) {
+    if (channels <= 3) {
       run(std::integral_constant<int, 3>(), first, channels);
     } else if (channels == 4) {
       run(std::integral_constant<int, 4>(), first, channels);
     } else if (channels <= 8) {
       run(std::integral_constant<int, 8>(), first, channels);
-    } else if (channels <= 16) {
-      run(std::integral_constant<int, 16>(), first, channels);
     } else {
       run(std::integral_constant<int, 32>(), first, channels);
     }

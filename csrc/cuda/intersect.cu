@@ -1,52 +1,12 @@
 // splat::intersect on CUDA: count each Gaussian's tiles, sort the Gaussians by depth, make room for their pairs in that
 // order by a prefix sum, write them, sort them by tile. See intersect_kernels.cuh.
-#include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_scan.cuh>
-
 #include <torch/csrc/stable/library.h>
 
-#include "cub_memory.h"
 #include "intersect_kernels.cuh"
-#include "launch.h"
+#include "sort.h"
 
 namespace splat {
 namespace {
-
-// 32-bit keys and the values that are sorted by them, and room for as many: a sort leaves its result in either half.
-class Pairs {
- public:
-  Pairs(int64_t count, const Tensor& like)
-      : count_(count), keys_(empty_like_device({2, count}, ScalarType::Int, like)) {
-    for (Tensor& half : values_) half = empty_like_device({count}, ScalarType::Int, like);
-  }
-
-  uint32_t* keys() const { return half(keys_, current_); }
-  int32_t* values() const { return values_[current_].mutable_data_ptr<int32_t>(); }
-  const Tensor& values_tensor() const { return values_[current_]; }
-
-  // By the lowest bits of the keys, as unsigned numbers; stable.
-  void sort(const Launch& launch, int bits) {
-    if (count_ == 0 || bits == 0) return;
-    cub::DoubleBuffer<uint32_t> keys(half(keys_, current_), half(keys_, 1 - current_));
-    cub::DoubleBuffer<int32_t> values(values_[current_].mutable_data_ptr<int32_t>(),
-                                      values_[1 - current_].mutable_data_ptr<int32_t>());
-    with_temporary_memory(keys_, [&](void* memory, size_t& bytes) {
-      return cub::DeviceRadixSort::SortPairs(memory, bytes, keys, values, count_, 0, bits, launch.stream());
-    });
-    STD_TORCH_CHECK(keys.selector == values.selector, "CUB left the keys and the values in different buffers");
-    if (keys.selector == 1) current_ = 1 - current_;
-  }
-
- private:
-  uint32_t* half(const Tensor& keys, int which) const {
-    return static_cast<uint32_t*>(keys.mutable_data_ptr()) + which * count_;
-  }
-
-  int64_t count_;
-  Tensor keys_;
-  Tensor values_[2];
-  int current_ = 0;
-};
 
 // Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Returns the number of pairs, for which it waits:
 // it is the size of two of the operator's results.
@@ -94,9 +54,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
     int64_t* start = starts.mutable_data_ptr<int64_t>();
     launch.for_each(p.count + 1, kernels::order_counts, p.count, by_depth.values(),
                     p.tiles_per_gauss.const_data_ptr<int32_t>(), start);
-    with_temporary_memory(starts, [&](void* memory, size_t& bytes) {
-      return cub::DeviceScan::ExclusiveSum(memory, bytes, start, start, p.count + 1, launch.stream());
-    });
+    exclusive_sum(launch, starts, start, p.count + 1);
     launch.for_each(p.count, kernels::emit_pairs, in, by_depth.values(), start, by_tile.keys(), by_tile.values());
     by_tile.sort(launch, p.tile_bits + bit_length(p.images - 1));
     launch.for_each(total, kernels::write_keys, total, by_tile.keys(), by_tile.values(), in.depths,

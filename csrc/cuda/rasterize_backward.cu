@@ -1,19 +1,16 @@
 // splat::rasterize_backward on CUDA. Nothing here waits for the GPU: what depends on the data has a bound.
-#include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_scan.cuh>
-
 #include <torch/csrc/stable/library.h>
 
-#include "cub_memory.h"
 #include "rasterize_backward_kernels.cuh"
 #include "rasterize_launch.h"
+#include "sort.h"
 
 namespace splat {
 namespace {
 
-void clear(const Launch& launch, const Tensor& tensor, int64_t bytes_per_value = sizeof(float)) {
+void clear(const Launch& launch, const Tensor& tensor) {
   if (tensor.numel() == 0) return;
-  STD_CUDA_CHECK(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * bytes_per_value, launch.stream()));
+  STD_CUDA_CHECK(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * sizeof(float), launch.stream()));
 }
 
 float* data_or_null_if_empty(const Tensor& tensor) {
@@ -23,18 +20,10 @@ float* data_or_null_if_empty(const Tensor& tensor) {
 // What each Gaussian's slots add up to, in an order that does not change.
 void add_slots(const Launch& launch, const RasterizeOperands& p, const kernels::RasterizeInputs& in,
                const kernels::BackwardOutputs& out) {
-  const Tensor positions = empty_like_device({p.intersections}, ScalarType::Int, p.means2d);
-  const Tensor sorted_ids = empty_like_device({p.intersections}, ScalarType::Int, p.means2d);
-  const Tensor sorted_positions = empty_like_device({p.intersections}, ScalarType::Int, p.means2d);
-  launch.for_each(p.intersections, kernels::number_positions, p.intersections, positions.mutable_data_ptr<int32_t>());
-  with_temporary_memory(p.means2d, [&](void* memory, size_t& bytes) {
-    return cub::DeviceRadixSort::SortPairs(memory, bytes, in.flatten_ids, sorted_ids.mutable_data_ptr<int32_t>(),
-                                           positions.const_data_ptr<int32_t>(),
-                                           sorted_positions.mutable_data_ptr<int32_t>(), p.intersections, 0, 32,
-                                           launch.stream());
-  });
-  launch.for_each(p.count * kernels::kWarp, kernels::sum_slots, in, sorted_ids.const_data_ptr<int32_t>(),
-                  sorted_positions.const_data_ptr<int32_t>(), out);
+  Pairs by_id(p.intersections, p.means2d);
+  launch.for_each(p.intersections, kernels::number_positions, in, by_id.keys(), by_id.values());
+  by_id.sort(launch, 32);
+  launch.for_each(p.count * kernels::kWarp, kernels::sum_slots, in, by_id.keys(), by_id.values(), out);
 }
 
 void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, bool deterministic) {
@@ -60,10 +49,7 @@ void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, boo
 
   const int threads = kernels::tile_threads(in.grid.tile_size);
   launch.blocks(tiles + 1, threads, kernels::count_blocks, in, gradients.last_ids, plan);
-  with_temporary_memory(like, [&](void* memory, size_t& bytes) {
-    return cub::DeviceScan::ExclusiveSum(memory, bytes, plan.block_starts, plan.block_starts, tiles + 1,
-                                         launch.stream());
-  });
+  exclusive_sum(launch, like, plan.block_starts, tiles + 1);
   for_each_chunk(forward.channels, chunk_size(threads), [&](auto c, int64_t first, int channels) {
     if (first > 0) return;  // it stages the first channels, and reads the others
     launch.blocks(tiles, threads, kernels::replay<decltype(c)::value>, in, gradients, plan, channels);

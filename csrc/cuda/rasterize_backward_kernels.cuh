@@ -345,13 +345,15 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
 }
 
 // One thread per position of the lists: what sum_slots' sort starts from.
-__global__ void number_positions(int64_t intersections, int32_t* positions) {
+__global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < intersections) positions[i] = static_cast<int32_t>(i);
+  if (i >= in.intersections) return;
+  ids[i] = static_cast<uint32_t>(in.flatten_ids[i]);
+  positions[i] = static_cast<int32_t>(i);
 }
 
 // The first of ids [count], which ascend, that is not less than `id`.
-SPLAT_HD int64_t lower_bound(const int32_t* ids, int64_t count, int64_t id) {
+SPLAT_HD int64_t lower_bound(const uint32_t* ids, int64_t count, int64_t id) {
   int64_t low = 0, high = count;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
@@ -364,9 +366,9 @@ SPLAT_HD int64_t lower_bound(const int32_t* ids, int64_t count, int64_t id) {
   return low;
 }
 
-// One warp per Gaussian: adds up its slots, always in the same order. ids [intersections] is flatten_ids sorted, and
-// positions [intersections] what that sort, a stable one, makes of number_positions' numbers.
-__global__ void sum_slots(RasterizeInputs in, const int32_t* ids, const int32_t* positions, BackwardOutputs out) {
+// One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
+// number_positions' after a stable sort by the ids.
+__global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t id = thread / kWarp, lane = thread % kWarp;
   if (id >= in.count) return;

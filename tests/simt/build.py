@@ -18,9 +18,17 @@ HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
 NAME = "splat_simt"
 
-# -ffp-contract=off: the kernels ask for fused operations by name. Optimised only so far that the kernels run fast enough:
-# what the sanitizer reports must be what the source says.
-COMMON = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-unused-function"]
+# -ffp-contract=off: the kernels ask for fused operations by name. Optimised only so far that the kernels run fast
+# enough: what the sanitizer reports must be what the source says.
+COMMON = [
+    "-std=c++17",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unknown-pragmas",
+    "-Wno-unused-function",
+]
 SOURCES = {
     "kernels.cpp": ["-O1", "-fsanitize=thread"],
     "engine.cpp": ["-O2", "-U_FORTIFY_SOURCE"],
@@ -53,7 +61,8 @@ def build(folder: Path) -> ModuleType:
     library = folder / f"{NAME}{sysconfig.get_config_var('EXT_SUFFIX')}"
     subprocess.run([*compiler, "-shared", "-o", library, *(folder / f"{source}.o" for source in SOURCES)], check=True)
     spec = importlib.util.spec_from_file_location(NAME, library)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     shared, anchor = shared_memory(library)

@@ -123,11 +123,9 @@ k::BackwardOutputs backward_outputs(Call& call, const py::dict& out) {
 #define SIMT_INSTANCES(name)                      \
   template <int C>                                \
   decltype(&k::name<C>) name##_instance() {       \
-    if constexpr (C == 1) return simt_##name##_1; \
     if constexpr (C == 3) return simt_##name##_3; \
     if constexpr (C == 4) return simt_##name##_4; \
     if constexpr (C == 8) return simt_##name##_8; \
-    if constexpr (C == 16) return simt_##name##_16; \
     if constexpr (C == 32) return simt_##name##_32; \
   }
 SIMT_INSTANCES(rasterize)
@@ -203,13 +201,14 @@ void rasterize_kernels(py::module_& m) {
            channels);
     });
   });
-  m.def("number_positions", [](py::array positions) {
+  m.def("number_positions", [](const py::dict& in, py::array ids, py::array positions) {
     Call call = for_each("number_positions", positions.size());
-    call(simt_number_positions, static_cast<int64_t>(positions.size()), call.array<int32_t>("positions", positions));
+    call(simt_number_positions, rasterize_inputs(call, in), call.array<uint32_t>("ids", ids),
+         call.array<int32_t>("positions", positions));
   });
   m.def("sum_slots", [](const py::dict& in, py::array ids, py::array positions, const py::dict& out) {
     Call call = for_each("sum_slots", size(in, "colors", 0) * k::kWarp);
-    call(simt_sum_slots, rasterize_inputs(call, in), call.array<const int32_t>("ids", ids),
+    call(simt_sum_slots, rasterize_inputs(call, in), call.array<const uint32_t>("ids", ids),
          call.array<const int32_t>("positions", positions), backward_outputs(call, out));
   });
   m.def("slice_background", [](py::array alphas, py::array v_colors, py::array partial) {

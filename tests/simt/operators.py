@@ -1,7 +1,7 @@
 """The operators as their CUDA implementations put them together, with the kernels executed on the CPU.
 
-What is outside of kernels is numpy's here: a stable sort in place of CUB's, and its prefix sum. The arguments and results
-are those of torch.ops.splat. Shapes as in csrc/operators.h.
+What is outside of kernels is numpy's here: a stable sort in place of CUB's, and its prefix sum. The arguments and
+results are those of torch.ops.splat. Shapes as in csrc/operators.h.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ def rasterize_backward(kernels: ModuleType, arguments: Arguments, chunk: int = 3
         kernels.replay(inputs, gradients, plan, chunk)
         kernels.differentiate(inputs, gradients, plan, out, chunk)
         if deterministic:
-            positions = _garbage(intersections, np.int32)
-            kernels.number_positions(positions)
-            by_id = np.argsort(inputs["flatten_ids"], kind="stable")
-            kernels.sum_slots(inputs, inputs["flatten_ids"][by_id], positions[by_id], out)
+            ids, positions = _garbage(intersections, np.uint32), _garbage(intersections, np.int32)
+            kernels.number_positions(inputs, ids, positions)
+            by_id = np.argsort(ids, kind="stable")
+            kernels.sum_slots(inputs, ids[by_id], positions[by_id], out)
     images = len(arguments["isect_offsets"])
     v_backgrounds = np.zeros((0,), np.float32)
     if inputs["backgrounds"] is not None:
