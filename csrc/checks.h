@@ -21,6 +21,8 @@ using torch::stable::Tensor;
 // In an expected shape: any size will do.
 constexpr int64_t kAny = -1;
 
+constexpr int64_t kMaxImageSide = 1 << 20;
+
 inline std::string describe_shape(const int64_t* sizes, size_t count) {
   std::ostringstream text;
   text << '[';

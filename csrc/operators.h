@@ -8,89 +8,9 @@
 
 #include "checks.h"
 #include "math/constants.h"
-#include "math/projection.h"
-#include "math/spherical_harmonics.h"
 #include "math/tiles.h"
 
 namespace splat {
-
-constexpr int64_t kMaxImageSide = 1 << 20;
-
-struct ProjectOperands {
-  Tensor means, quats, scales;  // [N, 3], [N, 4], [N, 3]
-  std::optional<Tensor> opacities;  // [N]
-  Tensor viewmats, intrinsics;  // [I, 4, 4], [I, 3, 3]
-  int64_t images, gaussians;
-  ProjectionSettings settings;
-  Tensor radii, means2d, depths, conics, compensations;  // outputs
-};
-
-inline ProjectOperands check_project(const Tensor& means, const Tensor& quats, const Tensor& scales,
-                                     const std::optional<Tensor>& opacities, const Tensor& viewmats,
-                                     const Tensor& intrinsics, int64_t width, int64_t height, double eps2d,
-                                     double near_plane, double far_plane, double radius_clip, bool antialiased) {
-  const int64_t n = checked_size(means, "means", 0, 2);
-  const int64_t images = checked_size(viewmats, "viewmats", 0, 3);
-  checked_count(images, n);
-  STD_TORCH_CHECK(eps2d >= 0.0, "eps2d must not be negative; found ", eps2d);
-  constexpr auto f32 = ScalarType::Float;
-  ProjectOperands p = {
-      checked(means, "means", f32, {n, 3}, means),
-      checked(quats, "quats", f32, {n, 4}, means),
-      checked(scales, "scales", f32, {n, 3}, means),
-      std::nullopt,
-      checked(viewmats, "viewmats", f32, {images, 4, 4}, means),
-      checked(intrinsics, "Ks", f32, {images, 3, 3}, means),
-      images,
-      n,
-      {checked_int(width, "width", 1, kMaxImageSide), checked_int(height, "height", 1, kMaxImageSide),
-       static_cast<float>(eps2d), static_cast<float>(near_plane), static_cast<float>(far_plane),
-       static_cast<float>(radius_clip), antialiased},
-      empty_like_device({images, n, 2}, ScalarType::Int, means),
-      empty_like_device({images, n, 2}, f32, means),
-      empty_like_device({images, n}, f32, means),
-      empty_like_device({images, n, 3}, f32, means),
-      empty_like_device({images, n}, f32, means),
-  };
-  if (opacities) p.opacities = checked(*opacities, "opacities", f32, {n}, means);
-  return p;
-}
-
-struct HarmonicsOperands {
-  int degree;
-  Tensor directions, coeffs;   // [I, N, 3], [1 or I, N, K, 3]
-  std::optional<Tensor> mask;  // [I, N]
-  int64_t images, gaussians, bases;
-  bool shared_coeffs;  // one set of coefficients for all images
-  Tensor colors;       // [I, N, 3], output
-};
-
-inline HarmonicsOperands check_spherical_harmonics(int64_t degree, const Tensor& directions, const Tensor& coeffs,
-                                                   const std::optional<Tensor>& mask) {
-  const int64_t images = checked_size(directions, "directions", 0, 3);
-  const int64_t n = directions.size(1);
-  const int64_t sets = checked_size(coeffs, "coeffs", 0, 4);
-  const int64_t bases = coeffs.size(2);
-  checked_count(images, n);
-  const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
-  STD_TORCH_CHECK(sets == 1 || sets == images, "coeffs must hold 1 set of coefficients or one for each of the ", images,
-                  " images; found ", sets);
-  STD_TORCH_CHECK(bases >= base_count(checked_degree), "degree ", degree, " needs ", base_count(checked_degree),
-                  " coefficients per channel; coeffs holds ", bases);
-  HarmonicsOperands p = {
-      checked_degree,
-      checked(directions, "directions", ScalarType::Float, {images, n, 3}, directions),
-      checked(coeffs, "coeffs", ScalarType::Float, {sets, n, bases, 3}, directions),
-      std::nullopt,
-      images,
-      n,
-      bases,
-      sets == 1,
-      empty_like_device({images, n, 3}, ScalarType::Float, directions),
-  };
-  if (mask) p.mask = checked(*mask, "mask", ScalarType::Bool, {images, n}, directions);
-  return p;
-}
 
 // The number of bits needed to write `value`; gsplat 1.5.3 lays out its intersection keys with it.
 inline int bit_length(int64_t value) {

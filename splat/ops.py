@@ -18,29 +18,38 @@ from torch import Tensor
 def register() -> None:
     """Register shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
     torch.library.register_fake("splat::project", _project)
+    torch.library.register_fake("splat::project_backward", _project_backward)
     torch.library.register_fake("splat::spherical_harmonics", _spherical_harmonics)
+    torch.library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
     torch.library.register_fake("splat::intersect", _intersect)
     torch.library.register_fake("splat::rasterize", _rasterize)
     torch.library.register_fake("splat::rasterize_backward", _rasterize_backward)
     torch.library.register_autograd(
+        "splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project
+    )
+    torch.library.register_autograd(
+        "splat::spherical_harmonics",
+        _differentiate_spherical_harmonics,
+        setup_context=_keep_for_differentiating_spherical_harmonics,
+    )
+    torch.library.register_autograd(
         "splat::rasterize", _differentiate_rasterize, setup_context=_keep_for_differentiating_rasterize
     )
-    for name in ("project", "spherical_harmonics", "rasterize_backward"):
-        torch.library.register_autograd(f"splat::{name}", functools.partial(_no_backward, name))
+    for name in ("project", "spherical_harmonics", "rasterize"):
+        torch.library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
 
 
-def _no_backward(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
-    # Without this, torch would warn at most, and leave .grad unset.
+def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
     raise NotImplementedError(
-        f"splat::{name} has no backward pass in this version of splat: render under torch.no_grad(), or with inputs "
-        "that do not require gradients"
+        f"splat::{name} has no second derivative: detach its gradients before you differentiate what is made of them"
     )
 
 
 def _project(
     means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
     opacities: Tensor | None,
     viewmats: Tensor,
     Ks: Tensor,
@@ -51,6 +60,7 @@ def _project(
     far_plane: float,
     radius_clip: float,
     antialiased: bool,
+    camera_model: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3] and compensations [I, N]."""
     images, gaussians = viewmats.shape[0], means.shape[0]
@@ -63,9 +73,66 @@ def _project(
     )
 
 
+def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    radii, _, _, conics, compensations = output
+    ctx.mark_non_differentiable(radii)
+    ctx.save_for_backward(*inputs[:7], radii, conics, compensations)
+    ctx.numbers = inputs[7:]
+
+
+def _differentiate_project(
+    ctx: Any, v_radii: None, v_means2d: Tensor, v_depths: Tensor, v_conics: Tensor, v_compensations: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients of means, quats, scales, covars and viewmats; radii, opacities and Ks have none."""
+    *tensors, radii, conics, compensations = ctx.saved_tensors
+    v_means, v_quats, v_scales, v_covars, v_viewmats = torch.ops.splat.project_backward(
+        *tensors, *ctx.numbers, radii, conics, compensations, v_means2d, v_depths, v_conics, v_compensations
+    )
+    shape = (v_quats, v_scales, None) if tensors[3] is None else (None, None, v_covars)
+    return (v_means, *shape, None, v_viewmats, None, *(None for _ in ctx.numbers))
+
+
+def _project_backward(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
+    opacities: Tensor | None,
+    viewmats: Tensor,
+    *others: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of means, quats, scales, covars and viewmats: their shapes, [0, ...] for what is not given."""
+    axes, whole = (0, means.shape[0]) if quats is None else (means.shape[0], 0)
+    return (
+        means.new_empty(means.shape),
+        means.new_empty((axes, 4)),
+        means.new_empty((axes, 3)),
+        means.new_empty((whole, 6)),
+        means.new_empty(viewmats.shape),
+    )
+
+
 def _spherical_harmonics(degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None) -> Tensor:
     """Values [I, N, 3]."""
     return directions.new_empty(directions.shape)
+
+
+def _keep_for_differentiating_spherical_harmonics(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.degree = inputs[0]
+    ctx.save_for_backward(*inputs[1:])
+
+
+def _differentiate_spherical_harmonics(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of directions and coeffs."""
+    v_directions, v_coeffs = torch.ops.splat.spherical_harmonics_backward(ctx.degree, *ctx.saved_tensors, v_colors)
+    return None, v_directions, v_coeffs, None
+
+
+def _spherical_harmonics_backward(
+    degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None, v_colors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of directions and coeffs: their shapes."""
+    return directions.new_empty(directions.shape), directions.new_empty(coeffs.shape)
 
 
 def _intersect(

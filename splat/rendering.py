@@ -11,6 +11,9 @@ from torch import Tensor
 from . import _kernels
 from .arguments import Arguments, RollingShutterType, check, refuse_unsupported
 
+# The operators' number of the camera model (csrc/math/projection.h).
+_PINHOLE = 0
+
 
 def rasterization(
     means: Tensor,
@@ -188,6 +191,7 @@ def _project(a: Arguments) -> _Splats:
         a.means,
         a.quats,
         a.scales,
+        None,
         a.opacities,
         a.viewmats,
         a.Ks,
@@ -198,6 +202,7 @@ def _project(a: Arguments) -> _Splats:
         a.far_plane,
         a.radius_clip,
         a.antialiased,
+        _PINHOLE,
     )
     opacities = a.opacities.expand(a.cameras, -1)
     features = [_colors(a, radii)] if a.renders_color else []

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -43,6 +44,14 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def simt(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The CUDA kernels as a module that executes them on the CPU."""
+    from simt.build import build
+
+    return build(tmp_path_factory.mktemp("simt"))
 
 
 @pytest.fixture(scope="session")

@@ -114,35 +114,29 @@ def sh_basis(directions: Tensor, degree: int) -> Tensor:
     return torch.stack(basis, dim=1)
 
 
-def project(
-    means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
-    opacities: Tensor,
-    viewmat: Tensor,
-    K: Tensor,
-    width: int,
-    height: int,
-    eps2d: float = 0.3,
-    near_plane: float = 0.01,
-    far_plane: float = 1e10,
-    radius_clip: float = 0.0,
-    antialiased: bool = False,
-) -> Projected:
-    """EWA projection of N Gaussians into one camera, with the culling rules."""
-    means, quats, scales, opacities, viewmat, K = (
-        value.double() for value in (means, quats, scales, opacities, viewmat, K)
-    )
-    u = ROUNDINGS * UNIT_ROUNDOFF
-    world, shift = viewmat[:3, :3], viewmat[:3, 3]
-    fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]
+@dataclass(frozen=True)
+class Seen:
+    """Centres of N Gaussians on an image, and how they move with the centre in space."""
 
-    at = means @ world.T + shift
-    at_error = u * (means.abs() @ world.abs().T + shift.abs())
+    means2d: Tensor
+    """[N, 2]"""
+    jacobian: Tensor
+    """[N, 2, 3]"""
+    means2d_error: Tensor
+    jacobian_error: Tensor
+
+
+def _matrix(rows: list[list[Tensor]]) -> Tensor:
+    """[N, 2, 3] of its entries, each [N]."""
+    return torch.stack([torch.stack(torch.broadcast_tensors(*row), dim=1) for row in rows], dim=1)
+
+
+def _pinhole(at: Tensor, at_error: Tensor, K: Tensor, width: int, height: int) -> Seen:
+    u = ROUNDINGS * UNIT_ROUNDOFF
+    fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]
     x, y, z = at.unbind(1)
     x_error, y_error, z_error = at_error.unbind(1)
     z_relative = z_error / z.abs()
-
     means2d = torch.stack([fx * x / z + cx, fy * y / z + cy], dim=1)
     means2d_error = torch.stack(
         [
@@ -157,27 +151,106 @@ def project(
     slope_x = (x / z).clamp(-cx / fx - margin_x, (width - cx) / fx + margin_x)
     slope_y = (y / z).clamp(-cy / fy - margin_y, (height - cy) / fy + margin_y)
     zero = torch.zeros_like(z)
-    jacobian = torch.stack(
-        [
-            torch.stack([fx / z, zero, -fx * slope_x / z], dim=1),
-            torch.stack([zero, fy / z, -fy * slope_y / z], dim=1),
-        ],
-        dim=1,
-    )
+    jacobian = _matrix([[fx / z, zero, -fx * slope_x / z], [zero, fy / z, -fy * slope_y / z]])
     slope_x_error = x_error / z.abs() + slope_x.abs() * z_relative
     slope_y_error = y_error / z.abs() + slope_y.abs() * z_relative
-    jacobian_error = jacobian.abs() * z_relative[:, None, None]
-    jacobian_error[:, 0, 2] += (fx / z).abs() * slope_x_error
-    jacobian_error[:, 1, 2] += (fy / z).abs() * slope_y_error
+    clamping_error = _matrix(
+        [[zero, zero, (fx / z).abs() * slope_x_error], [zero, zero, (fy / z).abs() * slope_y_error]]
+    )
+    return Seen(means2d, jacobian, means2d_error, jacobian.abs() * z_relative[:, None, None] + clamping_error)
 
-    # Sigma' = (J W R S) (J W R S)^T. Entries of R have absolute errors, not relative ones.
-    axes = rotations(quats) * scales[:, None, :]
-    root = jacobian @ world @ axes
-    axes_size = (rotations(quats).abs() + 1) * scales[:, None, :]
-    root_size = jacobian.abs() @ world.abs() @ axes_size
-    root_error = jacobian_error @ world.abs() @ axes.abs() + u * root_size
-    covariance = root @ root.mT
-    covariance_error = root_error @ root_size.mT
+
+def _ortho(at: Tensor, at_error: Tensor, K: Tensor, width: int, height: int) -> Seen:
+    u = ROUNDINGS * UNIT_ROUNDOFF
+    focal, center = K[[0, 1], [0, 1]], K[[0, 1], [2, 2]]
+    zero = torch.zeros_like(at[:, 0])
+    jacobian = _matrix([[focal[0], zero, zero], [zero, focal[1], zero]])
+    shift = focal * at[:, :2]
+    means2d_error = focal * at_error[:, :2] + u * (shift.abs() + center.abs())
+    return Seen(shift + center, jacobian, means2d_error, torch.zeros_like(jacobian))
+
+
+def _fisheye(at: Tensor, at_error: Tensor, K: Tensor, width: int, height: int) -> Seen:
+    """Equidistant: theta away from the axis is theta away from the principal point."""
+    u = ROUNDINGS * UNIT_ROUNDOFF
+    focal, center = K[[0, 1], [0, 1]], K[[0, 1], [2, 2]]
+    x, y, z = at.unbind(1)
+    rho2 = x * x + y * y
+    length2 = rho2 + z * z
+    # theta / rho, and its derivative by rho divided by rho.
+    rho = rho2.clamp(min=1e-300).sqrt()
+    ratio = torch.atan2(rho, z) / rho
+    slope = (z / length2 - ratio) / rho2.clamp(min=1e-300)
+    # Near the axis the difference cancels in float64 too: the series of arctan(q) / q.
+    q = rho2 / (z * z)
+    series = sum((-1) ** (n + 1) * (2 * n + 2) / (2 * n + 3) * q**n for n in range(8)) / z**3
+    slope = torch.where((z > 0) & (q < 1e-3), series, slope)
+    rows = [
+        [ratio + x * x * slope, x * y * slope, -x / length2],
+        [x * y * slope, ratio + y * y * slope, -y / length2],
+    ]
+    unit = _matrix(rows)
+    shift = focal * at[:, :2] * ratio[:, None]
+    means2d_error = (unit.abs() @ at_error[:, :, None])[..., 0] * focal + u * (shift.abs() + center.abs())
+    # Second derivatives are at most a few times 1 / length^2, the Jacobian itself 1 / length.
+    relative = 4 * at_error.norm(dim=1) / length2 + 4 * u / length2.sqrt()
+    return Seen(
+        shift + center, unit * focal[:, None], means2d_error, relative[:, None, None] * focal[:, None].expand(2, 3)
+    )
+
+
+CAMERAS = {"pinhole": _pinhole, "ortho": _ortho, "fisheye": _fisheye}
+
+
+def project(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    opacities: Tensor,
+    viewmat: Tensor,
+    K: Tensor,
+    width: int,
+    height: int,
+    eps2d: float = 0.3,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    antialiased: bool = False,
+    covars: Tensor | None = None,
+    camera_model: str = "pinhole",
+) -> Projected:
+    """EWA projection of N Gaussians into one camera, with the culling rules.
+
+    Their shapes are quats and scales, or covars, [N, 6]: xx, xy, xz, yy, yz, zz.
+    """
+    means, opacities, viewmat, K = (value.double() for value in (means, opacities, viewmat, K))
+    u = ROUNDINGS * UNIT_ROUNDOFF
+    world, shift = viewmat[:3, :3], viewmat[:3, 3]
+    at = means @ world.T + shift
+    at_error = u * (means.abs() @ world.abs().T + shift.abs())
+    z, z_error = at[:, 2], at_error[:, 2]
+    seen = CAMERAS[camera_model](at, at_error, K, width, height)
+    means2d, means2d_error = seen.means2d, seen.means2d_error
+    jacobian, jacobian_error = seen.jacobian, seen.jacobian_error
+
+    if covars is None:
+        assert quats is not None
+        assert scales is not None
+        quats, scales = quats.double(), scales.double()
+        # Sigma' = (J W R S) (J W R S)^T. Entries of R have absolute errors, not relative ones.
+        axes = rotations(quats) * scales[:, None, :]
+        root = jacobian @ world @ axes
+        axes_size = (rotations(quats).abs() + 1) * scales.abs()[:, None, :]
+        root_size = jacobian.abs() @ world.abs() @ axes_size
+        root_error = jacobian_error @ world.abs() @ axes.abs() + u * root_size
+        covariance = root @ root.mT
+        covariance_error = root_error @ root_size.mT
+    else:
+        whole = covars.double()[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].reshape(-1, 3, 3)
+        frame, frame_error = jacobian @ world, jacobian_error @ world.abs()
+        frame_size = jacobian.abs() @ world.abs()
+        covariance = frame @ whole @ frame.mT
+        covariance_error = (frame_error + u * frame_size) @ whole.abs() @ frame_size.mT
     covariance_error = covariance_error + covariance_error.mT
 
     blurred = covariance + eps2d * torch.eye(2, dtype=torch.float64)
@@ -207,10 +280,10 @@ def project(
         compensations_error = torch.maximum(high - compensations, compensations - low) + u
 
     # Where alpha is 1/255 along each axis, rounded up to whole pixels.
-    seen = opacities * compensations
-    extend = torch.sqrt(2 * torch.log((seen / ALPHA_MIN).clamp(min=1))).clamp(max=MAX_EXTEND)
-    seen_error = seen * u + opacities * compensations_error
-    extend_error = 2 * seen_error / seen.clamp(min=ALPHA_MIN) / extend.clamp(min=1e-3) + 4 * u
+    opaque = opacities * compensations
+    extend = torch.sqrt(2 * torch.log((opaque / ALPHA_MIN).clamp(min=1))).clamp(max=MAX_EXTEND)
+    opaque_error = opaque * u + opacities * compensations_error
+    extend_error = 2 * opaque_error / opaque.clamp(min=ALPHA_MIN) / extend.clamp(min=1e-3) + 4 * u
     exact = extend[:, None] * torch.stack([a, c], dim=1).sqrt()
     relative = torch.stack([covariance_error[:, 0, 0] / a, covariance_error[:, 1, 1] / c], dim=1)
     exact_error = exact * (relative + u) + extend_error[:, None] * torch.stack([a, c], dim=1).sqrt()
@@ -223,11 +296,11 @@ def project(
         return ((means2d + radii + margin <= 0) | (means2d - radii - margin >= size)).any(1)
 
     finite = torch.isfinite(torch.cat([means2d, conics, exact, z[:, None]], dim=1)).all(1)
-    visible = finite & (z >= near_plane) & (z <= far_plane) & (det > 0) & (seen >= ALPHA_MIN)
+    visible = finite & (z >= near_plane) & (z <= far_plane) & (det > 0) & (opaque >= ALPHA_MIN)
     visible &= ~((radii <= radius_clip).all(1) | outside(radii, torch.zeros_like(radii)))
-    possible = finite & (z + z_error >= near_plane) & (z - z_error <= far_plane) & (seen + seen_error >= ALPHA_MIN)
+    possible = finite & (z + z_error >= near_plane) & (z - z_error <= far_plane) & (opaque + opaque_error >= ALPHA_MIN)
     possible &= ~((radii_high <= radius_clip).all(1) | outside(radii_high, means2d_error))
-    certain = visible & (z - z_error >= near_plane) & (z + z_error <= far_plane) & (seen - seen_error >= ALPHA_MIN)
+    certain = visible & (z - z_error >= near_plane) & (z + z_error <= far_plane) & (opaque - opaque_error >= ALPHA_MIN)
     certain &= (det - det_error > 0) & ~((radii_low <= radius_clip).all(1) | outside(radii_low, -means2d_error))
 
     return Projected(
@@ -284,8 +357,8 @@ def _on_one_thread(function: Callable[P, T]) -> Callable[P, T]:
 @_on_one_thread
 def render(
     means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
     opacities: Tensor,
     colors: Tensor,
     viewmats: Tensor,
@@ -300,14 +373,16 @@ def render(
     backgrounds: Tensor | None = None,
     render_mode: str = "RGB",
     rasterize_mode: str = "classic",
+    covars: Tensor | None = None,
+    camera_model: str = "pinhole",
 ) -> Rendered:
-    """What `splat.rasterization` must render, with the same arguments."""
+    """What `splat.rasterization` must render, with the same arguments, but that `covars` are [N, 6]."""
     antialiased = rasterize_mode == "antialiased"
     images = []
     for i, (viewmat, K) in enumerate(zip(viewmats, Ks, strict=True)):
         projected = project(
             means, quats, scales, opacities, viewmat, K, width, height,
-            eps2d, near_plane, far_plane, radius_clip, antialiased,
+            eps2d, near_plane, far_plane, radius_clip, antialiased, covars, camera_model,
         )  # fmt: skip
         here = colors[i] if colors.ndim == (3 if sh_degree is None else 4) else colors
         if sh_degree is None:

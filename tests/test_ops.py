@@ -28,6 +28,7 @@ def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...
         "means": scene.means,
         "quats": scene.quats,
         "scales": scene.scales,
+        "covars": None,
         "opacities": scene.opacities,
         "viewmats": scene.viewmats,
         "Ks": scene.Ks,
@@ -38,6 +39,7 @@ def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...
         "far_plane": 1e10,
         "radius_clip": 0.0,
         "antialiased": False,
+        "camera_model": 0,
     }
 
 
@@ -49,6 +51,29 @@ def harmonics_arguments(degree: int = 3) -> Arguments:
         "coeffs": torch.randn(1, 50, 25, 3, generator=generator),
         "mask": torch.rand(2, 50, generator=generator) > 0.3,
     }
+
+
+def random_like(tensor: Tensor, seed: int = 7) -> Tensor:
+    return torch.randn(tensor.shape, generator=torch.Generator().manual_seed(seed))
+
+
+def project_backward_arguments() -> Arguments:
+    arguments = project_arguments() | {"antialiased": True}
+    radii, means2d, depths, conics, compensations = OPS.project(**arguments)
+    return arguments | {
+        "radii": radii,
+        "conics": conics,
+        "compensations": compensations,
+        "v_means2d": random_like(means2d),
+        "v_depths": random_like(depths),
+        "v_conics": random_like(conics),
+        "v_compensations": random_like(compensations),
+    }
+
+
+def harmonics_backward_arguments() -> Arguments:
+    arguments = harmonics_arguments()
+    return arguments | {"v_colors": random_like(arguments["directions"])}
 
 
 def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
@@ -96,7 +121,9 @@ def packed(arguments: Arguments, keep: Tensor, *names: str) -> Arguments:
 
 EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "project": project_arguments,
+    "project_backward": project_backward_arguments,
     "spherical_harmonics": harmonics_arguments,
+    "spherical_harmonics_backward": harmonics_backward_arguments,
     "intersect": intersect_arguments,
     "rasterize": rasterize_arguments,
 }
@@ -131,6 +158,41 @@ def test_torch_finds_the_operator_well_made(name: str) -> None:
     torch.library.opcheck(getattr(OPS, name).default, (), EXAMPLES[name]())
 
 
+def covariance_arguments() -> Arguments:
+    shape = {"quats": None, "scales": None, "covars": torch.tensor([0.02, 0.0, 0.01, 0.03, 0.0, 0.02]).repeat(300, 1)}
+    return project_arguments() | shape
+
+
+DIFFERENTIABLE: list[tuple[str, Callable[[], Arguments]]] = [
+    ("project", project_arguments),
+    ("project", covariance_arguments),
+    ("spherical_harmonics", harmonics_arguments),
+]
+
+
+@pytest.mark.parametrize(("name", "example"), DIFFERENTIABLE)
+def test_torch_finds_the_gradients_well_made(name: str, example: Callable[[], Arguments]) -> None:
+    # opcheck's own compiled backward pass adds outputs up from the first on, and cannot if that one is of integers.
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(getattr(OPS, name).default, (), requiring_gradients(example()), test_utils=tests)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("name", "example"), DIFFERENTIABLE)
+def test_gradients_compile_into_one_graph(name: str, example: Callable[[], Arguments], dynamic: bool) -> None:
+    def loss(arguments: Arguments) -> Tensor:
+        floats = [output for output in outputs(name, arguments) if output.is_floating_point()]
+        return sum((output * output.cos()).sum() for output in floats)  # type: ignore[return-value]
+
+    gradients = []
+    for function in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=dynamic)):
+        arguments = requiring_gradients(example())
+        function(arguments).backward()
+        gradients.append([value.grad for value in arguments.values() if isinstance(value, Tensor)])
+    assert sum(gradient is not None for gradient in gradients[0]) >= 2
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def test_operators_compile_into_one_graph() -> None:
     arguments = project_arguments()
     means = arguments.pop("means")
@@ -151,14 +213,18 @@ def test_operators_compile_into_one_graph() -> None:
     torch.testing.assert_close(compiled(means), render(means), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["project", "spherical_harmonics"])
-def test_a_backward_pass_is_refused(name: str) -> None:
-    arguments = {
+def requiring_gradients(arguments: Arguments) -> Arguments:
+    return {
         key: value.clone().requires_grad_() if isinstance(value, Tensor) and value.is_floating_point() else value
-        for key, value in EXAMPLES[name]().items()
+        for key, value in arguments.items()
     }
-    differentiable = [output for output in outputs(name, arguments) if output.requires_grad]
-    with pytest.raises(NotImplementedError, match=f"splat::{name} has no backward pass"):
+
+
+@pytest.mark.parametrize("name", ["project", "spherical_harmonics"])
+def test_a_second_derivative_is_refused(name: str) -> None:
+    arguments = requiring_gradients(EXAMPLES[f"{name}_backward"]())
+    differentiable = [output for output in outputs(f"{name}_backward", arguments) if output.requires_grad]
+    with pytest.raises(NotImplementedError, match=f"splat::{name} has no second derivative"):
         differentiable[0].sum().backward()
 
 

@@ -1,6 +1,9 @@
+// Pairs of Gaussian and tile, ordered by image, tile, depth and index, in two sorts of 32-bit keys: the Gaussians by
+// depth, then their pairs, written in that order, by tile. The second sort is stable and needs the tile's bits only.
 #pragma once
 
 #include "../math/tiles.h"
+#include "warp.cuh"
 
 namespace splat {
 namespace kernels {
@@ -14,6 +17,11 @@ struct IntersectInputs {
   int tile_bits;  // of a key: image << (tile_bits + 32) | tile << 32 | bits of the depth
 };
 
+struct IntersectTotals {
+  unsigned long long tiles;      // pairs of all Gaussians
+  unsigned long long bad_image;  // Gaussians whose image does not exist
+};
+
 SPLAT_HD TileReach reach_of(const IntersectInputs& in, int64_t i) {
   return tile_reach(in.grid, in.means[2 * i], in.means[2 * i + 1], in.radii[2 * i], in.radii[2 * i + 1],
                     in.conics[3 * i], in.conics[3 * i + 1], in.conics[3 * i + 2], in.opacities[i]);
@@ -23,63 +31,112 @@ SPLAT_HD int64_t image_of(const IntersectInputs& in, int64_t i) {
   return in.image_ids == nullptr ? i / in.gaussians : in.image_ids[i];
 }
 
-// One thread per Gaussian, and one more. starts [count + 1] receives each Gaussian's number of tiles, and 0 at the end,
-// ready for a prefix sum; it counts none for a Gaussian whose image does not exist, and sets *bad_image.
-__global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, int64_t* starts, int64_t* bad_image) {
+// One thread per Gaussian: its number of tiles, and what sorts it by depth, with those that touch no tile at the end.
+// Adds to *totals. A Gaussian whose image does not exist touches no tile.
+__global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32_t* depth_keys, int32_t* order,
+                            IntersectTotals* totals) {
+  __shared__ unsigned long long block_tiles, block_bad;
+  if (threadIdx.x == 0) block_tiles = block_bad = 0;
+  __syncthreads();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i > in.count) return;
-  if (i == in.count) {
-    starts[i] = 0;
-    return;
-  }
   int64_t tiles = 0;
-  const int64_t image = image_of(in, i);
-  if (image < 0 || image >= in.images) {
-    *bad_image = 1;
-  } else {
-    const TileReach reach = reach_of(in, i);
-    for (int row = reach.row_begin; row < reach.row_end; ++row) {
-      const TileSpan span = tile_span(in.grid, reach, row);
-      tiles += span.end - span.begin;
+  bool bad = false;
+  if (i < in.count) {
+    const int64_t image = image_of(in, i);
+    bad = image < 0 || image >= in.images;
+    if (!bad) {
+      const TileReach reach = reach_of(in, i);
+      for (int row = reach.row_begin; row < reach.row_end; ++row) {
+        const TileSpan span = tile_span(in.grid, reach, row);
+        tiles += span.end - span.begin;
+      }
     }
+    tiles_per_gauss[i] = static_cast<int32_t>(tiles);
+    depth_keys[i] = tiles == 0 ? ~0u : float_bits(in.depths[i]);
+    order[i] = static_cast<int32_t>(i);
   }
-  tiles_per_gauss[i] = static_cast<int32_t>(tiles);
-  starts[i] = tiles;
+  const unsigned int bad_lanes = __ballot_sync(kAllLanes, bad);
+  const long long warp_tiles = warp_sum(static_cast<long long>(tiles));
+  if (threadIdx.x % kWarp == 0) {
+    atomicAdd(&block_tiles, static_cast<unsigned long long>(warp_tiles));
+    atomicAdd(&block_bad, static_cast<unsigned long long>(__popc(bad_lanes)));
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (block_tiles != 0) atomicAdd(&totals->tiles, block_tiles);
+  if (block_bad != 0) atomicAdd(&totals->bad_image, block_bad);
 }
 
-// One thread per Gaussian. Preconditions: starts is the exclusive prefix sum of count_tiles' counts, keys and indices
-// have room for starts[count], and no image id was bad. Both kernels compute the same spans, to the last bit: they are
-// compiled without contraction to fused operations (see CMakeLists.txt).
-__global__ void emit_pairs(IntersectInputs in, const int64_t* starts, int64_t* keys, int32_t* indices) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= in.count) return;
-  int64_t at = starts[i];
-  const int64_t end = starts[i + 1];
-  if (at == end) return;
-  const int64_t image = image_of(in, i) << in.tile_bits;
-  const int64_t depth = float_bits(in.depths[i]);
+// One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth, and 0
+// at the end, ready for a prefix sum.
+__global__ void order_counts(int64_t count, const int32_t* order, const int32_t* tiles_per_gauss, int64_t* starts) {
+  const int64_t rank = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (rank > count) return;
+  starts[rank] = rank < count ? tiles_per_gauss[order[rank]] : 0;
+}
+
+// Writes the pairs of one Gaussian, from position `at` on: those of lanes `lane`, `lane + lanes`, ... of each row.
+static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int64_t at, int lane, int lanes,
+                                     uint32_t* tile_keys, int32_t* indices) {
+  const auto image = static_cast<uint32_t>(image_of(in, i) << in.tile_bits);
   const TileReach reach = reach_of(in, i);
   for (int row = reach.row_begin; row < reach.row_end; ++row) {
     const TileSpan span = tile_span(in.grid, reach, row);
-    const int64_t row_start = static_cast<int64_t>(row) * in.grid.columns;
-    for (int column = span.begin; column < span.end && at < end; ++column, ++at) {
-      keys[at] = (image | (row_start + column)) << 32 | depth;
-      indices[at] = static_cast<int32_t>(i);
+    const int row_start = row * in.grid.columns;
+    for (int column = span.begin + lane; column < span.end; column += lanes) {
+      tile_keys[at + (column - span.begin)] = image | static_cast<uint32_t>(row_start + column);
+      indices[at + (column - span.begin)] = i;
     }
+    at += span.end - span.begin;
   }
 }
 
-// One thread per tile of all images: the position of the tile's first key, by bisection.
-// Precondition: keys [total] ascend as unsigned numbers; per_image is the number of tiles in an image.
-__global__ void find_offsets(const int64_t* keys, int64_t total, int64_t tiles, int64_t per_image, int tile_bits,
+// One thread per Gaussian, in the order of depth; one that touches many tiles is written by its whole warp.
+// Preconditions: starts is the exclusive prefix sum of order_counts' numbers, tile_keys and indices have room for
+// starts[count], and no image was bad. The spans are computed again, which moves fewer bytes than keeping them
+// (docs/kernels.md), and come out the same to the last bit: this file is compiled without contraction to fused
+// operations.
+__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64_t* starts, uint32_t* tile_keys,
+                           int32_t* indices) {
+  constexpr int64_t kMany = 64;
+  const int64_t rank = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  int64_t at = 0, tiles = 0;
+  int32_t i = 0;
+  if (rank < in.count) {
+    at = starts[rank];
+    tiles = starts[rank + 1] - at;
+    i = order[rank];
+  }
+  if (tiles > 0 && tiles < kMany) emit_gaussian(in, i, at, 0, 1, tile_keys, indices);
+  unsigned int large = __ballot_sync(kAllLanes, tiles >= kMany);
+  for (; large != 0; large &= large - 1) {
+    const int source = __ffs(static_cast<int>(large)) - 1;
+    const int32_t gaussian = __shfl_sync(kAllLanes, i, source);
+    const long long first = __shfl_sync(kAllLanes, static_cast<long long>(at), source);
+    emit_gaussian(in, gaussian, first, lane, kWarp, tile_keys, indices);
+  }
+}
+
+// One thread per pair: its whole key, as gsplat 1.5.3 lays it out.
+__global__ void write_keys(int64_t total, const uint32_t* tile_keys, const int32_t* indices, const float* depths,
+                           int64_t* keys) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= total) return;
+  keys[i] = static_cast<int64_t>(static_cast<uint64_t>(tile_keys[i]) << 32 | float_bits(depths[indices[i]]));
+}
+
+// One thread per tile of all images: the position of the tile's first pair, by bisection.
+// Precondition: tile_keys [total] ascend; per_image is the number of tiles in an image.
+__global__ void find_offsets(const uint32_t* tile_keys, int64_t total, int64_t tiles, int64_t per_image, int tile_bits,
                              int32_t* offsets) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= tiles) return;
-  const uint64_t first = static_cast<uint64_t>((i / per_image) << tile_bits | i % per_image) << 32;
+  const auto first = static_cast<uint32_t>((i / per_image) << tile_bits | i % per_image);
   int64_t low = 0, high = total;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    if (static_cast<uint64_t>(keys[middle]) < first) {
+    if (tile_keys[middle] < first) {
       low = middle + 1;
     } else {
       high = middle;

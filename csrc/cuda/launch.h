@@ -28,8 +28,14 @@ class Launch {
   template <class... Parameters, class... Arguments>
   void for_each(int64_t count, void (*kernel)(Parameters...), Arguments... arguments) const {
     if (count == 0) return;
-    const auto blocks = static_cast<unsigned int>((count + kThreads - 1) / kThreads);
-    kernel<<<blocks, kThreads, 0, stream_>>>(arguments...);
+    blocks((count + kThreads - 1) / kThreads, kThreads, kernel, arguments...);
+  }
+
+  // `count` blocks of `threads`, none if there are none.
+  template <class... Parameters, class... Arguments>
+  void blocks(int64_t count, int threads, void (*kernel)(Parameters...), Arguments... arguments) const {
+    if (count == 0) return;
+    kernel<<<static_cast<unsigned int>(count), threads, 0, stream_>>>(arguments...);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   }
 

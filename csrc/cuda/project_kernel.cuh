@@ -1,32 +1,31 @@
 #pragma once
 
-#include "../math/projection.h"
+#include "../math/projection_backward.h"
+#include "warp.cuh"
 
 namespace splat {
 namespace kernels {
 
 struct ProjectInputs {
-  const float *means, *quats, *scales;  // [N, 3], [N, 4], [N, 3]
-  const float* opacities;               // [N] or null
-  const float *viewmats, *intrinsics;   // [I, 4, 4], [I, 3, 3]
-  int64_t images, gaussians;
+  Gaussians gaussians;                 // of N
+  const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
+  int64_t images, count;               // I, N
   ProjectionSettings settings;
 };
 
 struct ProjectOutputs {
-  int32_t* radii;                                        // [I, N, 2]
+  int32_t* radii;                                    // [I, N, 2]
   float *means2d, *depths, *conics, *compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
 };
 
-// One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, images * gaussians < 2^31.
+// One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, I N < 2^31.
 __global__ void project(ProjectInputs in, ProjectOutputs out) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= in.images * in.gaussians) return;
-  const int64_t image = row / in.gaussians, i = row % in.gaussians;
+  if (row >= in.images * in.count) return;
+  const int64_t image = row / in.count, i = row % in.count;
   const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
   Projection g;
-  project_gaussian(camera, in.settings, in.means + 3 * i, in.quats + 4 * i, in.scales + 3 * i,
-                   in.opacities == nullptr ? nullptr : in.opacities + i, g);
+  project_gaussian(camera, in.settings, gaussian_at(in.gaussians, i), g);
   out.radii[2 * row] = g.radius_x;
   out.radii[2 * row + 1] = g.radius_y;
   out.means2d[2 * row] = g.x;
@@ -36,6 +35,87 @@ __global__ void project(ProjectInputs in, ProjectOutputs out) {
   out.conics[3 * row + 1] = g.b;
   out.conics[3 * row + 2] = g.c;
   out.compensations[row] = g.compensation;
+}
+
+struct ProjectGradientInputs {
+  const int32_t* radii;                                                // [I, N, 2]
+  const float *conics, *compensations;                                 // [I, N, 3], [I, N]
+  const float *v_means2d, *v_depths, *v_conics, *v_compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
+};
+
+constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
+constexpr int kMaxWarps = 32;
+
+// Thread k gets the block's sum of values[k], k < kPoseEntries. Whole warps, and all threads of the block.
+static __device__ __forceinline__ float sum_block(const float* values, float (*warp_sums)[kPoseEntries]) {
+  const int thread = static_cast<int>(threadIdx.x), warps = static_cast<int>(blockDim.x) / kWarp;
+  for (int k = 0; k < kPoseEntries; ++k) {
+    const float sum = warp_sum(values[k]);
+    if (thread % kWarp == 0) warp_sums[thread / kWarp][k] = sum;
+  }
+  __syncthreads();
+  float sum = 0.0f;
+  for (int warp = 0; thread < kPoseEntries && warp < warps; ++warp) sum += warp_sums[warp][thread];
+  __syncthreads();
+  return sum;
+}
+
+// One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums of
+// the gradients by the poses go to pose_sums [blocks, I, 12]. Preconditions as above, and whole warps.
+__global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradients, GaussianGradients out,
+                                 float* pose_sums) {
+  __shared__ float warp_sums[kMaxWarps][kPoseEntries];
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  // Threads beyond the last Gaussian stay, for the sums.
+  const bool exists = i < in.count;
+  const Gaussians gaussian = gaussian_at(in.gaussians, exists ? i : 0);
+  GaussianGradient sums = {};
+  Shape shape;
+  const bool has_shape = exists && load_shape(gaussian, shape);
+  for (int64_t image = 0; image < in.images; ++image) {
+    PoseGradient pose = {};
+    const int64_t row = image * in.count + i;
+    if (has_shape && gradients.radii[2 * row] > 0 && gradients.radii[2 * row + 1] > 0) {
+      const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
+      const float *conic = gradients.conics + 3 * row, *v_conic = gradients.v_conics + 3 * row;
+      project_gaussian_backward(camera, in.settings, gaussian.means, shape,
+                                {conic[0], conic[1], conic[2], gradients.compensations[row]},
+                                {gradients.v_means2d[2 * row], gradients.v_means2d[2 * row + 1],
+                                 gradients.v_depths[row], v_conic[0], v_conic[1], v_conic[2],
+                                 gradients.v_compensations[row]},
+                                sums, pose);
+    }
+    const Vec3* r = pose.rotation.rows;
+    float values[kPoseEntries] = {r[0].x, r[0].y, r[0].z, pose.translation.x, r[1].x, r[1].y,
+                                  r[1].z, pose.translation.y, r[2].x, r[2].y, r[2].z, pose.translation.z};
+    const float sum = sum_block(values, warp_sums);
+    if (threadIdx.x < kPoseEntries) {
+      pose_sums[(blockIdx.x * in.images + image) * kPoseEntries + threadIdx.x] = sum;
+    }
+  }
+  if (exists) store_gradient(gaussian, sums, i, out);
+}
+
+constexpr int kPoseThreads = 128;
+
+// One block of kPoseThreads per entry of a viewmat, blockIdx.x = 16 image + entry: the sum over pose_sums [blocks, I, 12],
+// in a fixed order. v_viewmats [I, 4, 4]; their last rows are 0.
+__global__ void sum_poses(const float* pose_sums, int64_t blocks, int64_t images, float* v_viewmats) {
+  __shared__ double partial[kPoseThreads];
+  const int64_t image = blockIdx.x / 16;
+  const int entry = blockIdx.x % 16;
+  double sum = 0.0;
+  if (entry < kPoseEntries) {
+    for (int64_t block = threadIdx.x; block < blocks; block += kPoseThreads) {
+      sum += pose_sums[(block * images + image) * kPoseEntries + entry];
+    }
+  }
+  partial[threadIdx.x] = sum;
+  for (int step = kPoseThreads / 2; step > 0; step /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < step) partial[threadIdx.x] += partial[threadIdx.x + step];
+  }
+  if (threadIdx.x == 0) v_viewmats[blockIdx.x] = static_cast<float>(partial[0]);
 }
 
 }  // namespace kernels

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../math/spherical_harmonics.h"
+#include "../math/spherical_harmonics_backward.h"
 
 namespace splat {
 namespace kernels {
@@ -25,6 +25,17 @@ __global__ void spherical_harmonics(HarmonicsInputs in, float* colors) {
   }
   const int64_t set = in.shared_coeffs ? i % in.gaussians : i;
   spherical_harmonics_color(in.degree, in.directions + 3 * i, in.coeffs + 3 * in.bases * set, color);
+}
+
+// One thread per set of coefficients, for all images that share it in their order: no atomics. v_colors and v_directions
+// [I, N, 3], v_coeffs like coeffs. Preconditions as above.
+__global__ void spherical_harmonics_backward(HarmonicsInputs in, const float* v_colors, float* v_directions,
+                                             float* v_coeffs) {
+  const int64_t set = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (set >= (in.shared_coeffs ? 1 : in.images) * in.gaussians) return;
+  harmonics_set_backward(in.degree, in.bases, in.directions, in.coeffs + 3 * in.bases * set, in.mask, v_colors, set,
+                         in.gaussians, in.shared_coeffs ? in.images : 1, v_directions,
+                         v_coeffs + 3 * in.bases * set);
 }
 
 }  // namespace kernels

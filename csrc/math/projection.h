@@ -1,15 +1,20 @@
-// A 3D Gaussian as one camera sees it: EWA splatting (Zwicker et al. 2002) with a pinhole camera.
+// A 3D Gaussian as one camera sees it: EWA splatting (Zwicker et al. 2002, "EWA Splatting", section 5), for the cameras
+// of gsplat 1.5.3.
 #pragma once
 
 #include "constants.h"
+#include "fisheye.h"
 #include "vec.h"
 
 namespace splat {
 
+// The numbers are those of the operators' camera_model.
+enum CameraModel { kPinhole = 0, kOrtho = 1, kFisheye = 2 };
+
 struct Camera {
   Mat3 rotation;  // world to camera
   Vec3 translation;
-  float fx, fy, cx, cy;  // pixels
+  float fx, fy, cx, cy;  // pixels; orthographic: pixels per unit
 };
 
 struct ProjectionSettings {
@@ -18,14 +23,30 @@ struct ProjectionSettings {
   float near_plane, far_plane;
   float radius_clip;  // pixels
   bool antialiased;
+  int camera_model;  // a CameraModel
 };
 
+// The parameters of N Gaussians, or of one: quats and scales, or covars; the others are null.
+struct Gaussians {
+  const float* means;      // [N, 3]
+  const float* quats;      // [N, 4] w, x, y, z
+  const float* scales;     // [N, 3]
+  const float* covars;     // [N, 6] xx, xy, xz, yy, yz, zz
+  const float* opacities;  // [N] or null: then the extent is kMaxExtent
+};
+
+SPLAT_HD Gaussians gaussian_at(const Gaussians& all, int64_t i) {
+  return {all.means + 3 * i, all.quats == nullptr ? nullptr : all.quats + 4 * i,
+          all.scales == nullptr ? nullptr : all.scales + 3 * i, all.covars == nullptr ? nullptr : all.covars + 6 * i,
+          all.opacities == nullptr ? nullptr : all.opacities + i};
+}
+
 struct Projection {
-  int radius_x, radius_y;    // pixels; 0 where culled
-  float x, y, depth;         // centre in pixels, distance along the camera's z axis
-  float a, b, c;             // conic: inverse of the blurred 2D covariance, [[a, b], [b, c]]
-  float compensation;        // opacity factor that undoes the blur's gain in area (Yu et al. 2024, "Mip-Splatting", section
-                             // 4.2); 1 without antialiasing
+  int radius_x, radius_y;  // pixels; 0 where culled
+  float x, y, depth;       // centre in pixels, distance along the camera's z axis
+  float a, b, c;           // conic: inverse of the blurred 2D covariance, [[a, b], [b, c]]
+  float compensation;      // opacity factor that undoes the blur's gain in area (Yu et al. 2024, "Mip-Splatting", section
+                           // 4.2); 1 without antialiasing
 };
 
 // viewmat: 4x4 row-major, world to camera. k: 3x3 row-major intrinsics, without skew.
@@ -37,32 +58,101 @@ SPLAT_HD Camera load_camera(const float* viewmat, const float* k) {
           k[0], k[4], k[2], k[5]};
 }
 
-// The two rows of J W R S, whose product with its own transpose is the 2D covariance. J is the projection's Jacobian at
-// the Gaussian's centre, pulled in to the frustum's margin; W the camera's rotation; R S the Gaussian's axes.
-struct CovarianceRoot {
-  Vec3 row_x, row_y;
+SPLAT_HD Vec3 to_camera(const Camera& camera, const float* mean) {
+  return add(multiply(camera.rotation, Vec3{mean[0], mean[1], mean[2]}), camera.translation);
+}
+
+// A 3D covariance: A C A^T. From quats and scales the axes A are the Gaussian's own, and C has the squares of the scales
+// on its diagonal; from covars A is the identity.
+struct Shape {
+  Mat3 axes;
+  Sym3 covariance;
 };
 
-SPLAT_HD CovarianceRoot covariance_root(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre,
-                                        const Mat3& axes, const float* scale) {
+// False for a Gaussian that has no shape, because a number is not finite or the quaternion is no rotation.
+SPLAT_HD bool load_shape(const Gaussians& g, Shape& shape) {
+  if (g.covars != nullptr) {
+    if (!all_finite(g.covars, 6)) return false;
+    shape = {{{{1.0f, 0.0f, 0.0f}, {0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}}},
+             {g.covars[0], g.covars[1], g.covars[2], g.covars[3], g.covars[4], g.covars[5]}};
+    return true;
+  }
+  Quaternion unit;
+  float inverse_length;
+  if (!unit_quaternion(g.quats, unit, inverse_length) || !all_finite(g.scales, 3)) return false;
+  const float x = g.scales[0], y = g.scales[1], z = g.scales[2];
+  shape = {rotation(unit), {x * x, 0.0f, 0.0f, y * y, 0.0f, z * z}};
+  return true;
+}
+
+// Where the image of a point is, and how it moves with the point (in camera coordinates).
+struct Linearization {
+  float x, y;          // pixels
+  Vec3 row_x, row_y;   // the Jacobian
+};
+
+// The x / z and y / z at which a perspective projection is linearised: pulled in to the frustum's margin.
+struct Tangents {
+  float x, y;
+  bool x_inside, y_inside;  // not pulled in
+};
+
+SPLAT_HD Tangents clamped_tangents(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre) {
   const float inverse_z = 1.0f / centre.z;
   const float width = static_cast<float>(settings.width), height = static_cast<float>(settings.height);
   const float margin_x = kFrustumMargin * 0.5f * width / camera.fx;
   const float margin_y = kFrustumMargin * 0.5f * height / camera.fy;
-  const float tan_x = minimum((width - camera.cx) / camera.fx + margin_x,
-                              maximum(-(camera.cx / camera.fx + margin_x), centre.x * inverse_z));
-  const float tan_y = minimum((height - camera.cy) / camera.fy + margin_y,
-                              maximum(-(camera.cy / camera.fy + margin_y), centre.y * inverse_z));
-  const Mat3& w = camera.rotation;
-  const float jx = camera.fx * inverse_z, jy = camera.fy * inverse_z;
-  const Vec3 jw_x = {jx * (w.rows[0].x - tan_x * w.rows[2].x), jx * (w.rows[0].y - tan_x * w.rows[2].y),
-                     jx * (w.rows[0].z - tan_x * w.rows[2].z)};
-  const Vec3 jw_y = {jy * (w.rows[1].x - tan_y * w.rows[2].x), jy * (w.rows[1].y - tan_y * w.rows[2].y),
-                     jy * (w.rows[1].z - tan_y * w.rows[2].z)};
-  Vec3 row_x = multiply(jw_x, axes), row_y = multiply(jw_y, axes);
-  row_x = {row_x.x * scale[0], row_x.y * scale[1], row_x.z * scale[2]};
-  row_y = {row_y.x * scale[0], row_y.y * scale[1], row_y.z * scale[2]};
-  return {row_x, row_y};
+  const float x = centre.x * inverse_z, y = centre.y * inverse_z;
+  const float x_high = (width - camera.cx) / camera.fx + margin_x, x_low = -(camera.cx / camera.fx + margin_x);
+  const float y_high = (height - camera.cy) / camera.fy + margin_y, y_low = -(camera.cy / camera.fy + margin_y);
+  return {minimum(x_high, maximum(x_low, x)), minimum(y_high, maximum(y_low, y)), x <= x_high && x >= x_low,
+          y <= y_high && y >= y_low};
+}
+
+SPLAT_HD Linearization linearize(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre) {
+  if (settings.camera_model == kOrtho) {
+    return {camera.fx * centre.x + camera.cx, camera.fy * centre.y + camera.cy, {camera.fx, 0.0f, 0.0f},
+            {0.0f, camera.fy, 0.0f}};
+  }
+  if (settings.camera_model == kFisheye) {
+    const Fisheye f = fisheye(centre);
+    Vec3 row_x, row_y;
+    fisheye_jacobian(centre, f, row_x, row_y);
+    return {camera.fx * (centre.x * f.g) + camera.cx, camera.fy * (centre.y * f.g) + camera.cy,
+            scaled(camera.fx, row_x), scaled(camera.fy, row_y)};
+  }
+  const Tangents at = clamped_tangents(camera, settings, centre);
+  const float jx = camera.fx / centre.z, jy = camera.fy / centre.z;
+  return {camera.fx * (centre.x / centre.z) + camera.cx, camera.fy * (centre.y / centre.z) + camera.cy,
+          {jx, 0.0f, -jx * at.x}, {0.0f, jy, -jy * at.y}};
+}
+
+// The covariance M on the image, before and after the blur, and what it is made of: M = F C F^T with F = J W A, where J
+// is the projection's Jacobian, W the camera's rotation and A C A^T the 3D covariance.
+struct Footprint {
+  Vec3 frame_x, frame_y;    // rows of F
+  Vec3 spread_x, spread_y;  // rows of F C
+  Vec3 normal;              // cross product of the rows of F
+  float xx, xy, yy;         // M
+  float determinant;        // of M
+  float blurred;            // of M + eps2d I
+};
+
+SPLAT_HD Footprint footprint(const Camera& camera, const Linearization& at, const Shape& shape, float eps2d) {
+  Footprint f;
+  f.frame_x = multiply(multiply(at.row_x, camera.rotation), shape.axes);
+  f.frame_y = multiply(multiply(at.row_y, camera.rotation), shape.axes);
+  f.spread_x = multiply(shape.covariance, f.frame_x);
+  f.spread_y = multiply(shape.covariance, f.frame_y);
+  f.normal = cross(f.frame_x, f.frame_y);
+  f.xx = dot(f.frame_x, f.spread_x);
+  f.xy = dot(f.frame_x, f.spread_y);
+  f.yy = dot(f.frame_y, f.spread_y);
+  // det(F C F^T) by Cauchy and Binet. Unlike xx yy - xy xy it does not cancel for needles, and the blurred determinant is
+  // a sum of terms that are not negative. A NaN stays one.
+  f.determinant = maximum(0.0f, dot(f.normal, cross(f.spread_x, f.spread_y)));
+  f.blurred = f.determinant + eps2d * (f.xx + f.yy) + eps2d * eps2d;
+  return f;
 }
 
 // How many standard deviations a Gaussian of this opacity reaches before its alpha falls under the smallest visible one
@@ -71,46 +161,39 @@ SPLAT_HD float extent(float opacity) {
   return minimum(kMaxExtent, square_root(2.0f * natural_log(opacity / kMinAlpha)));
 }
 
-// mean [3], quat [4] (w, x, y, z), scale [3]; opacity may be null, then the extent is kMaxExtent.
-// Returns false, and all zeros, for a Gaussian that this camera does not see.
-SPLAT_HD bool project_gaussian(const Camera& camera, const ProjectionSettings& settings, const float* mean,
-                               const float* quat, const float* scale, const float* opacity, Projection& out) {
+// `g` is one Gaussian. Returns false, and all zeros, for one that this camera does not see.
+SPLAT_HD bool project_gaussian(const Camera& camera, const ProjectionSettings& settings, const Gaussians& g,
+                               Projection& out) {
   out = {0, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-  Vec3 centre = multiply(camera.rotation, Vec3{mean[0], mean[1], mean[2]});
-  centre = {centre.x + camera.translation.x, centre.y + camera.translation.y, centre.z + camera.translation.z};
+  if (!all_finite(g.means, 3)) return false;
+  const Vec3 centre = to_camera(camera, g.means);
   if (!(centre.z >= settings.near_plane && centre.z <= settings.far_plane)) return false;
+  Shape shape;
+  if (!load_shape(g, shape)) return false;
 
-  const CovarianceRoot root = covariance_root(camera, settings, centre, rotation(quat), scale);
-  const float xx = dot(root.row_x, root.row_x), xy = dot(root.row_x, root.row_y), yy = dot(root.row_y, root.row_y);
-  // det(A A^T) is the squared length of the cross product of A's rows (Lagrange). Unlike xx yy - xy xy, it and the
-  // blurred determinant are sums of squares: no cancellation for needles.
-  const Vec3 normal = cross(root.row_x, root.row_y);
-  const float determinant = dot(normal, normal);
-  const float blurred = determinant + settings.eps2d * (xx + yy) + settings.eps2d * settings.eps2d;
-  if (!(blurred > 0.0f)) return false;
+  const Linearization at = linearize(camera, settings, centre);
+  const Footprint f = footprint(camera, at, shape, settings.eps2d);
+  if (!(f.blurred > 0.0f)) return false;
 
   float compensation = 1.0f;
-  if (settings.antialiased) compensation = square_root(determinant / blurred);  // both are sums of squares
+  if (settings.antialiased) compensation = square_root(f.determinant / f.blurred);
   float reach = kMaxExtent;
-  if (opacity != nullptr) {
-    const float effective = *opacity * compensation;
-    if (!(effective >= kMinAlpha)) return false;
+  if (g.opacities != nullptr) {
+    const float effective = *g.opacities * compensation;
+    if (!(effective >= kMinAlpha && is_finite(effective))) return false;
     reach = extent(effective);
   }
-  const float radius_x = round_up(reach * square_root(xx + settings.eps2d));
-  const float radius_y = round_up(reach * square_root(yy + settings.eps2d));
+  const float radius_x = round_up(reach * square_root(f.xx + settings.eps2d));
+  const float radius_y = round_up(reach * square_root(f.yy + settings.eps2d));
   if (radius_x <= settings.radius_clip && radius_y <= settings.radius_clip) return false;
+  if (at.x + radius_x <= 0.0f || at.x - radius_x >= static_cast<float>(settings.width)) return false;
+  if (at.y + radius_y <= 0.0f || at.y - radius_y >= static_cast<float>(settings.height)) return false;
 
-  const float x = camera.fx * (centre.x / centre.z) + camera.cx;
-  const float y = camera.fy * (centre.y / centre.z) + camera.cy;
-  if (x + radius_x <= 0.0f || x - radius_x >= static_cast<float>(settings.width)) return false;
-  if (y + radius_y <= 0.0f || y - radius_y >= static_cast<float>(settings.height)) return false;
-
-  const float a = (yy + settings.eps2d) / blurred, b = -xy / blurred, c = (xx + settings.eps2d) / blurred;
-  if (!(is_finite(x) && is_finite(y) && is_finite(radius_x) && is_finite(radius_y))) return false;
+  const float a = (f.yy + settings.eps2d) / f.blurred, b = -f.xy / f.blurred, c = (f.xx + settings.eps2d) / f.blurred;
+  if (!(is_finite(at.x) && is_finite(at.y) && is_finite(radius_x) && is_finite(radius_y))) return false;
   if (!(is_finite(a) && is_finite(b) && is_finite(c))) return false;
   out = {static_cast<int>(minimum(radius_x, kMaxRadius)), static_cast<int>(minimum(radius_y, kMaxRadius)),
-         x, y, centre.z, a, b, c, compensation};
+         at.x, at.y, centre.z, a, b, c, compensation};
   return true;
 }
 

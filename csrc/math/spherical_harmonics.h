@@ -7,61 +7,90 @@
 namespace splat {
 
 constexpr int kMaxDegree = 4;
-constexpr int kMaxBases = (kMaxDegree + 1) * (kMaxDegree + 1);
 
-SPLAT_HD int base_count(int degree) { return (degree + 1) * (degree + 1); }
+SPLAT_HD constexpr int base_count(int degree) { return (degree + 1) * (degree + 1); }
 
-// A direction of length 1; the zero vector stays zero.
-SPLAT_HD Vec3 normalized(const float* direction) {
+// Factors of the polynomials; one serves all harmonics that are the same but for a turn or a swap of axes.
+namespace harmonics {
+constexpr float k0 = 0.28209479177387814f;
+constexpr float k1 = 0.4886025119029199f;
+constexpr float k2Product = 1.0925484305920792f;  // xy, yz, xz
+constexpr float k2Zonal = 0.9461746957575601f, k2ZonalConstant = 0.31539156525252005f;
+constexpr float k2Difference = 0.5462742152960396f;  // xx - yy
+constexpr float k3Sectoral = 0.5900435899266435f;
+constexpr float k3Product = 2.890611442640554f;
+constexpr float k3Order1 = 0.4570457994644658f;
+constexpr float k3Zonal = 0.3731763325901154f;
+constexpr float k3Difference = 1.445305721320277f;
+constexpr float k4Product = 2.5033429417967046f;
+constexpr float k4Order3 = 1.7701307697799304f;
+constexpr float k4Order2Product = 0.9461746957575601f;
+constexpr float k4Order1 = 0.6690465435572892f;
+constexpr float k4Zonal = 0.10578554691520431f;
+constexpr float k4Order2Difference = 0.47308734787878004f;
+constexpr float k4Sectoral = 0.6258357354491761f;
+}  // namespace harmonics
+
+// One over the length of a direction; 0 for the zero vector, which thus stays zero.
+SPLAT_HD float inverse_length(const float* direction) {
   const float norm2 = direction[0] * direction[0] + direction[1] * direction[1] + direction[2] * direction[2];
-  const float inverse = norm2 > 0.0f ? 1.0f / square_root(norm2) : 0.0f;
-  return {direction[0] * inverse, direction[1] * inverse, direction[2] * inverse};
+  return norm2 > 0.0f ? 1.0f / square_root(norm2) : 0.0f;
 }
 
-// Writes the first base_count(degree) values of the basis at the unit direction d. Precondition: 0 <= degree <= 4.
-SPLAT_HD void spherical_harmonics_basis(int degree, const Vec3& d, float* basis) {
+SPLAT_HD Vec3 normalized(const float* direction) {
+  return scaled(inverse_length(direction), {direction[0], direction[1], direction[2]});
+}
+
+// The values of the basis at the unit direction d, base_count(kDegree) of them.
+template <int kDegree>
+SPLAT_HD void harmonics_basis(const Vec3& d, float* basis) {
+  using namespace harmonics;
   const float x = d.x, y = d.y, z = d.z;
-  basis[0] = 0.28209479177387814f;
-  if (degree < 1) return;
-  basis[1] = -0.4886025119029199f * y;
-  basis[2] = 0.4886025119029199f * z;
-  basis[3] = -0.4886025119029199f * x;
-  if (degree < 2) return;
+  basis[0] = k0;
+  if constexpr (kDegree >= 1) {
+    basis[1] = -k1 * y;
+    basis[2] = k1 * z;
+    basis[3] = -k1 * x;
+  }
   const float xx = x * x, yy = y * y, zz = z * z;
   const float xy = x * y, yz = y * z, xz = x * z;
-  basis[4] = 1.0925484305920792f * xy;
-  basis[5] = -1.0925484305920792f * yz;
-  basis[6] = 0.9461746957575601f * zz - 0.31539156525252005f;
-  basis[7] = -1.0925484305920792f * xz;
-  basis[8] = 0.5462742152960396f * (xx - yy);
-  if (degree < 3) return;
-  const float five = 5.0f * zz - 1.0f;
-  basis[9] = -0.5900435899266435f * y * (3.0f * xx - yy);
-  basis[10] = 2.890611442640554f * xy * z;
-  basis[11] = -0.4570457994644658f * y * five;
-  basis[12] = 0.3731763325901154f * z * (5.0f * zz - 3.0f);
-  basis[13] = -0.4570457994644658f * x * five;
-  basis[14] = 1.445305721320277f * z * (xx - yy);
-  basis[15] = -0.5900435899266435f * x * (xx - 3.0f * yy);
-  if (degree < 4) return;
-  const float seven = 7.0f * zz;
-  basis[16] = 2.5033429417967046f * xy * (xx - yy);
-  basis[17] = -1.7701307697799304f * yz * (3.0f * xx - yy);
-  basis[18] = 0.9461746957575601f * xy * (seven - 1.0f);
-  basis[19] = -0.6690465435572892f * yz * (seven - 3.0f);
-  basis[20] = 0.10578554691520431f * ((35.0f * zz - 30.0f) * zz + 3.0f);
-  basis[21] = -0.6690465435572892f * xz * (seven - 3.0f);
-  basis[22] = 0.47308734787878004f * (xx - yy) * (seven - 1.0f);
-  basis[23] = -1.7701307697799304f * xz * (xx - 3.0f * yy);
-  basis[24] = 0.6258357354491761f * (xx * (xx - 3.0f * yy) - yy * (3.0f * xx - yy));
+  if constexpr (kDegree >= 2) {
+    basis[4] = k2Product * xy;
+    basis[5] = -k2Product * yz;
+    basis[6] = k2Zonal * zz - k2ZonalConstant;
+    basis[7] = -k2Product * xz;
+    basis[8] = k2Difference * (xx - yy);
+  }
+  if constexpr (kDegree >= 3) {
+    const float five = 5.0f * zz - 1.0f;
+    basis[9] = -k3Sectoral * y * (3.0f * xx - yy);
+    basis[10] = k3Product * xy * z;
+    basis[11] = -k3Order1 * y * five;
+    basis[12] = k3Zonal * z * (5.0f * zz - 3.0f);
+    basis[13] = -k3Order1 * x * five;
+    basis[14] = k3Difference * z * (xx - yy);
+    basis[15] = -k3Sectoral * x * (xx - 3.0f * yy);
+  }
+  if constexpr (kDegree >= 4) {
+    const float seven = 7.0f * zz;
+    basis[16] = k4Product * xy * (xx - yy);
+    basis[17] = -k4Order3 * yz * (3.0f * xx - yy);
+    basis[18] = k4Order2Product * xy * (seven - 1.0f);
+    basis[19] = -k4Order1 * yz * (seven - 3.0f);
+    basis[20] = k4Zonal * ((35.0f * zz - 30.0f) * zz + 3.0f);
+    basis[21] = -k4Order1 * xz * (seven - 3.0f);
+    basis[22] = k4Order2Difference * (xx - yy) * (seven - 1.0f);
+    basis[23] = -k4Order3 * xz * (xx - 3.0f * yy);
+    basis[24] = k4Sectoral * (xx * (xx - 3.0f * yy) - yy * (3.0f * xx - yy));
+  }
 }
 
-// coeffs [>= base_count(degree), 3] -> color [3].
-SPLAT_HD void spherical_harmonics_color(int degree, const float* direction, const float* coeffs, float* color) {
-  float basis[kMaxBases];
-  spherical_harmonics_basis(degree, normalized(direction), basis);
+template <int kDegree>
+SPLAT_HD void harmonics_color(const float* direction, const float* coeffs, float* color) {
+  float basis[base_count(kDegree)];
+  harmonics_basis<kDegree>(normalized(direction), basis);
   float red = 0.0f, green = 0.0f, blue = 0.0f;
-  for (int k = 0; k < base_count(degree); ++k) {
+  for (int k = 0; k < base_count(kDegree); ++k) {
     red += basis[k] * coeffs[3 * k];
     green += basis[k] * coeffs[3 * k + 1];
     blue += basis[k] * coeffs[3 * k + 2];
@@ -69,6 +98,17 @@ SPLAT_HD void spherical_harmonics_color(int degree, const float* direction, cons
   color[0] = red;
   color[1] = green;
   color[2] = blue;
+}
+
+// coeffs [>= base_count(degree), 3] -> color [3]. Precondition: 0 <= degree <= kMaxDegree.
+SPLAT_HD void spherical_harmonics_color(int degree, const float* direction, const float* coeffs, float* color) {
+  switch (degree) {
+    case 0: return harmonics_color<0>(direction, coeffs, color);
+    case 1: return harmonics_color<1>(direction, coeffs, color);
+    case 2: return harmonics_color<2>(direction, coeffs, color);
+    case 3: return harmonics_color<3>(direction, coeffs, color);
+    default: return harmonics_color<4>(direction, coeffs, color);
+  }
 }
 
 }  // namespace splat

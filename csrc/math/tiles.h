@@ -13,6 +13,9 @@ namespace splat {
 // Added to the exponent at which alpha is kMinAlpha, to make a safe bound of it.
 constexpr float kExponentSlack = 1e-4f;
 
+// A safe bound of the rounding of an exponent, relative to its largest term.
+constexpr float kExponentUlps = 32.0f * 1.1920929e-7f;
+
 struct TileGrid {
   int tile_size;  // pixels
   int columns, rows;
@@ -57,11 +60,10 @@ SPLAT_HD TileReach tile_reach(const TileGrid& grid, float x, float y, int radius
   // no longer small (a needle some thousand times longer than wide, oblique to the axes) the ellipse is not trusted.
   const float product = a * c;
   const float determinant = product - b * b;
-  constexpr float kUlps = 32.0f * 1.1920929e-7f;
-  reach.elliptic = a > 0.0f && c > 0.0f && determinant > 16.0f * kUlps * product;
+  reach.elliptic = a > 0.0f && c > 0.0f && determinant > 16.0f * kExponentUlps * product;
   if (!reach.elliptic) return reach;
-  const float limit = exponent * (1.0f + kUlps * product / determinant);
-  const float safe_determinant = determinant - kUlps * product;
+  const float limit = exponent * (1.0f + kExponentUlps * product / determinant);
+  const float safe_determinant = determinant - kExponentUlps * product;
   reach.determinant = safe_determinant;
   reach.two_limit_a = 2.0f * limit * a;
   reach.extreme_x = square_root(2.0f * limit * c / safe_determinant);

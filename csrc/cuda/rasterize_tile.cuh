@@ -1,0 +1,154 @@
+// What the kernels that go through a tile's list of Gaussians have in common: where its pixels are, how Gaussians are
+// staged in shared memory, and which of them a warp looks at.
+#pragma once
+
+#include "../math/blend.h"
+#include "../math/tiles.h"
+#include "warp.cuh"
+
+namespace splat {
+namespace kernels {
+
+struct RasterizeInputs {
+  const float *means, *conics, *colors, *opacities;  // [count, 2], [count, 3], [count, channels], [count]
+  const float* backgrounds;                          // [images, channels] or null
+  const bool* masks;                                 // [images, rows, columns] or null: false where nothing is drawn
+  const int32_t *offsets, *flatten_ids;              // [images, rows, columns], [intersections]
+  int64_t count, channels, intersections, tiles;     // tiles: of all images
+  int width, height;
+  TileGrid grid;
+};
+
+// A warp has a patch of the tile's pixels, one for each lane; lanes of the last ones may lie outside the tile.
+constexpr int kPatchWidth = 8, kPatchHeight = 4;
+
+SPLAT_HD int patches_across(int tile_size) { return (tile_size + kPatchWidth - 1) / kPatchWidth; }
+
+SPLAT_HD int tile_threads(int tile_size) {
+  return kWarp * patches_across(tile_size) * ((tile_size + kPatchHeight - 1) / kPatchHeight);
+}
+
+// The pixel of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
+struct Pixel {
+  int64_t index;  // in [images, height, width]; only where it is inside
+  int in_tile;    // in [tile_size, tile_size]
+  bool inside;    // of the tile and of the image
+  float x, y, left, top;
+};
+
+SPLAT_HD Pixel pixel_of(const RasterizeInputs& in, int64_t tile, int thread) {
+  const int64_t per_image = static_cast<int64_t>(in.grid.rows) * in.grid.columns;
+  const int64_t image = tile / per_image;
+  const int first_row = static_cast<int>(tile % per_image / in.grid.columns) * in.grid.tile_size;
+  const int first_column = static_cast<int>(tile % in.grid.columns) * in.grid.tile_size;
+  const int patch = thread / kWarp, lane = thread % kWarp, across = patches_across(in.grid.tile_size);
+  const int patch_row = patch / across * kPatchHeight, patch_column = patch % across * kPatchWidth;
+  const int row = patch_row + lane / kPatchWidth, column = patch_column + lane % kPatchWidth;
+  return {(image * in.height + first_row + row) * in.width + first_column + column,
+          row * in.grid.tile_size + column,
+          row < in.grid.tile_size && column < in.grid.tile_size && first_row + row < in.height &&
+              first_column + column < in.width,
+          static_cast<float>(first_column + column) + 0.5f,
+          static_cast<float>(first_row + row) + 0.5f,
+          static_cast<float>(first_column + patch_column) + 0.5f,
+          static_cast<float>(first_row + patch_row) + 0.5f};
+}
+
+SPLAT_HD int64_t list_position(const RasterizeInputs& in, int64_t tile) {
+  const int64_t offset = tile < in.tiles ? in.offsets[tile] : in.intersections;
+  return offset < 0 ? 0 : (offset > in.intersections ? in.intersections : offset);
+}
+
+struct ListRange {
+  int64_t begin, end;
+};
+
+// The part of flatten_ids that a tile draws.
+SPLAT_HD ListRange list_range(const RasterizeInputs& in, int64_t tile) {
+  const int64_t begin = list_position(in, tile);
+  if (in.masks != nullptr && !in.masks[tile]) return {begin, begin};
+  return {begin, list_position(in, tile + 1)};
+}
+
+// A Gaussian in shared memory.
+struct alignas(16) StagedGaussian {
+  float x, y;
+  ScaledConic conic;
+  float opacity;
+  float limit;  // where the exponent exceeds this, alpha is surely below kMinAlpha
+  float reach;  // where the exact exponent exceeds this, the computed one exceeds the limit; infinite if nothing is sure
+};
+
+// Indices come from the caller and are not believed: one that is out of range stands for a Gaussian nobody sees.
+SPLAT_HD bool exists(const RasterizeInputs& in, int32_t id) { return id >= 0 && id < in.count; }
+
+SPLAT_HD StagedGaussian stage(const RasterizeInputs& in, int32_t id) {
+  if (!exists(in, id)) return {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, -1.0f};
+  const int64_t i = id;
+  const float a = in.conics[3 * i], b = in.conics[3 * i + 1], c = in.conics[3 * i + 2], opacity = in.opacities[i];
+  const float limit = visible_exponent(opacity) + kExponentSlack;
+  // As in tile_reach: inside the ellipse the largest term of the exponent is at most the exponent times a c / det.
+  const float product = a * c, determinant = product - b * b;
+  const bool elliptic = a > 0.0f && c > 0.0f && determinant > 16.0f * kExponentUlps * product;
+  const float reach = elliptic ? limit * (1.0f + kExponentUlps * product / determinant) : __builtin_huge_valf();
+  return {in.means[2 * i], in.means[2 * i + 1], scaled_conic(a, b, c), opacity, limit, reach};
+}
+
+// False only if no pixel of the patch sees the Gaussian: the least exponent within the rectangle of the patch's pixel
+// centres, which is 0 if it contains the Gaussian's centre and else lies on one of the sides that face it.
+SPLAT_HD bool may_touch(const StagedGaussian& g, float left, float top) {
+  const float low_x = left - g.x, low_y = top - g.y;
+  const float high_x = low_x + static_cast<float>(kPatchWidth - 1), high_y = low_y + static_cast<float>(kPatchHeight - 1);
+  // The point of the rectangle that is nearest the centre by each coordinate.
+  const float near_x = clamp(0.0f, low_x, high_x), near_y = clamp(0.0f, low_y, high_y);
+  const float on_x = clamp(-0.5f * g.conic.b * near_y * reciprocal(g.conic.half_a), low_x, high_x);
+  const float on_y = clamp(-0.5f * g.conic.b * near_x * reciprocal(g.conic.half_c), low_y, high_y);
+  const float vertical = gaussian_exponent(near_x, on_y, g.conic), horizontal = gaussian_exponent(on_x, near_y, g.conic);
+  return !(minimum(vertical, horizontal) > g.reach);
+}
+
+struct Blend {
+  float alpha;   // 0 where the Gaussian is not seen
+  bool clamped;  // no gradient passes
+};
+
+// What a Gaussian whose centre is (dx, dy) from the pixel does to it.
+static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float dx, float dy) {
+  const float exponent = gaussian_exponent(dx, dy, g.conic);
+  if (!(exponent >= 0.0f && exponent <= g.limit)) return {0.0f, false};
+  const float alpha = g.opacity * power_of_two(-exponent);
+  // In this order NaN is not seen.
+  if (alpha > kMaxAlpha) return {kMaxAlpha, true};
+  return {alpha >= kMinAlpha ? alpha : 0.0f, false};
+}
+
+// Gaussians staged at a time. With more channels fewer, so that several blocks fit on a multiprocessor.
+template <int C>
+constexpr int kBatch = C <= 4 ? 256 : 64;
+
+// Space for a Gaussian's colours; three are padded to be read at once.
+template <int C>
+constexpr int kColorStride = C == 3 ? 4 : C;
+
+template <int C>
+struct Batch {
+  StagedGaussian gaussians[kBatch<C>];
+  alignas(16) float colors[kBatch<C>][kColorStride<C>];
+};
+
+// Stages `count` Gaussians from position `start` of the lists, by all threads of the block, and the colours
+// [first_channel, first_channel + channels) of each; the others of C are 0. Barriers before and after are the caller's.
+template <int C>
+static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, int64_t start, int count,
+                                                   int64_t first_channel, int channels, Batch<C>& batch) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    const int32_t id = in.flatten_ids[start + i];
+    batch.gaussians[i] = stage(in, id);
+    const float* color = in.colors + static_cast<int64_t>(id) * in.channels + first_channel;
+#pragma unroll
+    for (int k = 0; k < C; ++k) batch.colors[i][k] = k < channels && exists(in, id) ? color[k] : 0.0f;
+  }
+}
+
+}  // namespace kernels
+}  // namespace splat

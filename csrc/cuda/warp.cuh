@@ -1,0 +1,50 @@
+// What kernels share that work as whole warps.
+#pragma once
+
+#include "../math/platform.h"
+
+namespace splat {
+namespace kernels {
+
+constexpr int kWarp = 32;
+constexpr unsigned int kAllLanes = 0xffffffffu;
+
+// The sum over the warp, in lane 0. Always added in the same order.
+template <class T>
+static __device__ __forceinline__ T warp_sum(T value) {
+  for (int step = kWarp / 2; step > 0; step /= 2) value += __shfl_down_sync(kAllLanes, value, step);
+  return value;
+}
+
+// a * b + c rounded once. Files that use it are compiled without contraction, so that what decides on a blend comes out
+// the same in every kernel, and on the CPU; what only adds up asks for the fused operation by this name.
+SPLAT_HD float fused(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return fmaf(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
+// 2^x, with a relative error of 2^-22; 0 where the result would be subnormal.
+static __device__ __forceinline__ float power_of_two(float x) {
+#if defined(__CUDA_ARCH__)
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return __builtin_exp2f(x);
+#endif
+}
+
+// 1 / x, with a relative error of 2^-23, for x of ordinary size.
+static __device__ __forceinline__ float reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(1.0f, x);
+#else
+  return 1.0f / x;
+#endif
+}
+
+}  // namespace kernels
+}  // namespace splat

@@ -1,0 +1,167 @@
+// The vector-Jacobian product of projection.h: gradients of a loss by a Gaussian's parameters and by the camera's pose,
+// from those by its image. Those of gsplat 1.5.3, its guard of the compensation included; radii and the decision to cull
+// have none. v_x is the gradient by x.
+//
+// M = F C F^T is the covariance on the image and P = (M + e I)^-1 the conic (e: eps2d, B: det(M + e I)). The textbook way
+// from V, the gradient by P, is -P V P, then products with F. For a needle most digits cancel in P F: rows far longer than
+// the result meet in it. With adj(M) F = T, whose rows are cross products (a x (b x c) expanded backwards),
+//     P F = Q = (e F + T) / B,
+// which has all its digits, and so have the gradients in
+//     Y = -V Q + w T            w = v_ratio e / B, because d(det M / B) / dM = (e / B) adj(M) P
+//     v_C = Q^T Y,  v_F = 2 P Y C.
+#pragma once
+
+#include "projection.h"
+
+namespace splat {
+
+// Of the loss, by what project_gaussian gives.
+struct ProjectionGradient {
+  float x, y, depth;
+  float a, b, c;
+  float compensation;
+};
+
+struct ConicAndCompensation {
+  float a, b, c, compensation;  // as project_gaussian gave them
+};
+
+// By one Gaussian's centre and by the matrix C of its Shape, every entry for itself: a sum over the images that see it.
+struct GaussianGradient {
+  Vec3 mean;
+  Sym3 covariance;
+  bool seen;
+};
+
+// By the first three rows of one viewmat.
+struct PoseGradient {
+  Mat3 rotation;
+  Vec3 translation;
+};
+
+// What the centre (in camera coordinates) gets through the image's position and through the Jacobian's rows.
+SPLAT_HD Vec3 linearize_backward(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre,
+                                 const Linearization& at, float v_x, float v_y, const Vec3& v_row_x,
+                                 const Vec3& v_row_y) {
+  if (settings.camera_model == kOrtho) return {camera.fx * v_x, camera.fy * v_y, 0.0f};
+  if (settings.camera_model == kFisheye) {
+    const Fisheye f = fisheye(centre);
+    const Vec3 by_x = fisheye_curvature(centre.x, centre.y, centre.z, f, v_row_x);
+    const Vec3 swapped = fisheye_curvature(centre.y, centre.x, centre.z, f, {v_row_y.y, v_row_y.x, v_row_y.z});
+    const Vec3 by_y = {swapped.y, swapped.x, swapped.z};
+    return add(combined(v_x, at.row_x, v_y, at.row_y), combined(camera.fx, by_x, camera.fy, by_y));
+  }
+  // Rows fx (1 / z, 0, -t / z) and fy (0, 1 / z, -t / z), t = x / z or y / z, or constant beyond the frustum's margin.
+  const Tangents tangents = clamped_tangents(camera, settings, centre);
+  const float inverse_z = 1.0f / centre.z;
+  const float x = centre.x * inverse_z, y = centre.y * inverse_z;
+  const float jx = camera.fx * inverse_z, jy = camera.fy * inverse_z;
+  // Gradients by t where it moves: the image's position moves with the true x / z, the Jacobian with the clamped one.
+  const float v_tx = camera.fx * v_x - (tangents.x_inside ? jx * v_row_x.z : 0.0f);
+  const float v_ty = camera.fy * v_y - (tangents.y_inside ? jy * v_row_y.z : 0.0f);
+  const float by_inverse_z = jx * (v_row_x.x - tangents.x * v_row_x.z) + jy * (v_row_y.y - tangents.y * v_row_y.z);
+  return {v_tx * inverse_z, v_ty * inverse_z, -inverse_z * (v_tx * x + v_ty * y + by_inverse_z)};
+}
+
+// Adds to `sums`, and sets `pose`. Precondition: project_gaussian gave true and `forward` for this Gaussian, so that the
+// shape is one and B is not 0.
+SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSettings& settings, const float* mean,
+                                        const Shape& shape, const ConicAndCompensation& forward,
+                                        const ProjectionGradient& v, GaussianGradient& sums, PoseGradient& pose) {
+  const Vec3 centre = to_camera(camera, mean);
+  const Linearization at = linearize(camera, settings, centre);
+  const Footprint f = footprint(camera, at, shape, settings.eps2d);
+
+  const float inverse = 1.0f / f.blurred;
+  const Vec3 t_x = cross(f.spread_y, f.normal), t_y = cross(f.normal, f.spread_x);
+  const Vec3 q_x = scaled(inverse, combined(settings.eps2d, f.frame_x, 1.0f, t_x));
+  const Vec3 q_y = scaled(inverse, combined(settings.eps2d, f.frame_y, 1.0f, t_y));
+  // The compensation is the root of the ratio det M / B. At a ratio of 0 its slope is infinite; gsplat adds 1e-6.
+  float w = 0.0f;
+  if (settings.antialiased) w = 0.5f * v.compensation / (forward.compensation + 1e-6f) * settings.eps2d * inverse;
+  const float half_b = 0.5f * v.b;  // b is the conic's entry in two places
+  const Vec3 y_x = add(combined(-v.a, q_x, -half_b, q_y), scaled(w, t_x));
+  const Vec3 y_y = add(combined(-half_b, q_x, -v.c, q_y), scaled(w, t_y));
+
+  sums.seen = true;
+  sums.covariance.xx += q_x.x * y_x.x + q_y.x * y_y.x;
+  sums.covariance.xy += q_x.x * y_x.y + q_y.x * y_y.y;
+  sums.covariance.xz += q_x.x * y_x.z + q_y.x * y_y.z;
+  sums.covariance.yy += q_x.y * y_x.y + q_y.y * y_y.y;
+  sums.covariance.yz += q_x.y * y_x.z + q_y.y * y_y.z;
+  sums.covariance.zz += q_x.z * y_x.z + q_y.z * y_y.z;
+
+  const Vec3 yc_x = multiply(shape.covariance, y_x), yc_y = multiply(shape.covariance, y_y);
+  const Vec3 v_frame_x = combined(2.0f * forward.a, yc_x, 2.0f * forward.b, yc_y);
+  const Vec3 v_frame_y = combined(2.0f * forward.b, yc_x, 2.0f * forward.c, yc_y);
+  // F = (J W) A
+  const Vec3 v_jw_x = multiply(shape.axes, v_frame_x), v_jw_y = multiply(shape.axes, v_frame_y);
+  const Vec3 v_row_x = multiply(camera.rotation, v_jw_x), v_row_y = multiply(camera.rotation, v_jw_y);
+  Vec3 v_centre = linearize_backward(camera, settings, centre, at, v.x, v.y, v_row_x, v_row_y);
+  v_centre.z += v.depth;
+
+  sums.mean = add(sums.mean, multiply(v_centre, camera.rotation));
+  // The rotation moves the centre, and J W.
+  const Vec3 world = {mean[0], mean[1], mean[2]};
+  pose.rotation = {{add(scaled(v_centre.x, world), combined(at.row_x.x, v_jw_x, at.row_y.x, v_jw_y)),
+                    add(scaled(v_centre.y, world), combined(at.row_x.y, v_jw_x, at.row_y.y, v_jw_y)),
+                    add(scaled(v_centre.z, world), combined(at.row_x.z, v_jw_x, at.row_y.z, v_jw_y))}};
+  pose.translation = v_centre;
+}
+
+// From the gradient by C = diag(scale^2) in the quaternion's axes. Turning the axes by the small angle o about themselves
+// changes C by [o] C - C [o], and the unit quaternion q by q (0, o) / 2 (Sola 2017, "Quaternion kinematics for the
+// error-state Kalman filter", section 4); C = diag gives v_o = 2 v_C,yz (s_y^2 - s_z^2), ..., the tangent of q.
+// Precondition: project_gaussian gave true.
+SPLAT_HD void quat_scale_backward(const float* quat, const float* scale, const Sym3& v, float* v_quat,
+                                  float* v_scale) {
+  v_scale[0] = 2.0f * scale[0] * v.xx;
+  v_scale[1] = 2.0f * scale[1] * v.yy;
+  v_scale[2] = 2.0f * scale[2] * v.zz;
+  Quaternion unit = {1.0f, {0.0f, 0.0f, 0.0f}};
+  float inverse_length = 0.0f;
+  unit_quaternion(quat, unit, inverse_length);
+  // (s - t) (s + t): no cancellation of squares.
+  const Vec3 o = {v.yz * (scale[1] - scale[2]) * (scale[1] + scale[2]),
+                  v.xz * (scale[2] - scale[0]) * (scale[2] + scale[0]),
+                  v.xy * (scale[0] - scale[1]) * (scale[0] + scale[1])};
+  const float factor = 4.0f * inverse_length;
+  const Vec3 turned = add(scaled(unit.w, o), cross(unit.v, o));
+  v_quat[0] = -factor * dot(unit.v, o);
+  v_quat[1] = factor * turned.x;
+  v_quat[2] = factor * turned.y;
+  v_quat[3] = factor * turned.z;
+}
+
+// Where gradients by the parameters of N Gaussians go; null where there is no such parameter.
+struct GaussianGradients {
+  float *means, *quats, *scales, *covars;  // [N, 3], [N, 4], [N, 3], [N, 6]
+};
+
+SPLAT_HD void set_zero(float* values, int count) {
+  for (int k = 0; k < count; ++k) values[k] = 0.0f;
+}
+
+// Writes those of Gaussian i, `g`: zeros where no image sees it, whatever its parameters are.
+SPLAT_HD void store_gradient(const Gaussians& g, const GaussianGradient& v, int64_t i, const GaussianGradients& out) {
+  out.means[3 * i] = v.mean.x;
+  out.means[3 * i + 1] = v.mean.y;
+  out.means[3 * i + 2] = v.mean.z;
+  if (g.covars != nullptr) {
+    // An entry beside the diagonal stands for two.
+    float* covar = out.covars + 6 * i;
+    covar[0] = v.covariance.xx;
+    covar[1] = 2.0f * v.covariance.xy;
+    covar[2] = 2.0f * v.covariance.xz;
+    covar[3] = v.covariance.yy;
+    covar[4] = 2.0f * v.covariance.yz;
+    covar[5] = v.covariance.zz;
+  } else if (v.seen) {
+    quat_scale_backward(g.quats, g.scales, v.covariance, out.quats + 4 * i, out.scales + 3 * i);
+  } else {
+    set_zero(out.quats + 4 * i, 4);
+    set_zero(out.scales + 3 * i, 3);
+  }
+}
+
+}  // namespace splat

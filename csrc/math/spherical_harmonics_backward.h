@@ -1,0 +1,103 @@
+// The vector-Jacobian product of spherical_harmonics.h: color = sum_k Y_k(d / |d|) coeffs_k.
+#pragma once
+
+#include "spherical_harmonics.h"
+
+namespace splat {
+
+// sum_k v[k] grad Y_k, the gradients of the polynomials of harmonics_basis by x, y, z.
+template <int kDegree>
+SPLAT_HD Vec3 harmonics_basis_backward(const Vec3& d, const float* v) {
+  using namespace harmonics;
+  const float x = d.x, y = d.y, z = d.z;
+  Vec3 sum = {0.0f, 0.0f, 0.0f};
+  if constexpr (kDegree >= 1) sum = {-k1 * v[3], -k1 * v[1], k1 * v[2]};
+  if constexpr (kDegree >= 2) {
+    sum.x += k2Product * (y * v[4] - z * v[7]) + 2.0f * k2Difference * x * v[8];
+    sum.y += k2Product * (x * v[4] - z * v[5]) - 2.0f * k2Difference * y * v[8];
+    sum.z += 2.0f * k2Zonal * z * v[6] - k2Product * (y * v[5] + x * v[7]);
+  }
+  const float xx = x * x, yy = y * y, zz = z * z;
+  const float xy = x * y, yz = y * z, xz = x * z;
+  const float difference = xx - yy;
+  if constexpr (kDegree >= 3) {
+    const float five = 5.0f * zz - 1.0f;
+    sum.x += -k3Sectoral * (6.0f * xy * v[9] + 3.0f * difference * v[15]) + k3Product * yz * v[10] -
+             k3Order1 * five * v[13] + 2.0f * k3Difference * xz * v[14];
+    sum.y += -k3Sectoral * (3.0f * difference * v[9] - 6.0f * xy * v[15]) + k3Product * xz * v[10] -
+             k3Order1 * five * v[11] - 2.0f * k3Difference * yz * v[14];
+    sum.z += k3Product * xy * v[10] - 10.0f * k3Order1 * (yz * v[11] + xz * v[13]) +
+             k3Zonal * (15.0f * zz - 3.0f) * v[12] + k3Difference * difference * v[14];
+  }
+  if constexpr (kDegree >= 4) {
+    const float seven = 7.0f * zz;
+    const float across_y = y * (3.0f * xx - yy), across_x = x * (xx - 3.0f * yy), xyz = xy * z;
+    sum.x += k4Product * across_y * v[16] - k4Order3 * (6.0f * xyz * v[17] + 3.0f * z * difference * v[23]) +
+             k4Order2Product * y * (seven - 1.0f) * v[18] - k4Order1 * z * (seven - 3.0f) * v[21] +
+             2.0f * k4Order2Difference * x * (seven - 1.0f) * v[22] + 4.0f * k4Sectoral * across_x * v[24];
+    sum.y += k4Product * across_x * v[16] - k4Order3 * (3.0f * z * difference * v[17] - 6.0f * xyz * v[23]) +
+             k4Order2Product * x * (seven - 1.0f) * v[18] - k4Order1 * z * (seven - 3.0f) * v[19] -
+             2.0f * k4Order2Difference * y * (seven - 1.0f) * v[22] - 4.0f * k4Sectoral * across_y * v[24];
+    sum.z += -k4Order3 * (across_y * v[17] + across_x * v[23]) + 14.0f * k4Order2Product * xyz * v[18] -
+             3.0f * k4Order1 * (seven - 1.0f) * (y * v[19] + x * v[21]) + k4Zonal * z * (140.0f * zz - 60.0f) * v[20] +
+             14.0f * k4Order2Difference * z * difference * v[22];
+  }
+  return sum;
+}
+
+template <int kDegree>
+SPLAT_HD void harmonics_color_backward(const float* direction, const float* coeffs, const float* v_color, bool add_up,
+                                       float* v_direction, float* v_coeffs) {
+  const float inverse = inverse_length(direction);
+  const Vec3 d = scaled(inverse, {direction[0], direction[1], direction[2]});
+  float basis[base_count(kDegree)], v_basis[base_count(kDegree)];
+  harmonics_basis<kDegree>(d, basis);
+  for (int k = 0; k < base_count(kDegree); ++k) {
+    v_basis[k] = coeffs[3 * k] * v_color[0] + coeffs[3 * k + 1] * v_color[1] + coeffs[3 * k + 2] * v_color[2];
+    for (int c = 0; c < 3; ++c) {
+      const float v = basis[k] * v_color[c];
+      v_coeffs[3 * k + c] = add_up ? v_coeffs[3 * k + c] + v : v;
+    }
+  }
+  // Through d / |d|, only what is at right angles to d remains.
+  const Vec3 v_d = harmonics_basis_backward<kDegree>(d, v_basis);
+  const Vec3 tangent = combined(inverse, v_d, -inverse * dot(v_d, d), d);
+  v_direction[0] = tangent.x;
+  v_direction[1] = tangent.y;
+  v_direction[2] = tangent.z;
+}
+
+// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [.., 3], which are added to if
+// `add_up`, else set. Precondition: 0 <= degree <= kMaxDegree.
+SPLAT_HD void spherical_harmonics_color_backward(int degree, const float* direction, const float* coeffs,
+                                                 const float* v_color, bool add_up, float* v_direction,
+                                                 float* v_coeffs) {
+  switch (degree) {
+    case 0: return harmonics_color_backward<0>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
+    case 1: return harmonics_color_backward<1>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
+    case 2: return harmonics_color_backward<2>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
+    case 3: return harmonics_color_backward<3>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
+    default: return harmonics_color_backward<4>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
+  }
+}
+
+// Gradients of set `first` of N coefficients, v_coeffs [bases, 3], which `images` images share: rows first, first + N, ...
+// of directions, mask (or null), v_colors and v_directions. What is masked gets 0.
+SPLAT_HD void harmonics_set_backward(int degree, int64_t bases, const float* directions, const float* coeffs,
+                                     const bool* mask, const float* v_colors, int64_t first, int64_t gaussians,
+                                     int64_t images, float* v_directions, float* v_coeffs) {
+  bool add_up = false;
+  for (int64_t image = 0; image < images; ++image) {
+    const int64_t row = first + image * gaussians;
+    if (mask != nullptr && !mask[row]) {
+      for (int c = 0; c < 3; ++c) v_directions[3 * row + c] = 0.0f;
+      continue;
+    }
+    spherical_harmonics_color_backward(degree, directions + 3 * row, coeffs, v_colors + 3 * row, add_up,
+                                       v_directions + 3 * row, v_coeffs);
+    add_up = true;
+  }
+  for (int64_t k = add_up ? 3 * base_count(degree) : 0; k < 3 * bases; ++k) v_coeffs[k] = 0.0f;
+}
+
+}  // namespace splat
