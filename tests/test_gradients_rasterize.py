@@ -473,7 +473,7 @@ def instruction_set() -> Iterator[Callable[[str], str]]:
     OPS.instruction_set(before)
 
 
-BUSY = {"images": 3, "count": 300, "width": 101, "height": 77}
+BUSY: Arguments = {"images": 3, "count": 300, "width": 101, "height": 77}
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4, 5, 40])
