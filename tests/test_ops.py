@@ -114,6 +114,18 @@ def rasterize_arguments(channels: int = 3, tile_size: int = TILE, **changes: Any
     }
 
 
+def rasterize_backward_arguments(channels: int = 3, **changes: Any) -> Arguments:
+    arguments = rasterize_arguments(channels, **changes)
+    colors, alphas, last_ids = OPS.rasterize(**arguments)
+    return arguments | {
+        "alphas": alphas,
+        "last_ids": last_ids,
+        "v_colors": random_like(colors),
+        "v_alphas": random_like(alphas),
+        "absgrad": True,
+    }
+
+
 def packed(arguments: Arguments, keep: Tensor, *names: str) -> Arguments:
     """The named tensors with their first two dimensions, image and Gaussian, reduced to the rows to keep."""
     return arguments | {name: arguments[name][keep] for name in names}
@@ -126,6 +138,7 @@ EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "spherical_harmonics_backward": harmonics_backward_arguments,
     "intersect": intersect_arguments,
     "rasterize": rasterize_arguments,
+    "rasterize_backward": rasterize_backward_arguments,
 }
 
 
@@ -753,6 +766,14 @@ REFUSALS: list[tuple[str, Callable[[Arguments], Arguments], str]] = [
     ("rasterize", replaced("isect_offsets", lambda t: t - 1), "isect_offsets must ascend"),
     ("rasterize", given(tile_size=64), "tile_size must be between 1 and 32"),
     ("rasterize", given(width=WIDTH + TILE), r"isect_offsets must have shape \[2, 3, 6\]"),
+    ("rasterize", given(masks=torch.ones(2, 3, 4, dtype=torch.bool)), r"masks must have shape \[2, 3, 5\]"),
+    ("rasterize", given(masks=torch.ones(2, 3, 5)), "masks must have dtype Bool; found Float"),
+    ("rasterize_backward", replaced("alphas", lambda t: t[..., 0]), r"alphas must have shape \[2, 45, 70, 1\]"),
+    ("rasterize_backward", replaced("last_ids", Tensor.long), "last_ids must have dtype Int"),
+    ("rasterize_backward", replaced("v_colors", lambda t: t[..., :2]), r"v_colors must have shape \[2, 45, 70, 3\]"),
+    ("rasterize_backward", replaced("v_alphas", Tensor.double), "v_alphas must have dtype Float"),
+    ("rasterize_backward", replaced("flatten_ids", lambda t: t + 300), "but there are 600"),
+    ("rasterize_backward", replaced("isect_offsets", lambda t: t - 1), "isect_offsets must ascend"),
 ]
 
 
@@ -771,6 +792,21 @@ def test_image_ids_must_exist(image_id: int) -> None:
     image_ids[-1] = image_id
     with pytest.raises(RuntimeError, match=rf"image_ids\[599\] is {image_id}, but there are 2 images"):
         OPS.intersect(**arguments | {"image_ids": image_ids})
+
+
+@pytest.mark.parametrize("last", [-(1 << 31), -1, (1 << 31) - 1])
+def test_last_ids_are_not_believed(last: int) -> None:
+    arguments = rasterize_backward_arguments()
+    changed = arguments | {"last_ids": torch.full_like(arguments["last_ids"], last)}
+    found = outputs("rasterize_backward", changed)
+    if last < 0:
+        assert not any(gradient.any() for gradient in found[:5])
+    else:
+        # The same as if each pixel went to the end of its own tile's list.
+        ends = torch.cat([arguments["isect_offsets"].flatten()[1:], torch.tensor([len(arguments["flatten_ids"])])])
+        per_pixel = ends.reshape(2, 3, 5).repeat_interleave(TILE, 1).repeat_interleave(TILE, 2) - 1
+        exact = arguments | {"last_ids": per_pixel[:, :HEIGHT, :WIDTH].int()}
+        assert_same(found, outputs("rasterize_backward", exact))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

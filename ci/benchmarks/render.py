@@ -1,4 +1,4 @@
-"""The CPU rasterizer on the garden's points: by image size, threads and instruction set.
+"""The CPU rasterizer on the garden's points, forward and backward: by image size, threads and instruction set.
 
 Usage: render.py TESTS, the folder of the tests, whose scenes.py finds and shapes the scene.
 """
@@ -16,6 +16,7 @@ import splat
 
 SIZES = ((648, 420), (1920, 1080))
 RUNS = 7
+PARAMETERS = ("means", "quats", "scales", "opacities", "colors")
 
 
 def main(tests: str) -> None:
@@ -34,8 +35,9 @@ def main(tests: str) -> None:
                 rows.append(
                     [f"{width}x{height}", str(threads), instructions, *measure(arguments, threads, instructions)]
                 )
-    print(f"{garden.means.shape[0]} Gaussians, one camera, {RUNS} runs each")
-    table(["image", "threads", "instructions", "in view", "tile pairs", "min s", "median s"], rows)
+    print(f"{garden.means.shape[0]} Gaussians, one camera; seconds, the least and the median of {RUNS} runs")
+    columns = ["forward", "median", "backward", "median", "both", "median"]
+    table(["image", "threads", "instructions", "in view", "tile pairs", *columns], rows)
 
 
 def available_instruction_sets() -> list[str]:
@@ -50,17 +52,32 @@ def available_instruction_sets() -> list[str]:
 
 
 def measure(arguments: dict[str, object], threads: int, instructions: str) -> list[str]:
-    """Gaussians in view, pairs of Gaussian and tile, and the seconds of a whole call of `rasterization`."""
+    """Gaussians in view, pairs of Gaussian and tile, and the seconds of whole calls of `rasterization`.
+
+    Forward is without gradients, backward from the image's gradient to those of every Gaussian's parameters, and both
+    is a forward pass that prepares for the backward pass, and that.
+    """
     torch.set_num_threads(threads)
     torch.ops.splat.instruction_set(instructions)
-    times = []
+    leaves = {name: arguments[name].clone().requires_grad_() for name in PARAMETERS}  # type: ignore[attr-defined]
+    forward, backward, both = [], [], []
     for _ in range(RUNS + 1):
         start = time.perf_counter()
-        _, _, meta = splat.rasterization(**arguments)  # type: ignore[arg-type]
-        times.append(time.perf_counter() - start)
-    times = times[1:]
-    pairs = meta["flatten_ids"].numel()
-    return [str(meta["gaussian_ids"].numel()), str(pairs), f"{min(times):.3f}", f"{statistics.median(times):.3f}"]
+        images, _, meta = splat.rasterization(**arguments)  # type: ignore[arg-type]
+        forward.append(time.perf_counter() - start)
+        gradient = torch.ones_like(images)
+        del images
+        start = time.perf_counter()
+        images, _, _ = splat.rasterization(**arguments | leaves)  # type: ignore[arg-type]
+        middle = time.perf_counter()
+        torch.autograd.grad(images, list(leaves.values()), gradient)
+        end = time.perf_counter()
+        backward.append(end - middle)
+        both.append(end - start)
+    counts = [str(meta["gaussian_ids"].numel()), str(meta["flatten_ids"].numel())]
+    # The first run of each is left out.
+    columns = [take(times[1:]) for times in (forward, backward, both) for take in (min, statistics.median)]
+    return counts + [f"{seconds:.3f}" for seconds in columns]
 
 
 if __name__ == "__main__":
