@@ -29,7 +29,7 @@ STABLE_TORCH_LIBRARY(splat, m) {
   m.def(
       "rasterize_backward(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, "
       "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
-      "Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad) "
+      "Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad, bool deterministic=False) "
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_backgrounds)");
   m.def("instruction_set(str name) -> str");

@@ -1,8 +1,9 @@
 """3D Gaussian splatting for PyTorch, from a wheel that knows what is inside it.
 
-`rasterization` renders; `build_info` says which kernels are installed and whether they fit this machine. Importing
-checks the installed kernels and loads those for the CPU; it compiles nothing and does not initialise CUDA. Kernels
-that do not fit are an `IncompatibleArtifactError` at the first call that needs them.
+`rasterization` renders, and the functions beside it are its pieces; `build_info` says which kernels are installed and
+whether they fit this machine. Importing checks the installed kernels and loads those for the CPU; it compiles nothing
+and does not initialise CUDA. Kernels that do not fit are an `IncompatibleArtifactError` at the first call that needs
+them.
 """
 
 from __future__ import annotations
@@ -19,15 +20,27 @@ from ._kernels import KERNELS as _KERNELS
 from ._kernels import build_info
 from ._kernelwheel.errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from ._version import VERSION as __version__
+from .arguments import RollingShutterType
+from .harmonics import spherical_harmonics
+from .intersection import isect_offset_encode, isect_tiles
+from .pixels import rasterize_to_pixels
+from .projection import fully_fused_projection, quat_scale_to_covar_preci
 from .rendering import rasterization
 
 __all__ = [
     "BuildError",
     "IncompatibleArtifactError",
     "KernelWheelError",
+    "RollingShutterType",
     "__version__",
     "build_info",
+    "fully_fused_projection",
+    "isect_offset_encode",
+    "isect_tiles",
+    "quat_scale_to_covar_preci",
     "rasterization",
+    "rasterize_to_pixels",
+    "spherical_harmonics",
 ]
 
 _KERNELS.load_if_usable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ._version import VERSION
 KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
 
-def require(device: torch.device) -> None:
+def _require(device: torch.device) -> None:
     """Make the operators available on a device.
 
     Raises:
@@ -25,6 +26,11 @@ def require(device: torch.device) -> None:
         index = torch.cuda.current_device()
     KERNELS.require(device.type, index)
     ops.register()
+
+
+# torch.compile calls it while it traces, and leaves it out of the graph.
+_outside_of_graphs: Any = torch.compiler.assume_constant_result
+require: Callable[[torch.device], None] = _outside_of_graphs(_require)
 
 
 def build_info() -> dict[str, Any]:

@@ -6,11 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import __version__, cache_command, doctor_command, inspect_command, render_command
+from . import __version__, cache_command, doctor_command, fit_command, inspect_command, render_command
 from ._kernelwheel.errors import KernelWheelError
 
 COMMANDS = {
     "render": (render_command, "render a scene to a picture"),
+    "fit": (fit_command, "make a scene from pictures"),
     "doctor": (doctor_command, "say what is installed, what this machine has, and whether they fit"),
     "inspect": (inspect_command, "say what a wheel holds and whether it fits this machine"),
     "cache": (cache_command, "look after the store of compiled kernels, and fill it"),

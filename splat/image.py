@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 from torch import Tensor
+
+from .files import check_writable, replacing
 
 
 def to_bytes(image: Tensor) -> npt.NDArray[np.uint8]:
@@ -23,18 +24,9 @@ def to_bytes(image: Tensor) -> npt.NDArray[np.uint8]:
     return values
 
 
-def check_writable(path: str | Path) -> Path:
+def check_picture(path: str | Path) -> Path:
     """Raise ValueError or OSError, as `write_png` would, before any work is put into the picture."""
-    path = Path(path)
-    if path.suffix.lower() != ".png":
-        raise ValueError(f"pictures are written as PNG, so the name must end in .png, found {str(path)!r}")
-    if path.is_dir():
-        raise IsADirectoryError(f"a file name is required, found the folder {str(path)!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {str(path.parent)!r} for {path.name!r} must exist; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable, and is not")
-    return path
+    return check_writable(path, ".png", "pictures")
 
 
 def write_png(path: str | Path, image: Tensor) -> None:
@@ -44,14 +36,7 @@ def write_png(path: str | Path, image: Tensor) -> None:
 
     Raises ValueError if the name does not end in .png, OSError if the file cannot be written.
     """
-    path = check_writable(path)
+    path = check_picture(path)
     picture = Image.fromarray(to_bytes(image))
-    # Beside the file, since a rename is atomic only within a file system; not by tempfile, which would make
-    # the picture readable by its owner alone.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            picture.save(file, format="PNG")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        picture.save(file, format="PNG")

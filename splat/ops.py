@@ -8,7 +8,6 @@ coefficients, D channels, n intersections.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -197,6 +196,7 @@ def _rasterize_backward(
     v_colors: Tensor,
     v_alphas: Tensor,
     absgrad: bool,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients like means2d, conics, colours, opacities and backgrounds; the second like means2d, or size 0."""
     return (
@@ -218,35 +218,51 @@ def _keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], outpu
 
 
 def _differentiate_rasterize(
-    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad: bool = False
+    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad_of: Any = None
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the operator's eleven inputs; with `absgrad`, also the attribute of that name of means2d."""
+    """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
-    means2d, backgrounds = tensors[0], tensors[4]
+    backgrounds = tensors[4]
+    deterministic = torch.are_deterministic_algorithms_enabled()
     v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
-        *tensors, *ctx.size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas, absgrad
+        *tensors,
+        *ctx.size,
+        isect_offsets,
+        flatten_ids,
+        alphas,
+        last_ids,
+        v_colors,
+        v_alphas,
+        absgrad_of is not None,
+        deterministic,
     )
-    if absgrad:
-        means2d.absgrad = v_means2d_abs
+    if absgrad_of is not None:
+        absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)
     given = None if backgrounds is None else v_backgrounds
     return v_means2d, v_conics, v_features, v_opacities, given, None, None, None, None, None, None
 
 
 class _RasterizeAbsgrad(torch.autograd.Function):
-    """The operator `rasterize`, whose backward pass also sets `means2d.absgrad`."""
+    """The operator `rasterize`, whose backward pass also sets the attribute `absgrad` of a tensor."""
 
     @staticmethod
-    def forward(*inputs: Any) -> Any:
+    def forward(absgrad_of: list[Tensor], *inputs: Any) -> Any:
+        # In a list, that tensor is no input to autograd: it is means2d, or what means2d is a view of.
         return torch.ops.splat.rasterize(*inputs)
 
-    setup_context = staticmethod(_keep_for_differentiating_rasterize)
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        (ctx.absgrad_of,), *arguments = inputs
+        _keep_for_differentiating_rasterize(ctx, tuple(arguments), output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return _differentiate_rasterize(ctx, *gradients, absgrad=True)
+        v_colors, v_alphas, v_last_ids = gradients
+        return None, *_differentiate_rasterize(ctx, v_colors, v_alphas, v_last_ids, ctx.absgrad_of)
 
 
-_rasterize_absgrad: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compiler.disable(
+_outside_of_graphs: Any = torch.compiler.disable
+_rasterize_absgrad = _outside_of_graphs(
     _RasterizeAbsgrad.apply, reason="absgrad=True sets an attribute of means2d, which a compiled graph cannot do"
 )
 
@@ -264,13 +280,14 @@ def rasterize(
     isect_offsets: Tensor,
     flatten_ids: Tensor,
     absgrad: bool = False,
+    absgrad_of: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Blend Gaussians [I, N, ...] or [M, ...] into images, as `torch.ops.splat.rasterize` does.
 
-    With `absgrad`, the backward pass sets the attribute `absgrad` of `means2d`: a tensor of its shape with the sums,
-    over the pixels, of the absolute values of what each pixel adds to its gradient (Ye et al. 2024, "AbsGS", section
-    3). That is no part of a graph: `torch.compile` renders with absgrad outside of the graph, and refuses to with
-    `fullgraph=True`.
+    With `absgrad`, the backward pass sets the attribute `absgrad` of `absgrad_of`, a tensor of which `means2d` is a
+    view, or else of `means2d`: a tensor of its shape with the sums, over the pixels, of the absolute values of what
+    each pixel adds to its gradient (Ye et al. 2024, "AbsGS", section 3). That is no part of a graph: `torch.compile`
+    renders with absgrad outside of the graph, and refuses to with `fullgraph=True`.
 
     Returns:
         Colours [I, H, W, D], alphas [I, H, W, 1] and the list's entry that was blended last, i32 [I, H, W].
@@ -278,8 +295,12 @@ def rasterize(
     Raises:
         RuntimeError: a shape, dtype, device or index is wrong.
     """
-    render = _rasterize_absgrad if absgrad else torch.ops.splat.rasterize
-    result: tuple[Tensor, Tensor, Tensor] = render(
-        means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids
-    )
+    inputs = (
+        means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids,
+    )  # fmt: skip
+    result: tuple[Tensor, Tensor, Tensor]
+    if absgrad:
+        result = _rasterize_absgrad([means2d if absgrad_of is None else absgrad_of], *inputs)
+    else:
+        result = torch.ops.splat.rasterize(*inputs)
     return result

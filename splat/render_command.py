@@ -13,7 +13,8 @@ from PIL import ImageColor
 
 from . import camera as cameras
 from .builtin import knot_scene
-from .image import check_writable, write_png
+from .device import DeviceError, add_device_argument, find_device
+from .image import check_picture, write_png
 from .ply import read_ply
 from .rendering import rasterization
 from .scene import Gaussians, SceneError
@@ -65,12 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLOR",
         help="a name, #rrggbb, or r,g,b from 0 to 255; default: black",
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="auto is cuda where torch sees a GPU, else cpu; default: auto",
-    )
+    add_device_argument(parser)
     parser.add_argument(
         "--sh-degree",
         type=int,
@@ -85,21 +81,17 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     try:
         scene = _load(args.scene)
-        device = _device(args.device)
+        device = find_device(args.device)
         degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
         image = _render(scene.to(device), args, degree)
         write_png(args.output, image)
-    except (SceneError, OSError, _DeviceError) as error:
+    except (SceneError, OSError, DeviceError) as error:
         print(f"splat: {error}", file=sys.stderr)
         return 1
     seconds = time.perf_counter() - start
     width, height = args.size
     print(f"{len(scene)} Gaussians, {width}x{height}, {device.type}, {seconds:.2f} s: {args.output}")
     return 0
-
-
-class _DeviceError(RuntimeError):
-    pass
 
 
 def _load(path: Path | None) -> Gaussians:
@@ -111,17 +103,6 @@ def _load(path: Path | None) -> Gaussians:
     for warning in caught:
         print(f"splat: warning: {warning.message}", file=sys.stderr)
     return scene
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    elif name == "cuda" and not torch.cuda.is_available():
-        raise _DeviceError(
-            f"--device cuda needs a GPU that torch can use, found none (torch {torch.__version__}, CUDA "
-            f"{torch.version.cuda or 'not built in'}); use --device cpu"
-        )
-    return torch.device(name)
 
 
 def _render(scene: Gaussians, args: argparse.Namespace, degree: int) -> torch.Tensor:
@@ -157,7 +138,7 @@ def _render(scene: Gaussians, args: argparse.Namespace, degree: int) -> torch.Te
 
 def _output(text: str) -> Path:
     try:
-        return check_writable(text)
+        return check_picture(text)
     except (ValueError, OSError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

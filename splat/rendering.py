@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import _kernels
-from .arguments import Arguments, RollingShutterType, check, refuse_unsupported
-
-# The operators' number of the camera model (csrc/math/projection.h).
-_PINHOLE = 0
+from .appearance import features_of_pairs, finite_gaussians, shade
+from .arguments import (
+    RASTERIZE_MODES,
+    RENDER_MODES,
+    RollingShutterType,
+    Sizes,
+    View,
+    check_colors,
+    check_scene,
+    check_view,
+    refuse_unsupported,
+)
+from .checks import MAX_TILE_SIZE, one_of, positive_int
+from .intersection import intersect
+from .packing import SparseRows, Splats
+from .pixels import rasterize_to_pixels
+from .projection import Gaussians, check_sparse, project, upper_triangles
 
 
 def rasterization(
     means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
     opacities: Tensor,
     colors: Tensor,
     viewmats: Tensor,
@@ -51,26 +63,27 @@ def rasterization(
     rolling_shutter: object = RollingShutterType.GLOBAL,
     viewmats_rs: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    r"""Render N Gaussians into the images of C pinhole cameras.
+    r"""Render N Gaussians into the images of C cameras.
 
     Follows Kerbl et al., *3D Gaussian Splatting for Real-Time Radiance Field Rendering* (2023): each Gaussian
     is projected by the EWA approximation, :math:`\Sigma' = J W \Sigma W^T J^T` (equation 5, after Zwicker et al.,
     *EWA Splatting*, 2002), then blended front to back,
     :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)` (equation 3).
 
-    All tensors are float32 on one device, CPU or CUDA; they need not be contiguous.
+    All tensors are float32 on one device, CPU or CUDA; they need not be contiguous. `...` are batch dimensions, none or
+    any number: scenes of their own, rendered in one call. Differentiable with respect to every tensor but Ks.
 
     Args:
-        means: [N, 3] centres, in world coordinates.
-        quats: [N, 4] rotations as quaternions w, x, y, z; need not be normalised.
-        scales: [N, 3] standard deviations along the rotated axes, in world units.
-        opacities: [N] between 0 and 1.
-        colors: [N, D] or [C, N, D] values with any D >= 1; with `sh_degree`, [N, K, 3] or [C, N, K, 3]
-            coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and negative
-            results become 0.
-        viewmats: [C, 4, 4] world-to-camera matrices; the camera looks along +z, with x to the right and y
+        means: [..., N, 3] centres, in world coordinates.
+        quats: [..., N, 4] rotations as quaternions w, x, y, z; need not be normalised. None only with `covars`.
+        scales: [..., N, 3] standard deviations along the rotated axes, in world units. None only with `covars`.
+        opacities: [..., N] between 0 and 1.
+        colors: [..., N, D] or [..., C, N, D] values with any D >= 1; with `sh_degree`, [..., N, K, 3] or
+            [..., C, N, K, 3] coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and
+            negative results become 0.
+        viewmats: [..., C, 4, 4] world-to-camera matrices; the camera looks along +z, with x to the right and y
             down.
-        Ks: [C, 3, 3] intrinsics in pixels; focal lengths and principal point are used, a skew is not.
+        Ks: [..., C, 3, 3] intrinsics in pixels; focal lengths and principal point are used, a skew is not.
         width: image width in pixels, 1 to 1048576.
         height: image height in pixels, 1 to 1048576.
         near_plane: Gaussians whose centre is nearer than this depth are left out.
@@ -80,20 +93,23 @@ def rasterization(
         sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
         packed: layout of the entries of `meta`, see below. The images are the same.
         tile_size: side of the square tiles in pixels, 1 to 32. The images are the same.
-        backgrounds: [C, D] values behind everything, or None for zeros. Depth has background 0, whatever is given.
+        backgrounds: [..., C, D] values behind everything, or None for zeros. Depth has background 0, whatever is given.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
             expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" put depth behind the
             colours as the last channel.
+        sparse_grad: gradients of means, quats, scales and covars are sparse COO tensors of the visible Gaussians; needs
+            `packed`, and no batch dimensions.
+        absgrad: after the backward pass `meta["means2d"].absgrad`, like means2d, holds the sum over pixels of the
+            absolute gradients (Ye et al., *AbsGS*, 2024).
         rasterize_mode: "classic", or "antialiased" to scale opacities by the root of the ratio of the
             projected covariance's determinants before and after `eps2d` (the 2D Mip filter of Yu et al.,
             *Mip-Splatting*, 2024).
         channel_chunk: must be positive; has no effect: the kernels take any number of channels at once.
-        sparse_grad: must be False.
-        absgrad: must be False.
         distributed: must be False.
-        camera_model: must be "pinhole".
-        segmented: must be False.
-        covars: must be None.
+        camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant).
+        segmented: has no effect: which sort is used is not to be seen.
+        covars: [..., N, 3, 3] covariances, in place of quats and scales, which then are not looked at. Of each matrix
+            the upper triangle is used.
         with_ut: must be False.
         with_eval3d: must be False.
         radial_coeffs: must be None.
@@ -104,36 +120,33 @@ def rasterization(
         viewmats_rs: must be None.
 
     Returns:
-        The images [C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
-        [C, height, width, 1]; and `meta`, the intermediate results. With no Gaussians the images are the
+        The images [..., C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
+        [..., C, height, width, 1]; and `meta`, the intermediate results. With no Gaussians the images are the
         background.
 
-        Tensors in `meta` have one entry for each camera and Gaussian, [C, N, ...] (zeros where culled), or if
-        `packed` one for each of the M visible pairs, [M, ...], ordered by camera, then Gaussian:
-        radii (int32, [..., 2]), means2d ([..., 2]), depths, conics ([..., 3], the upper triangle of the
-        inverse covariance), opacities (after compensation) and tiles_per_gauss (int32); if `packed` also
+        Tensors in `meta` have one entry for each camera and Gaussian, [..., C, N, *] (zeros where culled), or if
+        `packed` one for each of the M visible pairs, [M, *], ordered by batch, camera, then Gaussian:
+        radii (int32, [*, 2]), means2d ([*, 2]; takes `retain_grad()`), depths, conics ([*, 3], the upper triangle of
+        the inverse covariance), opacities (after compensation) and tiles_per_gauss (int32); if `packed` also
         batch_ids, camera_ids and gaussian_ids (int64, [M]), else these are None. Then isect_ids (int64, [L]:
         image, tile and depth of each Gaussian in each tile, sorted), flatten_ids (int32, [L]: which entry
-        that is), isect_offsets (int32, [C, tile_height, tile_width]: where each tile's run starts) and the
+        that is), isect_offsets (int32, [..., C, tile_height, tile_width]: where each tile's run starts) and the
         integers tile_width, tile_height, width, height, tile_size, n_batches and n_cameras. A tile that a
         Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter
-        than gsplat's.
+        than gsplat's. Not in gsplat: n_invalid (int64, []), how many Gaussians hold a NaN or an infinity. They are
+        left out, and their gradients are 0.
 
     Raises:
-        NotImplementedError: for gsplat's features that are not here: those marked "must be" above, leading
-            batch dimensions, and tensors that require grad while grad mode is on.
+        NotImplementedError: for gsplat's features that are not here: those marked "must be" above, ftheta cameras, and
+            Ks that requires grad while grad mode is on.
         TypeError: if a tensor is not float32 or a number is not one.
-        ValueError: if a shape, device or value is wrong.
+        ValueError: if a shape, device or value is wrong. Cameras that are on a GPU are not waited for, so that their
+            values are not checked.
         IncompatibleArtifactError: if no kernels for this device can be had.
     """
     refuse_unsupported(
-        camera_model,
         rolling_shutter,
-        covars=covars,
-        sparse_grad=sparse_grad,
-        absgrad=absgrad,
         distributed=distributed,
-        segmented=segmented,
         with_ut=with_ut,
         with_eval3d=with_eval3d,
         radial_coeffs=radial_coeffs,
@@ -142,167 +155,130 @@ def rasterization(
         ftheta_coeffs=ftheta_coeffs,
         viewmats_rs=viewmats_rs,
     )
-    arguments = check(
+    if covars is not None:
+        quats = scales = None
+    sizes = check_scene(
         means=means,
         quats=quats,
         scales=scales,
+        covars=covars,
+        covars_shape=(3, 3),
         opacities=opacities,
-        colors=colors,
         viewmats=viewmats,
         Ks=Ks,
+    )
+    one_of("render_mode", render_mode, RENDER_MODES)
+    per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
+    view = check_view(
         width=width,
         height=height,
+        eps2d=eps2d,
         near_plane=near_plane,
         far_plane=far_plane,
         radius_clip=radius_clip,
-        eps2d=eps2d,
-        sh_degree=sh_degree,
-        tile_size=tile_size,
-        backgrounds=backgrounds,
-        render_mode=render_mode,
-        rasterize_mode=rasterize_mode,
-        channel_chunk=channel_chunk,
+        antialiased=one_of("rasterize_mode", rasterize_mode, RASTERIZE_MODES) == "antialiased",
+        camera_model=camera_model,
     )
-    _kernels.require(arguments.device)
+    positive_int("channel_chunk", channel_chunk)
+    tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    check_sparse(sparse_grad, packed, sizes)
 
-    splats = _project(arguments)
+    gaussians = Gaussians(means, quats, scales, covars, opacities)
+    finite = finite_gaussians(gaussians, colors, per_camera, sizes)
+    rows = SparseRows()
+    if sparse_grad:
+        gaussians = gaussians.with_sparse_gradients(rows)
+    gaussians = replace(
+        gaussians,
+        covars=None if gaussians.covars is None else upper_triangles(gaussians.covars),
+        # Nobody can see a Gaussian without opacity, so the projection culls it.
+        opacities=torch.where(finite, opacities, 0.0),
+    )
+    splats = _project(gaussians, viewmats, Ks, sizes, view)
+    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
+    if renders_color and sh_degree is not None:
+        colors = shade(sh_degree, gaussians.means, colors, per_camera, viewmats, splats.radii)
+        per_camera = True
     if packed:
-        splats = _pack(splats)
-    return _rasterize(arguments, splats)
+        splats = splats.packed(sizes)
+    if sparse_grad and splats.visible is not None:
+        rows.fill(splats.visible.gaussian_ids)
+
+    features = [features_of_pairs(colors, per_camera, splats.visible, sizes)] if renders_color else []
+    if renders_depth:
+        features.append(splats.depths[..., None])
+    if backgrounds is not None and renders_depth:
+        # Depth has none.
+        backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
+    images, alphas, lists = _blend(splats, features, backgrounds, sizes, view, tile_size, absgrad)
+    if render_mode.endswith("ED"):
+        depth = images[..., -1:] / alphas.clamp_min(1e-10)
+        images = torch.cat([images[..., :-1], depth], dim=-1)
+    meta = {
+        **splats.meta(),
+        **lists,
+        "width": view.width,
+        "height": view.height,
+        "tile_size": tile_size,
+        "n_batches": sizes.batches,
+        "n_cameras": sizes.cameras,
+        "n_invalid": (~finite).sum(),
+    }
+    return images, alphas, meta
 
 
-@dataclass(frozen=True)
-class _Splats:
-    """Projected Gaussians, [C, N, ...] or, packed, [M, ...] with their camera and Gaussian numbers."""
-
-    radii: Tensor
-    means2d: Tensor
-    depths: Tensor
-    conics: Tensor
-    opacities: Tensor
-    features: Tensor
-    """What is blended: colours, depth or both, [..., X]."""
-    camera_ids: Tensor | None = None
-    gaussian_ids: Tensor | None = None
+def _project(gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View) -> Splats:
+    """All pairs of camera and Gaussian."""
+    assert gaussians.opacities is not None
+    radii, means2d, depths, conics, compensations = project(gaussians, viewmats, Ks, sizes, view)
+    opacities = gaussians.opacities[..., None, :].expand(depths.shape)
+    return Splats(radii, means2d, depths, conics, opacities * compensations if view.antialiased else opacities)
 
 
-def _project(a: Arguments) -> _Splats:
-    radii, means2d, depths, conics, compensations = torch.ops.splat.project(
-        a.means,
-        a.quats,
-        a.scales,
-        None,
-        a.opacities,
-        a.viewmats,
-        a.Ks,
-        a.width,
-        a.height,
-        a.eps2d,
-        a.near_plane,
-        a.far_plane,
-        a.radius_clip,
-        a.antialiased,
-        _PINHOLE,
-    )
-    opacities = a.opacities.expand(a.cameras, -1)
-    features = [_colors(a, radii)] if a.renders_color else []
-    if a.renders_depth:
-        features.append(depths[..., None])
-    return _Splats(
-        radii=radii,
-        means2d=means2d,
-        depths=depths,
-        conics=conics,
-        opacities=opacities * compensations if a.antialiased else opacities,
-        features=torch.cat(features, dim=-1) if len(features) > 1 else features[0],
-    )
-
-
-def _colors(a: Arguments, radii: Tensor) -> Tensor:
-    """Colours [C, N, D] as each camera sees them; what they are where culled does not matter."""
-    if a.sh_degree is None:
-        return a.colors.expand(a.cameras, -1, -1)
-    centers = torch.linalg.inv(a.viewmats)[:, :3, 3]
-    directions = a.means - centers[:, None]
-    coeffs = a.colors if a.colors.ndim == 4 else a.colors[None]
-    visible = (radii > 0).all(dim=-1)
-    values: Tensor = torch.ops.splat.spherical_harmonics(a.sh_degree, directions, coeffs, visible)
-    return (values + 0.5).clamp_min(0.0)
-
-
-def _pack(splats: _Splats) -> _Splats:
-    camera_ids, gaussian_ids = (splats.radii > 0).all(dim=-1).nonzero(as_tuple=True)
-    return _Splats(
-        radii=splats.radii[camera_ids, gaussian_ids],
-        means2d=splats.means2d[camera_ids, gaussian_ids],
-        depths=splats.depths[camera_ids, gaussian_ids],
-        conics=splats.conics[camera_ids, gaussian_ids],
-        opacities=splats.opacities[camera_ids, gaussian_ids],
-        features=splats.features[camera_ids, gaussian_ids],
-        camera_ids=camera_ids,
-        gaussian_ids=gaussian_ids,
-    )
-
-
-def _rasterize(a: Arguments, splats: _Splats) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    tile_width = -(-a.width // a.tile_size)
-    tile_height = -(-a.height // a.tile_size)
-    tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = torch.ops.splat.intersect(
+def _blend(
+    splats: Splats,
+    features: list[Tensor],
+    backgrounds: Tensor | None,
+    sizes: Sizes,
+    view: View,
+    tile_size: int,
+    absgrad: bool,
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Images, opacities, and the entries of `meta` about tiles."""
+    tile_width, tile_height = -(-view.width // tile_size), -(-view.height // tile_size)
+    tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = intersect(
         splats.means2d,
         splats.radii,
         splats.depths,
         splats.conics,
         splats.opacities,
-        splats.camera_ids,
-        a.cameras,
-        a.tile_size,
+        None if splats.visible is None else splats.visible.image_ids,
+        sizes.images,
+        tile_size,
         tile_width,
         tile_height,
     )
-    images, alphas, _ = torch.ops.splat.rasterize(
+    isect_offsets = isect_offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width)
+    images, alphas = rasterize_to_pixels(
         splats.means2d,
         splats.conics,
-        splats.features,
+        features[0] if len(features) == 1 else torch.cat(features, dim=-1),
         splats.opacities,
-        _backgrounds(a),
-        None,
-        a.width,
-        a.height,
-        a.tile_size,
+        view.width,
+        view.height,
+        tile_size,
         isect_offsets,
         flatten_ids,
+        backgrounds,
+        packed=splats.visible is not None,
+        absgrad=absgrad,
     )
-    if a.expects_depth:
-        depth = images[..., -1:] / alphas.clamp_min(1e-10)
-        images = torch.cat([images[..., :-1], depth], dim=-1)
-    meta = {
-        "batch_ids": None if splats.camera_ids is None else torch.zeros_like(splats.camera_ids),
-        "camera_ids": splats.camera_ids,
-        "gaussian_ids": splats.gaussian_ids,
-        "radii": splats.radii,
-        "means2d": splats.means2d,
-        "depths": splats.depths,
-        "conics": splats.conics,
-        "opacities": splats.opacities,
+    lists = {
         "tile_width": tile_width,
         "tile_height": tile_height,
         "tiles_per_gauss": tiles_per_gauss,
         "isect_ids": isect_ids,
         "flatten_ids": flatten_ids,
         "isect_offsets": isect_offsets,
-        "width": a.width,
-        "height": a.height,
-        "tile_size": a.tile_size,
-        "n_batches": 1,
-        "n_cameras": a.cameras,
     }
-    return images, alphas, meta
-
-
-def _backgrounds(a: Arguments) -> Tensor | None:
-    """Backgrounds [C, X], zero for depth; None if there is nothing but zeros."""
-    if a.backgrounds is None or not a.renders_color:
-        return None
-    if a.renders_depth:
-        return torch.cat([a.backgrounds, a.backgrounds.new_zeros(a.cameras, 1)], dim=-1)
-    return a.backgrounds
+    return images, alphas, lists

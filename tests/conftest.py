@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,14 @@ REPOSITORY = TESTS.parent
 sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 
 import processes  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a session makes once for several tests, before a test has its own store, leaves the user's alone too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +41,15 @@ def run_python(tmp_path: Path) -> processes.RunPython:
 
 
 @pytest.fixture(scope="session")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Make a checkout of the package tiny with the backend in it, as a user has it; each call makes a new one."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Make a checkout of the package tiny, or of another of tests/packages, with the backend in it, as a user has it;
+    each call makes a new one.
+    """
 
-    def make() -> Path:
-        folder = tmp_path_factory.mktemp("checkout") / "tiny"
+    def make(package: str = "tiny") -> Path:
+        folder = tmp_path_factory.mktemp("checkout") / package
         ignore = shutil.ignore_patterns("__pycache__", ".*_cache", "*.egg-info")
-        shutil.copytree(TESTS / "packages" / "tiny", folder, ignore=ignore)
+        shutil.copytree(TESTS / "packages" / package, folder, ignore=ignore)
         shutil.copytree(REPOSITORY / "backend", folder / "backend", ignore=ignore)
         return folder
 
@@ -48,8 +58,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 @pytest.fixture(scope="session")
 def simt(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The CUDA kernels as a module that executes them on the CPU."""
+    """The CUDA kernels as a module that executes them on the CPU. With one build of torch: it makes no difference."""
+    import torch
     from simt.build import build
+
+    if torch.version.cuda is not None:
+        pytest.skip("kernels are executed on the CPU in the environment with a CPU build of torch")
 
     return build(tmp_path_factory.mktemp("simt"))
 

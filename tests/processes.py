@@ -23,7 +23,7 @@ def clean_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name not in BUILD_VARIABLES and not name.startswith(("TINY_", "SPLAT_"))
+        if name not in BUILD_VARIABLES and not name.startswith(("TINY_", "CLASSIC_", "SPLAT_"))
     }
     for name, value in (changes or {}).items():
         environment.pop(name, None)

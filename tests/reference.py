@@ -558,6 +558,48 @@ def _alphas(p: Projected, opacities: Tensor, ids: Tensor, pixels: Tensor) -> tup
     return alpha, torch.where(decided & taken, error, 0.0), torch.where(decided, 0.0, most)
 
 
+@dataclass(frozen=True)
+class Blended:
+    """P pixels, float64, differentiable."""
+
+    colors: Tensor
+    """[P, D]"""
+    alphas: Tensor
+    """[P, 1]"""
+    doubtful: Tensor
+    """[P] bool: float32 may find otherwise whether a Gaussian is seen, clamped or the last; then the gradient jumps."""
+
+
+def blend(
+    means2d: Tensor, conics: Tensor, colors: Tensor, opacities: Tensor, background: Tensor, pixels: Tensor
+) -> Blended:
+    """Blend projected Gaussians [G, ...], near to far, into pixels [P, 2].
+
+    Each tensor of the Gaussians may have a dimension P in front: copies for each pixel, whose gradients are what that
+    pixel adds.
+    """
+    dx, dy = (means2d - pixels[:, None]).unbind(-1)
+    a, b, c = conics.unbind(-1)
+    raw = opacities * torch.exp(-(0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy))
+    seen = raw >= ALPHA_MIN
+    alpha = torch.where(seen, raw.clamp(max=ALPHA_MAX), 0.0)
+    ones = torch.ones(len(pixels), 1, dtype=torch.float64)
+    after = (1 - alpha).cumprod(1)
+    before = torch.cat([ones, after], dim=1)
+    end = _first(after <= TRANSMITTANCE_MIN)
+    blended = torch.arange(raw.shape[1]) < end[:, None]
+    weight = torch.where(blended, alpha * before[:, :-1], 0.0)
+    left = before.gather(1, end[:, None])
+    image = (weight[..., None] * colors).sum(1) + left * background
+    near = [(raw / ALPHA_MIN - 1).abs() < 1e-5, (raw / ALPHA_MAX - 1).abs() < 1e-5, _near_end(after, seen)]
+    return Blended(image, 1 - left, torch.stack(near).any(0).any(1))
+
+
+def _near_end(after: Tensor, seen: Tensor) -> Tensor:
+    """Where [P, G] a ray ends, or not, by a hair."""
+    return seen & ((after / TRANSMITTANCE_MIN - 1).abs() < 1e-4)
+
+
 def _swaps(
     p: Projected, means: Tensor, ids: Tensor, alpha: Tensor, upper_before: Tensor, color: Tensor, end: Tensor
 ) -> tuple[Tensor, Tensor]:

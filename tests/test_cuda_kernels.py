@@ -1,17 +1,21 @@
-"""The CUDA kernels' own source, executed on the CPU, against the CPU operators and the reference."""
+"""The CUDA kernels' own source, executed on the CPU, against the CPU's operators and the float64 reference.
+
+What executes them (tests/simt) makes an error of each access outside of memory, race and divergence. Those of single
+Gaussians are in test_gradients_projection.py.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 from scenes import random_scene
-from simt import operators
+from simt import gaussian_operators, operators
+from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
 from torch import Tensor
 
 from splat import _kernels
@@ -20,4 +24,260 @@ _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
 CUDA = Path(__file__).resolve().parent.parent / "csrc" / "cuda"
 
-Arguments = dict[str, Any]
+OPERATORS = gaussian_operators.OPERATORS | operators.OPERATORS
+
+
+@pytest.fixture(params=[0, 7], ids=["in-order", "shuffled"])
+def any_order(simt: ModuleType, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """The kernels, with blocks and threads taking turns in two orders."""
+    simt.set_seed(request.param)
+    yield simt
+    simt.set_seed(0)
+
+
+def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def intersect_arguments(
+    seed: int = 0, size: str = "mixed", tile_size: int = 16, packed: bool = False, gaussians: int = 300
+) -> Arguments:
+    """Arguments of `intersect`: what two cameras see, one of them of the inside."""
+    width, height = 70, 45
+    scene = random_scene(seed, gaussians=gaussians, width=width, height=height, size=size, views=("front", "inside"))
+    radii, means2d, depths, conics, _ = OPS.project(
+        scene.means, scene.quats, scene.scales, None, scene.opacities, scene.viewmats, scene.Ks, width, height,
+        0.3, 0.01, 1e10, 0.0, False, 0,
+    )  # fmt: skip
+    arguments = {
+        "means2d": means2d,
+        "radii": radii,
+        "depths": depths.round(decimals=2),  # some are the same
+        "conics": conics,
+        "opacities": scene.opacities.expand(2, -1).contiguous(),
+        "image_ids": None,
+        "images": 2,
+        "tile_size": tile_size,
+        "tile_width": -(-width // tile_size),
+        "tile_height": -(-height // tile_size),
+    }
+    if packed:
+        keep = (radii > 0).all(-1)
+        arguments |= {name: arguments[name][keep] for name in ("means2d", "radii", "depths", "conics", "opacities")}
+        arguments["image_ids"] = keep.nonzero()[:, 0]
+    return arguments
+
+
+# Lists
+
+
+@pytest.mark.parametrize(
+    ("size", "tile_size", "packed"),
+    [("mixed", 16, False), ("mixed", 16, True), ("huge", 3, False), ("tiny", 32, True), ("small", 1, False)],
+)
+def test_lists_are_those_of_the_cpu(any_order: ModuleType, size: str, tile_size: int, packed: bool) -> None:
+    count = 60 if tile_size < 8 else 300
+    arguments = intersect_arguments(1, size, tile_size, packed, count)
+    found = operators.intersect(any_order, arguments)
+    if size == "huge":
+        assert (found[0] >= 64).any()  # written by a whole warp
+    assert len(found[1]) > 0
+    assert_same(found, OPS.intersect(**arguments))
+
+
+def test_lists_of_nothing(simt: ModuleType) -> None:
+    arguments = intersect_arguments(gaussians=5)
+    arguments["opacities"] = torch.zeros_like(arguments["opacities"])
+    assert_same(operators.intersect(simt, arguments), OPS.intersect(**arguments))
+
+
+def test_lists_of_parameters_that_are_not_finite(simt: ModuleType) -> None:
+    arguments = intersect_arguments(gaussians=40)
+    for i, name in enumerate(("means2d", "depths", "conics", "opacities")):
+        for j, value in enumerate((torch.nan, torch.inf, -torch.inf)):
+            arguments[name][0, 3 * i + j] = value
+    assert_same(operators.intersect(simt, arguments), OPS.intersect(**arguments))
+
+
+def test_an_image_that_does_not_exist_is_reported(simt: ModuleType) -> None:
+    arguments = intersect_arguments(packed=True)
+    for image in (-1, 2):
+        arguments["image_ids"][5] = image
+        with pytest.raises(RuntimeError, match=r"image_ids must be in \[0, 2\)"):
+            operators.intersect(simt, arguments)
+
+
+# Rasterization
+
+CASES: dict[str, Arguments] = {
+    "plain": {},
+    "packed": {"packed": True, "images": 2, "has_background": False},
+    "masked": {"has_masks": True, "tile_size": 8, "channels": 4},
+    "edges": {"kind": "edges"},
+    "clamped": {"kind": "clamped", "count": 30, "channels": 1},
+    "saturated": {"kind": "saturated", "count": 90},
+    "thin": {"kind": "thin", "count": 40},
+    "huge": {"kind": "huge"},
+    "beside": {"kind": "beside"},
+    "a pixel": {"width": 1, "height": 1},
+    "small tiles": {"tile_size": 3, "width": 13, "height": 8},
+    "odd tiles": {"tile_size": 20, "channels": 2},
+    "large tiles": {"tile_size": 32, "width": 45, "channels": 12},
+    "many channels": {"channels": 6, "count": 12, "width": 17, "height": 16},
+    "more channels": {"channels": 32, "count": 12, "width": 17, "height": 16},
+    "channels in chunks": {"channels": 37, "count": 12, "width": 17, "height": 16},
+    "several batches": {"count": 600, "width": 20, "height": 16},
+}
+
+
+def backward_arguments(simt: ModuleType, arguments: Arguments, v: tuple[Tensor, Tensor], **flags: bool) -> Arguments:
+    _, alphas, last_ids = operators.rasterize(simt, arguments)
+    flags = {"absgrad": True, "deterministic": False} | flags
+    return arguments | {"alphas": alphas, "last_ids": last_ids, "v_colors": v[0], "v_alphas": v[1]} | flags
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_images_and_gradients_are_those_of_the_reference(simt: ModuleType, name: str) -> None:
+    arguments = gaussians(3, **CASES[name])
+    if name == "several batches":
+        arguments["opacities"] *= 0.02
+        arguments = with_lists(arguments)
+        assert len(arguments["flatten_ids"]) > 2 * 256
+    case = by_reference(arguments)
+    assert case.compared.double().mean() > 0.9
+    colors, alphas, last_ids = operators.rasterize(simt, arguments)
+    for found, expected in ((colors, case.colors), (alphas, case.alphas)):
+        assert ((found - expected).abs()[case.compared] <= 1e-4).all()
+    if name == "saturated":
+        assert (alphas > 0.999).any()
+    backward = backward_arguments(simt, arguments, (case.v_colors, case.v_alphas))
+    means2d, means2d_abs, *others = operators.rasterize_backward(simt, backward)
+    if arguments["backgrounds"] is None:
+        assert others.pop().shape == (0,)
+    for parameter, found in zip(PARAMETERS, (means2d, *others), strict=False):
+        expected, absolute = getattr(case.gradients, parameter), getattr(case.absolute, parameter)
+        assert_near(found, expected, absolute, parameter)
+    assert_near(means2d_abs, case.absolute.means2d, case.absolute.means2d, "absgrad")
+    # And the CPU's decisions, on every pixel.
+    assert_close((colors, alphas), OPS.rasterize(**arguments)[:2], 1e-6)
+    assert torch.equal(last_ids, OPS.rasterize(**arguments)[2])
+
+
+def with_lists(arguments: Arguments) -> Arguments:
+    """With the lists that its opacities, changed since, give."""
+    count, size = arguments["opacities"].shape[1], arguments["tile_size"]
+    _, _, flatten_ids, offsets = OPS.intersect(
+        arguments["means2d"], torch.full((1, count, 2), 1000, dtype=torch.int32), torch.ones(1, count),
+        arguments["conics"], arguments["opacities"], None, 1, size,
+        -(-arguments["width"] // size), -(-arguments["height"] // size),
+    )  # fmt: skip
+    return arguments | {"flatten_ids": flatten_ids, "isect_offsets": offsets}
+
+
+def assert_close(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], tolerance: float) -> None:
+    """Within a tolerance relative to the largest entry."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        if other.numel():
+            assert (one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max()))
+
+
+def test_gradients_do_not_depend_on_the_order_when_deterministic(simt: ModuleType) -> None:
+    arguments = gaussians(5, count=60, width=40, height=33, channels=5)
+    backward = backward_arguments(simt, arguments, random_v(arguments), deterministic=True)
+    results = []
+    for seed in (0, 1, 2):
+        simt.set_seed(seed)
+        results.append(operators.rasterize_backward(simt, backward, chunk=4))
+    simt.set_seed(0)
+    assert_same(results[1], results[0])
+    assert_same(results[2], results[0])
+    added_as_it_comes = operators.rasterize_backward(simt, backward | {"deterministic": False})
+    assert_close(added_as_it_comes, results[0], 1e-5)
+    assert any(not torch.equal(*pair) for pair in zip(added_as_it_comes, results[0], strict=True))
+
+
+def test_gradients_agree_in_any_order(any_order: ModuleType) -> None:
+    arguments = gaussians(6, count=70, images=2, has_masks=True, tile_size=8)
+    backward = backward_arguments(any_order, arguments, random_v(arguments), absgrad=False)
+    found = operators.rasterize_backward(any_order, backward)
+    expected = OPS.rasterize_backward(**backward)
+    # The CPU starts from 1 - alpha, the kernels from the product: they differ where little is left.
+    assert_close(found, expected, 1e-3)
+    assert found[1].shape == (0,)
+
+
+def test_indices_out_of_range_are_survived(simt: ModuleType) -> None:
+    arguments = gaussians(2)
+    count = arguments["opacities"].numel()
+    expected = gaussians(2)
+    for position, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
+        arguments["flatten_ids"][3 * position] = wrong
+        # As if nobody saw the Gaussian.
+        expected["flatten_ids"][3 * position] = count
+    for name in PARAMETERS[:4]:
+        expected[name] = torch.cat([expected[name], torch.zeros_like(expected[name][:, :1])], 1)
+    expected["conics"][:, -1] = 1
+    images = operators.rasterize(simt, arguments)
+    assert_same(images, operators.rasterize(simt, expected))
+    v = random_v(arguments)
+    for deterministic in (False, True):
+        found = operators.rasterize_backward(simt, backward_arguments(simt, arguments, v, deterministic=deterministic))
+        others = operators.rasterize_backward(simt, backward_arguments(simt, expected, v, deterministic=deterministic))
+        assert_same(tuple(one[:, :count] for one in found[:5]), tuple(other[:, :count] for other in others[:5]))
+
+
+@pytest.mark.parametrize("name", ["means2d", "conics", "colors", "opacities"])
+def test_any_values_are_survived(simt: ModuleType, name: str) -> None:
+    arguments = gaussians(8, count=40)
+    for i, value in enumerate((torch.nan, torch.inf, -torch.inf, 1e38)):
+        arguments[name][:, 5 * i] = value
+    _, _, last_ids = operators.rasterize(simt, arguments)
+    assert torch.equal(last_ids, OPS.rasterize(**arguments)[2])
+    operators.rasterize_backward(simt, backward_arguments(simt, arguments, random_v(arguments)))
+
+
+# All of it
+
+
+def kernels_in_the_source() -> set[str]:
+    """Names of all functions that are launched."""
+    declared = re.compile(r"__global__ void(?:\s+__launch_bounds__\((?:[^()]|\([^()]*\))*\))?\s+(\w+)\(")
+    texts = [re.sub(r"//.*", "", path.read_text()) for path in sorted(CUDA.iterdir())]
+    names = [name for text in texts for name in declared.findall(text)]
+    assert len(names) == sum(text.count("__global__") for text in texts)
+    return set(names)
+
+
+def single_gaussians() -> dict[str, Arguments]:
+    """Arguments of the operators on single Gaussians."""
+    scene = random_scene(0, gaussians=5)
+    project = {
+        "means": scene.means, "quats": scene.quats, "scales": scene.scales, "covars": None,
+        "opacities": scene.opacities, "viewmats": scene.viewmats, "Ks": scene.Ks, "width": scene.width,
+        "height": scene.height, "eps2d": 0.3, "near_plane": 0.01, "far_plane": 1e10, "radius_clip": 0.0,
+        "antialiased": False, "camera_model": 0,
+    }  # fmt: skip
+    radii, means2d, depths, conics, compensations = OPS.project(**project)
+    gradients = {"v_means2d": means2d, "v_depths": depths, "v_conics": conics, "v_compensations": compensations}
+    harmonics = {"degree": 1, "directions": scene.means[None], "coeffs": torch.ones(1, 5, 4, 3), "mask": None}
+    return {
+        "project": project,
+        "project_backward": project | {"radii": radii, "conics": conics, "compensations": compensations} | gradients,
+        "spherical_harmonics": harmonics,
+        "spherical_harmonics_backward": harmonics | {"v_colors": torch.ones(1, 5, 3)},
+    }
+
+
+def test_every_kernel_is_executed(simt: ModuleType) -> None:
+    rendered = gaussians(1)
+    examples: dict[str, Arguments] = {
+        "intersect": intersect_arguments(gaussians=5),
+        "rasterize": rendered,
+        "rasterize_backward": backward_arguments(simt, rendered, random_v(rendered), deterministic=True),
+    } | single_gaussians()
+    for name, arguments in examples.items():
+        OPERATORS[name](simt, arguments)
+    assert set(examples) == set(OPERATORS)
+    assert kernels_in_the_source() <= simt.launched()

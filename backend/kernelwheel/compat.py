@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .host import Host
-from .manifest import Manifest
+from .manifest import Manifest, Requires
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class Mismatch:
     """One reason against an Artifact.
 
     Attributes:
-        dimension: `version`, `sources`, `platform`, `libc`, `libstdcxx`, `torch`, `cuda`, `driver` or `capability`.
+        dimension: `version`, `sources`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`, `driver` or
+            `capability`.
         required: what the Artifact needs.
         found: what this machine has.
         remedy: what mends it.
@@ -96,22 +97,42 @@ def _mismatches(manifest: Manifest, host: Host, version: str | None, sources: st
             "cpu",
             True,
         )
-    if _numbers(host.torch.partition("+")[0]) < _numbers(needs.torch):
+    yield from _binding_mismatches(needs, host, wheel)
+    # A module is one file for CPU and GPU: where it needs libtorch_cuda, it needs that for all that it does.
+    whole = any(library.device == "cuda" for library in manifest.modules.values())
+    if host.cuda is not None or whole:
+        yield from _cuda_mismatches(manifest, host, "cpu" if whole else "cuda")
+
+
+def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:
+    """The Python and the torch: any that is new enough for the stable ABI, and one of each for modules."""
+    if needs.python is not None and needs.python != host.python:
+        yield Mismatch(
+            "python",
+            f"a Python of ABI {needs.python}",
+            f"a Python of ABI {host.python}",
+            f"install {wheel}: its name has {host.python}",
+            "cpu",
+            True,
+        )
+    has, wants = _numbers(host.torch.partition("+")[0]), _numbers(needs.torch)
+    exact = needs.torch.endswith(".*")
+    if (has[: len(wants)] != wants) if exact else has < wants:
+        relation = "==" if exact else ">="
         yield Mismatch(
             "torch",
-            f"torch >= {needs.torch}",
+            f"torch {relation} {needs.torch}",
             f"torch {host.torch}",
-            f"pip install 'torch>={needs.torch}'",
+            f"pip install 'torch{relation}{needs.torch}'" + (f", or build {wheel}" if exact else ""),
             "cpu",
-            False,
+            exact,
         )
-    if host.cuda is not None:
-        yield from _cuda_mismatches(manifest, host, host.cuda)
 
 
-def _cuda_mismatches(manifest: Manifest, host: Host, torch_cuda: str) -> Iterator[Mismatch]:
+def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mismatch]:
+    """What stands against the CUDA kernels; `device` is what cannot be used with a torch of another CUDA."""
     needs = manifest.requires
-    major = int(torch_cuda.split(".")[0])
+    major = int(host.cuda.split(".")[0]) if host.cuda else None
     if needs.cuda is None:
         because = manifest.built_with.get("cuda", {}).get("because", "not recorded")
         yield Mismatch(
@@ -127,9 +148,9 @@ def _cuda_mismatches(manifest: Manifest, host: Host, torch_cuda: str) -> Iterato
         yield Mismatch(
             "cuda",
             f"a torch of CUDA {needs.cuda}",
-            f"torch {host.torch}, of CUDA {torch_cuda}",
+            f"torch {host.torch}, " + (f"of CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
             f"install a torch of CUDA {needs.cuda}, or build the wheel again beside this torch",
-            "cuda",
+            device,
             True,
         )
         return

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import re
 import shutil
-import stat
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
 
+from . import driving, readback, resources
 from . import manifest as manifests
-from . import readback
 from .errors import BuildError
-from .locks import NO_LOCKS, exclusive
 from .manifest import Library, Manifest, Requires
-from .nvcc import find_cudart
 from .plan import Plan
 from .toolchain import Toolchain
 from .toolkit import cccl_version
+from .work import claimed, lay_out, mark_whole, tidy
 
 Say = Callable[[str], None]
-
-# What a compiler may see of the caller's environment. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are options of the
-# registry and come through the Plan; anything else could change the binary behind its back.
-PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
-# Bytes; with less left, that is what a compiler failed for, whatever CMake says.
-ROOM = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,29 +32,45 @@ class Artifact:
 
 
 def compile_plan(
-    plan: Plan, toolchain: Toolchain, source_root: Path, destination: Path, *, jobs: int, say: Say
+    plan: Plan,
+    toolchain: Toolchain,
+    source_root: Path,
+    destination: Path,
+    *,
+    jobs: int,
+    say: Say,
+    known_peak_mb: int | None = None,
 ) -> Artifact:
     """Compile a Plan.
 
-    The work is done in a folder whose path is made from the fingerprint alone, with torch and the toolkit reached
-    through links inside it: nvcc hashes the current folder into the names of internal symbols, and so the same Plan
-    gives the same bytes on every machine.
+    The work is done in a folder whose path is made from the Plan alone, with torch and the toolkit reached through
+    links inside it: nvcc hashes the current folder into the names of internal symbols, and so the same Plan gives the
+    same bytes on every machine. Objects that an earlier compile left there are used again.
 
     Args:
         plan: what to compile.
         toolchain: what to compile with; its identities are in the Plan.
         source_root: the folder with the Plan's sources.
         destination: an empty folder, or one to be made, that becomes the Artifact.
-        jobs: compilers at once; 0 for one per core that this process may use.
+        jobs: compilers at once; 0 for as many as this process has cores and memory for.
         say: receives one line of progress at a time.
+        known_peak_mb: the memory that one compiler of the package took before, from `resources.known_peak`.
 
     Raises:
-        BuildError: a compiler failed (its first error and the log are named), or what it made is not the Plan's.
+        BuildError: a compiler failed (its first error and the log are named), one alone had too little memory, or
+            what they made is not the Plan's.
     """
     with ExitStack() as held:
         try:
-            work, locks = _work_folder(plan, held, say)
-            manifest = _build(work, plan, toolchain, source_root, jobs, locks, say)
+            work = held.enter_context(claimed(plan, say))
+            lay_out(work, plan, toolchain, source_root)
+            say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
+            at_once = resources.plan_jobs(jobs, resources.find(), known_peak_mb)
+            say(f"compilers at once: {at_once.count}: {at_once.because}")
+            drivers = driving.run(work, plan, toolchain, at_once.count, say)
+            libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
+            manifest = _describe_artifact(plan, toolchain, drivers, libraries, work.path / "out")
+            mark_whole(work, plan, toolchain)
         except OSError as error:
             raise BuildError(
                 "the kernels cannot be compiled in the temporary folder",
@@ -79,173 +80,10 @@ def compile_plan(
             ) from error
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
-            shutil.copy2(work / "out" / library.file, destination)
+            shutil.copy2(work.path / "out" / library.file, destination)
         manifests.write(manifest, destination)  # last: a folder without a manifest is no Artifact
-        shutil.rmtree(work)
+        tidy(work)
     return Artifact(destination, manifest)
-
-
-def _work_folder(plan: Plan, held: ExitStack, say: Say) -> tuple[Path, tuple[int, ...]]:
-    """A new `<temporary folder>/kernelwheel-<fingerprint>`, and the lock that is held while it is in use.
-
-    Where another user was there first, or the filesystem has no locks: a folder of a random name, for this once.
-    """
-    work = work_path(plan)
-    try:
-        lock = held.enter_context(exclusive(work.with_suffix(".lock"), lambda: say(f"waiting for the build in {work}")))
-        with suppress(FileNotFoundError):
-            info = work.lstat()
-            if stat.S_ISDIR(info.st_mode) and info.st_uid != os.geteuid():
-                raise PermissionError(errno.EPERM, "it is another user's", str(work))
-            if not stat.S_ISDIR(info.st_mode):
-                raise _not_ours(work, info)
-            shutil.rmtree(work)
-        work.mkdir(mode=0o700)
-    except OSError as error:
-        if not isinstance(error, PermissionError) and error.errno not in NO_LOCKS:
-            raise
-        return Path(tempfile.mkdtemp(prefix=f"{work.name}.")), ()
-    return work, (lock,)
-
-
-def work_path(plan: Plan) -> Path:
-    """The folder that a Plan is compiled in; the log `build.log` is in it."""
-    return Path(tempfile.gettempdir()) / f"kernelwheel-{plan.fingerprint[:32]}"
-
-
-def _not_ours(work: Path, info: os.stat_result) -> BuildError:
-    return BuildError(
-        "the folder to build in is not ours",
-        required=f"{work}: a folder of this user, or nothing",
-        found=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
-        remedies=["remove it, or set TMPDIR to a folder of your own"],
-    )
-
-
-def _build(
-    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, jobs: int, locks: tuple[int, ...], say: Say
-) -> Manifest:
-    """Compile into `<work>/out`, and describe what is there."""
-    _lay_out(work, plan, toolchain, source_root)
-    say(f"compiling {plan.package} {plan.version}, {_describe(plan)}: {work}")
-    programs = _drive(work, plan, toolchain, jobs or len(os.sched_getaffinity(0)), locks, say)
-    libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
-    return _describe_artifact(plan, toolchain, programs, libraries, work / "out")
-
-
-def _lay_out(work: Path, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
-    for name in plan.sources:
-        target = work / "src" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source_root / name, target)
-    here = Path(__file__).parent
-    shutil.copytree(here / "cmake", work / "recipe", ignore=shutil.ignore_patterns("__pycache__"))
-    (work / "torch").symlink_to(toolchain.torch.root)
-    for name in ("out", "tmp"):
-        (work / name).mkdir()
-    if toolchain.cuda.nvcc:
-        (work / "cuda").symlink_to(toolchain.cuda.nvcc.root)
-
-
-def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, locks: tuple[int, ...], say: Say) -> dict[str, str]:
-    """Run the driver, its output into the log; returns the versions of cmake and ninja.
-
-    The driver leads a session of its own and ends it when this process is gone: no compiler writes on into the work
-    folder after that. Until then it shares the lock.
-    """
-    job = {
-        "source": str(work / "src"),
-        "build": str(work / "build"),
-        "modules": str(work / "recipe"),
-        "jobs": jobs,
-        "cache": _cache(work, plan, toolchain),
-    }
-    (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    environment |= {
-        "LC_ALL": "C",
-        "NINJA_STATUS": "[%f/%t] ",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "TMPDIR": str(work / "tmp"),  # what a killed compiler leaves there goes with the folder
-    }
-    if toolchain.cuda.nvcc and (cudart := find_cudart(toolchain.cuda.nvcc.root)):
-        environment["LIBRARY_PATH"] = str(cudart.parent)  # pip's nvcc 13.0 looks in lib64, where pip puts nothing
-    log = work / "build.log"
-    programs: dict[str, str] = {}
-    command = [sys.executable, "-u", str(Path(__file__).parent / "drive.py"), str(work / "job.json"), str(os.getpid())]
-    with (
-        log.open("w", encoding="utf-8") as lines,
-        subprocess.Popen(
-            command,
-            cwd=work,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            pass_fds=locks,
-            start_new_session=True,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.write(line)
-            lines.flush()
-            if match := re.match(r"cmake (\S+), ninja (\S+)$", line):
-                programs = {"cmake": match[1], "ninja": match[2]}
-            elif line.startswith("["):
-                say(_progress(line))
-    if process.returncode != 0:
-        raise _compiler_failed(plan, log, process.returncode)
-    return programs
-
-
-def _progress(line: str) -> str:
-    """Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` as `[3/9] CUDA a.cu`."""
-    count, _, rest = line.rstrip().partition("] ")
-    match = re.match(r"(?:Building|Linking) (\w+) (?:object|shared library) (?:CMakeFiles/[^/]+\.dir/)?(.*)", rest)
-    return (
-        f"{count}] {match[1]} {Path(match[2]).name if match[2].endswith('.so') else match[2][:-2]}" if match else line
-    )
-
-
-def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
-    """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
-    target = Version(plan.torch_target)
-    cache: dict[str, Any] = {
-        "CMAKE_CXX_COMPILER": str(toolchain.cxx.path),
-        "KERNELWHEEL_CUDA": plan.cuda is not None,
-        "KERNELWHEEL_TORCH": str(work / "torch"),
-        "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
-        "KERNELWHEEL_CXX_FLAGS": ";".join(plan.cxx_flags),
-        "KERNELWHEEL_LINK_FLAGS": ";".join(plan.link_flags),
-        "KERNELWHEEL_OUTPUT": str(work / "out"),
-    }
-    nvcc = toolchain.cuda.nvcc
-    if plan.cuda and nvcc:
-        inside = work / "cuda" / "bin" / "nvcc"
-        cache |= {
-            "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
-            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
-            "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
-            "KERNELWHEEL_CUDA_FLAGS": ";".join(plan.cuda.flags),
-        }
-    return cache
-
-
-def _compiler_failed(plan: Plan, log: Path, status: int) -> BuildError:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    first = next((i for i, line in enumerate(lines) if re.search(r"\b(fatal )?error\b\W|FAILED:|Killed", line)), None)
-    quoted = lines[first : first + 6] if first is not None else lines[-6:]
-    free = shutil.disk_usage(log.parent).free
-    full = [f"make room in {tempfile.gettempdir()}, where {free} bytes are left"] if free < ROOM else []
-    return BuildError(
-        f"{plan.package} {plan.version} did not compile (exit status {status})",
-        required="CMake and the compilers to succeed for " + _describe(plan),
-        found="\n".join(quoted) or "no output",
-        remedies=[*full, f"read the whole log: {log}"],
-    )
 
 
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
@@ -256,38 +94,68 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
     if not libraries or bool(made) != (plan.cuda is not None) or any(targets != wanted for targets in made):
         raise BuildError(
             "the compilers did not make what the Plan says",
-            required=f"libraries for {_describe(plan)}",
+            required=f"libraries for {plan.kernels}",
             found="\n".join(f"{lib.file}: SASS {lib.sass or 'none'}, PTX {lib.ptx or 'none'}" for lib in libraries)
             or "no library at all",
             remedies=["correct the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"],
         )
+    _check_abi(plan, libraries)
     return libraries
 
 
+def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
+    """The wheel's tag and the checks at run time follow `abi`: what was built must be of that kind."""
+    modules = [f"{library.file}: Python imports it as {library.module}" for library in libraries if library.module]
+    if modules and not plan.binding:
+        raise BuildError(
+            f"{plan.package} says that it uses the stable ABI alone, and has modules that are bound to one Python",
+            required="libraries of operators, made by kernelwheel_add_op_library",
+            found="\n".join(modules),
+            remedies=['write abi = "torch" into [tool.kernelwheel] of pyproject.toml'],
+        )
+    if plan.binding and not modules:
+        raise BuildError(
+            f"{plan.package} says that it has modules which are bound to one Python and one torch, and has none",
+            required="a module, made by kernelwheel_add_pybind11_module",
+            found="\n".join(f"{library.file}: a library of operators" for library in libraries),
+            remedies=['take abi = "torch" out of [tool.kernelwheel] of pyproject.toml: one wheel serves every Python'],
+        )
+
+
+def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
+    """The part of `built_with` that says who decided what: two builds may come to one Plan for different reasons."""
+    return {
+        "cuda": {"enabled": plan.cuda is not None, "because": toolchain.cuda.reason},
+        "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),
+    }
+
+
 def _describe_artifact(
-    plan: Plan, toolchain: Toolchain, programs: dict[str, str], libraries: tuple[Library, ...], folder: Path
+    plan: Plan, toolchain: Toolchain, drivers: dict[str, Any], libraries: tuple[Library, ...], folder: Path
 ) -> Manifest:
     paths = [folder / library.file for library in libraries]
     nvcc = toolchain.cuda.nvcc
     cuda = plan.cuda is not None and nvcc is not None
+    built_for = Version(toolchain.torch.version)
     glibc = readback.newest_symbol_version(paths, "GLIBC_")
     built_with = {
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
-        "cuda": {"enabled": cuda, "because": toolchain.cuda.reason},
         "nvcc": nvcc.version if cuda and nvcc else None,
         "cccl": cccl_version(nvcc) if cuda and nvcc else None,
-        **programs,
+        **drivers,
+        **decisions(plan, toolchain),
     }
     requires = Requires(
-        torch=plan.torch_target,
+        torch=f"{built_for.major}.{built_for.minor}.*" if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
         cuda=nvcc.release[0] if cuda and nvcc else None,
         driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
         driver_for_ptx="{}.{}".format(*nvcc.release) if cuda and nvcc else None,
+        python=plan.binding.python if plan.binding else None,
     )
     return Manifest(
         package=plan.package,
@@ -299,7 +167,3 @@ def _describe_artifact(
         requires=requires,
         libraries=libraries,
     )
-
-
-def _describe(plan: Plan) -> str:
-    return f"CPU and CUDA {plan.cuda.toolkit['version']} ({plan.cuda.archs})" if plan.cuda else "CPU only"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import caretaking, environment, jit, manifest, nvcc, toolchain, views
+from .cxx import find_cxx
 from .environment import Finding, Installation
 from .errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from .forecast import Circumstances, Forecast, forecast
@@ -28,7 +29,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     """
     kernels.probe_gpus()
     stores, findings = _stores(kernels)
-    tools = _toolchain(kernels, environ)
+    tools = _toolchain(kernels, environ, path)
     forecasts = list(_forecasts(kernels, tools))
     findings = [*environment.look(_installation(kernels, path), environ), *_damage(kernels), *findings]
     for each in forecasts:
@@ -37,12 +38,20 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
             findings.append(Finding(f"{each.device.upper()} calls fail", each.because, "; ".join(each.remedies)))
     return {
         **kernels.info(),
+        "settings": _settings(kernels),
         "toolchain": tools,
         "stores": stores,
         "next": [asdict(each) for each in forecasts],
         "variables": environment.variables(kernels.package, environ),
         "findings": [asdict(finding) for finding in findings],
     }
+
+
+def _settings(kernels: Kernels) -> dict[str, dict[str, Any]]:
+    try:
+        return kernels.settings.effective()
+    except BuildError:  # a finding: `_stores` needs them too
+        return {}
 
 
 def _installation(kernels: Kernels, path: Sequence[str]) -> Installation:
@@ -90,7 +99,7 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
     return views_of, findings
 
 
-def _toolchain(kernels: Kernels, environ: Mapping[str, str]) -> dict[str, Any]:
+def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
     """Each part by itself, so that one that is missing does not hide the others."""
     view: dict[str, Any] = {"candidates": []}
     try:
@@ -98,18 +107,16 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str]) -> dict[str, Any]:
     except BuildError as error:
         return {**view, "settings": str(error)}
     view.update(_programs())
-    try:
-        cxx = toolchain.find_cxx(chosen, environ)
-        view["cxx"] = f"{cxx.path}: {cxx.kind} {cxx.version}"
-    except BuildError as error:
-        view["cxx"] = str(error)
+    taken_nvcc: nvcc.Nvcc | None = None
     try:
         torch = toolchain.find_torch()
         view["torch"] = f"{torch.root}: {torch.version}"
         if torch.cuda is not None and chosen.cuda != "off":
-            for origin, place in nvcc.nvcc_places(chosen, torch.root.parent, environ):
-                candidate = nvcc.inspect_nvcc(origin, place, torch.cuda, environ)
-                taken = candidate.nvcc is not None and not any(c["usable"] for c in view["candidates"])
+            sites = toolchain.package_folders(torch, path)
+            for origin, place in nvcc.nvcc_places(chosen, sites, environ):
+                candidate = nvcc.inspect_nvcc(origin, place, torch.cuda, sites, environ)
+                taken = candidate.nvcc is not None and taken_nvcc is None
+                taken_nvcc = taken_nvcc or candidate.nvcc
                 view["candidates"].append(
                     {
                         "origin": origin,
@@ -119,9 +126,14 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str]) -> dict[str, Any]:
                         "taken": taken,
                     }
                 )
-        view["cuda"] = toolchain.decide_cuda(chosen, torch, environ).reason
+        view["cuda"] = toolchain.decide_cuda(chosen, torch, environ, path).reason
     except BuildError as error:
         view["cuda"] = error.problem
+    try:
+        cxx = find_cxx(chosen, environ, taken_nvcc)
+        view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])
+    except BuildError as error:
+        view["cxx"] = str(error)
     return view
 
 
@@ -222,6 +234,7 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
         parts += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
         parts += [f"  {views.entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
     parts += ["", "The next call", views.rows_text([_next_row(each) for each in view["next"]])]
+    parts += ["", "Settings", views.rows_text([("", views.settings_text(view["settings"]))])]
     if view["variables"]:
         parts += ["", "Set in the environment", views.rows_text(list(view["variables"].items()))]
     parts += ["", "Findings" if view["findings"] else "No findings"]

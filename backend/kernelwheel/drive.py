@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -52,14 +54,32 @@ def session_members() -> list[int]:
     return members
 
 
+def forget_configuration(build: Path, rests_on: list[str]) -> None:
+    """Let CMake look at everything again where what it found may be gone, as with another isolated environment.
+
+    The objects stay: whether they are still good is Ninja's to say, by the commands that made them and their files.
+    """
+    (build / ".skbuild-info.json").unlink(missing_ok=True)  # CMaker would remove the objects too
+    record, text = build / "configured.json", json.dumps(rests_on)
+    if not record.is_file() or record.read_text(encoding="utf-8") != text:
+        (build / "CMakeCache.txt").unlink(missing_ok=True)
+        for compilers in (build / "CMakeFiles").glob("[0-9]*"):
+            shutil.rmtree(compilers)
+        build.mkdir(exist_ok=True)
+        record.write_text(text, encoding="utf-8")
+
+
 def main(job_file: str) -> None:
-    """Configure and build what the job names: source, build, modules, jobs and the CMake cache entries."""
+    """Configure and build what the job names: source, build, modules, jobs, CMake cache entries, what they rest on."""
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
     ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
     if ninja is None:
         raise SystemExit(f"error: no ninja {NINJA_VERSION} was found: pip install ninja")
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
+    found = [str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job["cache"])]
+    forget_configuration(Path(job["build"]), [*job["rests_on"], *found])
     maker = CMaker(
-        CMake.default_search(version=SpecifierSet(CMAKE_VERSION)),
+        cmake,
         source_dir=Path(job["source"]),
         build_dir=Path(job["build"]),
         build_type="Release",
@@ -68,8 +88,21 @@ def main(job_file: str) -> None:
     maker.env = dict(os.environ)
     maker.init_cache({**job["cache"], "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {maker.cmake.version}, ninja {ninja.version}", flush=True)
-    maker.configure(cmake_args=["-GNinja"])
-    maker.build([f"-j{job['jobs']}"])
+    try:
+        maker.configure(cmake_args=["-GNinja"])
+        maker.build([f"-j{job['jobs']}"])
+    finally:
+        note_peak(Path(job["build"]) / "peak")
+
+
+def note_peak(file: Path) -> None:
+    """Write down, in kB, the memory of the largest process that was ever waited for in this build, also earlier.
+
+    A compiler's passes run one after the other, nvcc's too, so the largest one stands for the whole compile.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = int(file.read_text(encoding="ascii")) if file.exists() else 0
+    file.write_text(str(max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)), encoding="ascii")
 
 
 if __name__ == "__main__":

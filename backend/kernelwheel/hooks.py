@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.parser import HeaderParser
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from setuptools import build_meta
 
 from . import plan as plans
 from . import settings, toolchain, wheel
-from .compile import compile_plan
 from .drive import CMAKE_VERSION, NINJA_VERSION
+from .errors import KernelWheelError, SettingsError
+from .obtain import obtain
 from .package import PackageFacts, read_toml, split_table
 from .programs import variable_set
 
@@ -72,27 +77,64 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
 
 
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """setuptools' editable wheel; it holds no Artifact."""
+    """setuptools' editable wheel; it holds no Artifact.
+
+    Raises:
+        SettingsError: `-C` settings are given. Kernels are compiled at first use, where they would be forgotten.
+    """
+    ours, theirs = _split(config_settings)
+    if ours:
+        raise SettingsError(
+            "an editable install compiles at first use, and keeps no -C settings until then",
+            required="options in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
+            found=", ".join(f"-C {key}" for key in ours),
+            remedies=[f"leave them out, and set {', '.join(_variables(ours))} where the kernels are used"],
+        )
     with _outside_checkout():
-        return str(build_meta.build_editable(wheel_directory, _split(config_settings)[1], metadata_directory))
+        return str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
 
 
+@contextmanager
+def _errors_as_messages() -> Iterator[None]:
+    """An error of ours that ends the front end's process is its message, not a page of traceback above the message."""
+    try:
+        yield
+    except KernelWheelError:
+        sys.excepthook = _print_message
+        raise
+
+
+def _print_message(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, KernelWheelError):
+        print("".join(traceback.format_exception_only(kind, error)), end="", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+@_errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """Compile the Plan of this checkout and pack its Artifact into setuptools' wheel."""
+    """Pack the Artifact of this checkout's Plan, from a Store or compiled now, into setuptools' wheel."""
+    begin = time.monotonic()
     facts, options = _read_project()
     ours, theirs = _split(config_settings)
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
     tools = toolchain.find(chosen, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
+    for passed_over in tools.cxx.passed_over:
+        _say(f"c++: {passed_over}")
+    _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
     with tempfile.TemporaryDirectory() as temporary, _outside_checkout():
         pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         sources = Path(facts.sources).resolve()
         plan = plans.draw(facts, _version(pure), sources, chosen, tools)
-        artifact = compile_plan(plan, tools, sources, Path(temporary) / "artifact", jobs=chosen.jobs, say=_say)
+        artifact = obtain(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
         contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch)
-        return wheel.add_artifact(pure, Path(wheel_directory), contents)
+        name = wheel.add_artifact(pure, Path(wheel_directory), contents)
+    libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
+    _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
+    return name
 
 
 @contextmanager
@@ -115,10 +157,21 @@ def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our config settings, and setuptools'."""
+    """Our config settings, and setuptools', told to be quiet: its lists of copied files would hide the rest.
+
+    Raises:
+        SettingsError: one of ours is of no use to any build; every hook says so, and the first is called early.
+    """
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    return config, theirs
+    settings.check_config(config)
+    return config, {"--quiet": "1", **theirs}
+
+
+def _variables(ours: Mapping[str, Any]) -> list[str]:
+    """The environment variables of the options of `-C` settings."""
+    package = _read_project()[0].import_name
+    return [settings.option_of(key, "-C").variable(package) for key in ours]
 
 
 def _version(pure: Path) -> str:

@@ -21,6 +21,7 @@ class Host:
         libstdcxx: the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty if unknown.
         torch: the running torch's version, `2.11.0+cu130`.
         cuda: its `torch.version.cuda`, or None.
+        python: the ABI of the running Python as in a wheel's tag, `cp312`.
         driver: the newest CUDA version that the installed driver serves, `(13, 0)`; None where it was not asked or
             there is no driver.
         capabilities: the compute capabilities of the GPUs that this process sees; None where they were not asked for.
@@ -31,6 +32,7 @@ class Host:
     libstdcxx: str
     torch: str
     cuda: str | None
+    python: str
     driver: tuple[int, int] | None = None
     capabilities: tuple[tuple[int, int], ...] | None = None
 
@@ -38,6 +40,12 @@ class Host:
 def platform_name() -> str:
     """This machine's platform: `linux-x86_64`."""
     return f"{sys.platform}-{platform.machine()}"
+
+
+def python_abi() -> str:
+    """The running Python's ABI tag (PyPA, platform compatibility tags): `cp312`, or `cp313t` without the GIL."""
+    name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
+    return f"{name}{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
 
 
 def probe() -> Host:
@@ -50,6 +58,7 @@ def probe() -> Host:
         libstdcxx=_libstdcxx(),
         torch=torch.__version__,
         cuda=torch.version.cuda,
+        python=python_abi(),
     )
 
 

@@ -1,12 +1,11 @@
-"""Make the Artifact that this machine lacks: the same Plan and the same compile as for a wheel, kept in the Store."""
+"""Draw up the Plan of the Artifact that this machine lacks: the same Plan as for a wheel, for the GPUs at hand."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from . import plan as plans
 from . import toolchain
@@ -14,7 +13,6 @@ from .errors import BuildError
 from .plan import Plan
 from .settings import Settings
 from .source import Source
-from .store import Entry, Store
 from .toolchain import Toolchain
 
 # What a compile needs of Python packages, beside the compilers: (import name, name on PyPI).
@@ -44,19 +42,6 @@ def draw(
     settings = replace(settings, cuda="on" if cuda else "off", origins=origins)
     tools = toolchain.find(settings, os.environ)
     return plans.draw(source.facts, version, source.folder, settings, tools), tools
-
-
-def make(plan: Plan, tools: Toolchain, source: Source, store: Store, jobs: int, say: Callable[[str], None]) -> Entry:
-    """The Store's entry for a Plan, compiled now unless it is there. Call it inside `store.making`."""
-    from .compile import compile_plan, work_path  # after `draw`, which says what is missing for it
-
-    def compile_into(folder: Path) -> None:
-        compile_plan(plan, tools, source.folder, folder, jobs=jobs, say=say)
-
-    store.sign(log=f"{work_path(plan)}/build.log")
-    entry = store.publish(plan.fingerprint, compile_into)
-    say(f"kernels are in {entry.folder}")
-    return entry
 
 
 def require_tools(package: str) -> None:

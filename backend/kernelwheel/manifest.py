@@ -25,6 +25,7 @@ class Library:
         sha256, size: of its bytes.
         device: `cpu`, or `cuda` where it needs libtorch_cuda.
         sass, ptx: the compute capabilities of its device code, as `9.0` or `9.0a`, read back out of the file.
+        module: the name that Python imports it by; None for a library of operators.
     """
 
     file: str
@@ -33,6 +34,7 @@ class Library:
     device: str
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
+    module: str | None = None
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,14 @@ class Requires:
     """What a machine needs to run an Artifact.
 
     Attributes:
-        torch: the oldest torch, `2.10`.
+        torch: the oldest torch, `2.10`; or for modules the one release, `2.13.*` (PEP 440, version matching).
         platform: `linux-x86_64`.
         libc: `glibc 2.34`; empty where the platform has none to name.
         libstdcxx: the newest symbol version that is used, `GLIBCXX_3.4.30`.
         cuda: the CUDA major of libtorch_cuda, or None for a CPU-only Artifact.
         driver: the oldest CUDA version of the driver that runs the SASS, `13.0`.
         driver_for_ptx: the same for the PTX: a driver compiles no PTX that is newer than itself.
+        python: the ABI of the one Python that modules are for, `cp312`; None where every Python will do.
     """
 
     torch: str
@@ -56,6 +59,7 @@ class Requires:
     cuda: int | None
     driver: str | None
     driver_for_ptx: str | None
+    python: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,11 +83,20 @@ class Manifest:
         """The libraries of one device type, `cpu` or `cuda`."""
         return tuple(library for library in self.libraries if library.device == device)
 
+    @property
+    def modules(self) -> dict[str, Library]:
+        """The modules of Python among the libraries, by their names."""
+        return {library.module: library for library in self.libraries if library.module}
+
 
 def write(manifest: Manifest, folder: Path) -> None:
     """Write `manifest.json` into the Artifact's folder."""
-    text = json.dumps(manifest.to_json(), indent=1, sort_keys=True, ensure_ascii=True)
-    (folder / FILE).write_text(text + "\n", encoding="ascii")
+    (folder / FILE).write_bytes(to_bytes(manifest))
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """What is in `manifest.json`: the same for equal manifests."""
+    return (json.dumps(manifest.to_json(), indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read(folder: Path) -> Manifest | None:
@@ -118,7 +131,7 @@ def from_text(text: str, where: str | Path) -> Manifest:
                 found=f"schema {schema!r} in {where}",
                 remedies=["reinstall the package: its files are of two versions"],
             )
-        requires = Requires(**data.pop("requires"))
+        requires = Requires(**_whole(Requires, data.pop("requires")))
         libraries = tuple(_library(library) for library in _list(data.pop("libraries")))
         manifest = Manifest(**data, requires=requires, libraries=libraries)
         for record in (manifest, requires, *libraries):
@@ -138,7 +151,15 @@ def _list(value: Any) -> list[Any]:
 
 
 def _library(data: dict[str, Any]) -> Library:
+    data = _whole(Library, data)
     return Library(**{**data, "sass": _strings(data["sass"]), "ptx": _strings(data["ptx"])})
+
+
+def _whole(record: type[Requires] | type[Library], data: dict[str, Any]) -> dict[str, Any]:
+    """The values of a record, where none is left out: a default is for who writes a manifest."""
+    if lacking := {field.name for field in fields(record)} - set(data):
+        raise KeyError(*sorted(lacking))
+    return data
 
 
 def _strings(values: Any) -> tuple[str, ...]:
@@ -155,7 +176,7 @@ def _check_kinds(record: Any) -> None:
         name, _, optional = str(field.type).partition(" | ")
         if name in kinds and not isinstance(value, kinds[name]) and not (optional and value is None):
             raise TypeError(f"{field.name} is {value!r}")
-    if isinstance(record, Requires) and not re.fullmatch(r"\d+(\.\d+)+", record.torch):
+    if isinstance(record, Requires) and not re.fullmatch(r"\d+(\.\d+)+(\.\*)?", record.torch):
         raise ValueError(f"torch is {record.torch!r}")
     if isinstance(record, Library) and record.device not in ("cpu", "cuda"):
         raise ValueError(f"device is {record.device!r}")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 from .digests import file_sha256
 from .errors import SettingsError
@@ -15,6 +15,9 @@ from .errors import SettingsError
 # What can reach a compiler. Anything else in the folder (editors' files, notes, caches) decides nothing.
 SOURCE_SUFFIXES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cmake"}
 SOURCE_NAMES = {"CMakeLists.txt"}
+
+# What the libraries of a package are bound to: torch's stable ABI and no Python, or one Python and one torch release.
+Abi = Literal["stable", "torch"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,14 @@ class PackageFacts:
         import_name: the top-level package, for example `splat`.
         sources: the folder with CMakeLists.txt, relative to the project.
         torch_target: the oldest torch that the operators run on, `major.minor`: the target of the stable ABI.
+        abi: `stable` where all libraries are operators on torch's stable ABI; `torch` where there are modules that
+            Python itself imports, and that use all of torch's C++.
     """
 
     import_name: str
     sources: str
     torch_target: str
+    abi: Abi = "stable"
 
     @property
     def native(self) -> str:
@@ -45,12 +51,13 @@ def split_table(table: Mapping[str, Any]) -> tuple[PackageFacts, dict[str, Any]]
     """
     options = dict(table)
     facts = {}
-    for key, pattern, takes in (
-        ("package", r"[A-Za-z_]\w*", "the import name of the package"),
-        ("sources", r"[^/].*", "a folder of the project"),
-        ("torch-target", r"\d+\.\d+", "a torch release such as 2.10"),
+    for key, default, pattern, takes in (
+        ("package", None, r"[A-Za-z_]\w*", "the import name of the package"),
+        ("sources", None, r"[^/].*", "a folder of the project"),
+        ("torch-target", None, r"\d+\.\d+", "a torch release such as 2.10"),
+        ("abi", "stable", r"stable|torch", "stable, or torch where there are modules that Python itself imports"),
     ):
-        value = options.pop(key, None)
+        value = options.pop(key, default)
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
             raise SettingsError(
                 f"[tool.kernelwheel] {key} is missing or malformed",
@@ -59,7 +66,8 @@ def split_table(table: Mapping[str, Any]) -> tuple[PackageFacts, dict[str, Any]]
                 remedies=[f"set {key} in [tool.kernelwheel] of pyproject.toml"],
             )
         facts[key] = value
-    return PackageFacts(facts["package"], facts["sources"], facts["torch-target"]), options
+    abi = cast(Abi, facts["abi"])
+    return PackageFacts(facts["package"], facts["sources"], facts["torch-target"], abi), options
 
 
 def read_toml(path: Path) -> dict[str, Any]:

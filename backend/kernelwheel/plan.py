@@ -7,6 +7,7 @@ Artifact wherever it is made: on a builder for a wheel, or on the user's machine
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from packaging.version import Version
 from . import archs as arch_lists
 from .archs import ArchList
 from .digests import file_sha256, json_sha256
-from .errors import BuildError
+from .errors import BuildError, SettingsError
+from .extension import Binding, bind
 from .host import platform_name
 from .package import PackageFacts, source_digests
 from .settings import Settings
@@ -27,6 +29,8 @@ from .toolkit import toolkit_identity
 SCHEMA = 1
 # Ours, and able to change the binary: the CMake module and the driver that runs it.
 RECIPE = ("cmake/KernelWheel.cmake", "drive.py")
+# The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
+_CHOOSES_ARCHS = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Plan:
         link_flags: more options for the linker driver.
         cuda: the CUDA half, or None for a CPU-only Artifact.
         torch_target: the target of torch's stable ABI, `2.10`.
+        binding: the Python and the torch that modules are bound to; None where all libraries are operators on the
+            stable ABI, which one Plan serves for every Python and every torch.
         platform: `linux-x86_64`.
     """
 
@@ -71,6 +77,7 @@ class Plan:
     link_flags: tuple[str, ...]
     cuda: CudaPlan | None
     torch_target: str
+    binding: Binding | None
     platform: str
 
     def to_json(self) -> dict[str, Any]:
@@ -81,6 +88,11 @@ class Plan:
     def fingerprint(self) -> str:
         """sha256 of the Plan's canonical JSON: sorted keys, no white space, ASCII."""
         return json_sha256(self.to_json())
+
+    @property
+    def kernels(self) -> str:
+        """What kernels it makes, for people."""
+        return f"CPU and CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})" if self.cuda else "CPU only"
 
     @property
     def sources_digest(self) -> str:
@@ -99,7 +111,8 @@ def draw(facts: PackageFacts, version: str, source_root: Path, settings: Setting
         toolchain: what this machine compiles with.
 
     Raises:
-        BuildError: the settings ask for what the toolchain cannot do, or torch is older than the ABI target.
+        BuildError: the settings ask for what the toolchain cannot do, or contradict each other where CUDA kernels are
+            built; torch is older than the ABI target; or what a module needs is missing.
     """
     require_torch_target(facts, toolchain)
     here = Path(__file__).parent
@@ -114,6 +127,7 @@ def draw(facts: PackageFacts, version: str, source_root: Path, settings: Setting
         link_flags=settings.link_flags,
         cuda=_draw_cuda(settings, toolchain),
         torch_target=facts.torch_target,
+        binding=bind(toolchain) if facts.abi == "torch" else None,
         platform=platform_name(),
     )
 
@@ -133,6 +147,7 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
     nvcc = toolchain.cuda.nvcc
     if nvcc is None:
         return None
+    _refuse_archs_in_flags(settings)
     if settings.archs:
         origin = settings.origin("archs")
         wanted = arch_lists.parse(settings.archs, origin)
@@ -145,3 +160,15 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
         flags=settings.cuda_flags,
         toolkit=toolkit_identity(nvcc),
     )
+
+
+def _refuse_archs_in_flags(settings: Settings) -> None:
+    """A Plan has one place for architectures; nvcc would take others from its options, or refuse both."""
+    found = [flag for flag in settings.cuda_flags if _CHOOSES_ARCHS.match(flag)]
+    if found:
+        raise SettingsError(
+            "the options for nvcc choose architectures",
+            required="architectures in the option archs (TORCH_CUDA_ARCH_LIST), and nowhere else",
+            found=f"{' '.join(found)} in {settings.origin('cuda-flags')}",
+            remedies=["take it out there, and name the architectures by archs: -C 'archs=8.0;9.0+PTX'"],
+        )

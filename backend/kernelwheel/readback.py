@@ -10,6 +10,7 @@ from pathlib import Path
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.sections import SymbolTableSection
 
 from .archs import Arch
 from .digests import file_sha256
@@ -35,7 +36,7 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
     if device == "cuda":
         sass = _targets(path, cuobjdump, "--list-elf", "cubin")
         ptx = _targets(path, cuobjdump, "--list-ptx", "ptx")
-    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx)
+    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
 
 
 def _targets(path: Path, cuobjdump: Path | None, option: str, suffix: str) -> tuple[str, ...]:
@@ -67,6 +68,15 @@ def needed(path: Path) -> list[str]:
             if isinstance(section, DynamicSection):
                 return [str(getattr(tag, "needed")) for tag in section.iter_tags("DT_NEEDED")]  # noqa: B009
     return []
+
+
+def module_name(path: Path) -> str | None:
+    """The name that Python imports a library by: it exports `PyInit_<name>` (Python/C API, extension modules)."""
+    with path.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        exported = (str(symbol.name) for symbol in symbols if symbol.entry.st_shndx != "SHN_UNDEF")
+        return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
 
 
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import host as hosts
 from . import manifest as manifests
+from . import variables
 from .compat import Mismatch, Verdict, capability_mismatch, check
 from .errors import IncompatibleArtifactError, KernelWheelError
 from .manifest import Manifest
@@ -60,6 +63,8 @@ class Kernels:
         self.damage: IncompatibleArtifactError | None = None
         self._environ = environ
         self._loaded: dict[str, Path] = {}
+        self._modules: dict[str, ModuleType] = {}
+        self._modules_of: Found | None = None
         self._checked_gpus: set[int] = set()
         self._lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
@@ -99,12 +104,9 @@ class Kernels:
 
     def stores(self) -> Iterator[Store]:
         """The stores in the order in which they are looked in; the last is the user's own."""
-        from .store import Store, default_folder
+        from . import store
 
-        for folder in self.settings.cache_path:
-            yield Store(Path(folder), self.package, self.version, own=False)
-        own = Path(self.settings.cache_dir) if self.settings.cache_dir else default_folder()
-        yield Store(own, self.package, self.version)
+        return store.stores(self.settings, self.package, self.version)
 
     @property
     def verdict(self) -> Verdict:
@@ -127,20 +129,36 @@ class Kernels:
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
         with self._lock:
-            if self.damage:
-                raise self.damage
-            if device == "cuda":
-                self._require_gpu()
-            if not self._load_first_usable(device, index):
-                self._make(device, index)
+            self._use(device, index, partial(self.load, device=device))
             if index is not None:
                 self._checked_gpus.add(index)
+
+    def module(self, name: str) -> ModuleType:
+        """Import one of the modules that kernelwheel_add_pybind11_module makes; later calls return the same.
+
+        Ask at first use, not at import: a module is one file for CPU and GPU, so it must fit the GPUs that this process
+        sees, and to look at them initialises CUDA. Where the setting `cuda` is off it is for the CPU, and nobody looks.
+
+        Args:
+            name: the module's.
+
+        Raises:
+            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or it has no such module.
+            BuildError: one had to be compiled, and that failed.
+        """
+        with self._lock:
+            if self._modules_of is None:  # all of one Artifact: modules of a package may know each other's types
+                device = "cuda" if self.host.cuda and self.settings.cuda != "off" and self._gpus() else "cpu"
+                self._modules_of = self._use(device, None, _verify_modules)
+            if name not in self._modules:
+                self._modules[name] = _import(self.package, name, self._modules_of)
+            return self._modules[name]
 
     def load_if_usable(self) -> None:
         """Load CPU kernels that are there already; what stands against it is raised by `require`."""
         with self._lock, suppress(KernelWheelError):
             if not self.damage:
-                self._load_first_usable("cpu", None)
+                self._first(self._fits("cpu", None), partial(self.load, device="cpu"))
 
     def mismatches(self, manifest: Manifest, device: str, index: int | None) -> tuple[Mismatch, ...]:
         """What stands against an Artifact for a device type, and for one GPU where `index` names it."""
@@ -166,11 +184,16 @@ class Kernels:
     @property
     def _jit(self) -> str:
         """The setting `jit`; of a wheel without the cost of all the others, and their errors, where nobody set it."""
-        said = self._environ.get(f"{self.package.upper()}_JIT", "").strip().lower()
+        said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
-    def _load_first_usable(self, device: str, index: int | None) -> bool:
-        return self._first(self._fits(device, index), lambda found: self.load(found, device)) is not None
+    def _use(self, device: str, index: int | None, use: Callable[[Found], object]) -> Found:
+        """Find or make the Artifact for a device type and one GPU, and use it; what stands against that is raised."""
+        if self.damage:
+            raise self.damage
+        if device == "cuda":
+            self._require_gpu()
+        return self._first(self._fits(device, index), use) or self._make(device, index, use)
 
     def _fits(self, device: str, index: int | None) -> Callable[[Found], bool]:
         return lambda found: not self.mismatches(found.manifest, device, index)
@@ -243,7 +266,7 @@ class Kernels:
         return self.mismatches(self.manifest, device, index) if self.manifest else self.verdict.mismatches
 
     def load(self, found: Found, device: str) -> None:
-        """Load an Artifact's libraries for a device type, each verified against the manifest first; a second call does
+        """Load an Artifact's operators for a device type, each verified against the manifest first; a second call does
         nothing. Whether the Artifact fits is the caller's question.
         """
         import torch
@@ -253,6 +276,8 @@ class Kernels:
             if name in self._loaded:
                 continue
             for library in found.manifest.libraries_for(name):
+                if library.module:
+                    continue  # Python imports it, when it is asked for
                 path = manifests.verify(found.folder, library)
                 torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
             self._loaded[name] = found.folder
@@ -264,8 +289,8 @@ class Kernels:
         with progress.shown(self.package) as say:
             say(f"{error.found}; the entry is now in {place} and is not used")
 
-    def _make(self, device: str, index: int | None) -> None:
-        """Compile what no Artifact at hand has, keep it and load it; or raise why that cannot be."""
+    def _make(self, device: str, index: int | None, use: Callable[[Found], object]) -> Found:
+        """Compile what no Artifact at hand has, keep it and use it; or raise why that cannot be."""
         from . import progress
 
         against = self._against(device, index)
@@ -279,7 +304,8 @@ class Kernels:
                 made = self._compile(source, store, self.settings, device, say)
         if unfit := self.mismatches(made.manifest, device, index):
             raise incompatible(self.package, device, unfit, "what was compiled here, as the settings say")
-        self.load(made, device)  # not while others wait
+        use(made)  # not while others wait
+        return made
 
     def _source_for(self, device: str, against: Sequence[Mismatch], jit: str) -> Source:
         """What to compile from, where a compile is allowed and cures what stands against the Artifacts at hand."""
@@ -293,17 +319,21 @@ class Kernels:
         self, source: Source, store: Store, settings: Settings, device: str, say: Callable[[str], None]
     ) -> Found:
         """The store's entry for the Plan that is drawn now, compiled unless it is there. Call it inside `making`."""
-        from . import jit
+        from . import jit, obtain
 
         capabilities = self.host.capabilities or () if device == "cuda" else ()
         plan, tools = jit.draw(source, self.version, settings, device == "cuda", capabilities)
-        entry = jit.make(plan, tools, source, store, settings.jobs, say)
+        entry = obtain.make(plan, tools, source.folder, store, settings.jobs, say)
         return Found(entry.folder, entry.manifest, store)
 
-    def _require_gpu(self) -> None:
+    def _gpus(self) -> tuple[tuple[int, int], ...]:
+        """The compute capabilities of the GPUs that this process sees; asks for them the first time."""
         if self.host.capabilities is None:
             self.probe_gpus()
-        if not self.host.capabilities:
+        return self.host.capabilities or ()
+
+    def _require_gpu(self) -> None:
+        if not self._gpus():
             raise incompatible(self.package, "cuda", [no_gpu(self.host), *self.verdict.against("cuda")])
 
     def info(self) -> dict[str, Any]:
@@ -329,3 +359,32 @@ def _verify(found: Found) -> None:
     """Check every library of an Artifact against its manifest."""
     for library in found.manifest.libraries:
         manifests.verify(found.folder, library)
+
+
+def _verify_modules(found: Found) -> None:
+    for library in found.manifest.modules.values():
+        manifests.verify(found.folder, library)
+
+
+def _import(package: str, name: str, found: Found) -> ModuleType:
+    """Import a module of an Artifact whose bytes were verified, under a name that no other package has."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    library = found.manifest.modules.get(name)
+    if library is None:
+        raise IncompatibleArtifactError(
+            f"{package} has no module {name}",
+            required=f"a module that kernelwheel_add_pybind11_module({name} ...) makes",
+            found=f"{found.folder}: " + (", ".join(found.manifest.modules) or "operators alone"),
+            remedies=["name one of these, or add the module to CMakeLists.txt and install the package again"],
+        )
+    spec = spec_from_file_location(f"{package}._native.{name}", found.folder / library.file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .manifest import Manifest
-from .package import PackageFacts, read_toml, split_table
+from .package import Abi, PackageFacts, read_toml, split_table
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,11 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
     if manifest is not None:
         if not (native / "src" / "CMakeLists.txt").is_file():
             return None
-        return Source(PackageFacts(package, "src", str(manifest.plan["torch_target"])), native / "src", {})
-    project = native.parent.resolve().parent
+        abi: Abi = "torch" if manifest.plan.get("binding") else "stable"
+        facts = PackageFacts(package, "src", str(manifest.plan["torch_target"]), abi)
+        return Source(facts, native / "src", {})
+    # The file's own place: a strict editable install imports a folder of links to the checkout's files.
+    project = (native.parent / "__init__.py").resolve().parent.parent
     try:
         table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
     except FileNotFoundError:

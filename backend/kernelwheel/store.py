@@ -31,6 +31,7 @@ from .errors import IncompatibleArtifactError, StoreError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
 from .safety import Guard
+from .settings import Settings
 
 FINGERPRINT = re.compile("[0-9a-f]{64}")
 # The manifest's digest, as sha256sum writes it and checks it: a flipped byte in the manifest is found like any other.
@@ -47,11 +48,14 @@ def default_folder() -> Path:
     Raises:
         StoreError: this user has none.
     """
-    import platformdirs
-
+    remedy = "set HOME, or XDG_CACHE_HOME to an absolute path"
     try:
+        import platformdirs
+
         folder = platformdirs.user_cache_path("kernelwheel", appauthor=False)
         found = f"{folder}, which would be another folder in every process"
+    except ImportError as error:
+        folder, found, remedy = Path(), str(error), "pip install platformdirs"
     except RuntimeError as error:
         folder, found = Path(), str(error)
     if not folder.is_absolute():
@@ -59,9 +63,20 @@ def default_folder() -> Path:
             "there is no folder to keep compiled kernels in",
             required="an absolute path from XDG_CACHE_HOME, or from the user's home",
             found=found,
-            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
+            remedies=[remedy],
         )
     return folder
+
+
+def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
+    """The Stores that the settings name, in the order in which they are looked in; the last is the user's own.
+
+    Raises:
+        StoreError: as `default_folder`.
+    """
+    for folder in settings.cache_path:
+        yield Store(Path(folder), package, version, own=False)
+    yield Store(Path(settings.cache_dir) if settings.cache_dir else default_folder(), package, version)
 
 
 @dataclass(frozen=True)
@@ -148,8 +163,12 @@ class Store:
             raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
         return Entry(folder, manifest)
 
-    def entry(self, fingerprint: str) -> Entry | None:
+    def entry(self, fingerprint: str, damaged: Damaged | None = None) -> Entry | None:
         """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first.
+
+        Args:
+            fingerprint: the entry's name.
+            damaged: called with the place of one that was put into quarantine.
 
         Raises:
             StoreError: as `read`.
@@ -163,7 +182,9 @@ class Store:
             for library in entry.manifest.libraries:
                 manifests.verify(folder, library)
         except IncompatibleArtifactError as error:
-            self.quarantine(folder, error)
+            place = self.quarantine(folder, error)
+            if damaged:
+                damaged(place, error)
             return None
         return entry
 

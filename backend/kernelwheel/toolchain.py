@@ -7,16 +7,19 @@ builder has in its slots says nothing about where the wheel will run.
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import importlib.util
-import re
-import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import BuildError
+from packaging.requirements import InvalidRequirement, Requirement
+
+from .cxx import Cxx, find_cxx
+from .errors import BuildError, SettingsError
+from .launchers import Launchers, find_launchers
 from .nvcc import Candidate, Nvcc, find_cuobjdump, inspect_nvcc, nvcc_places
-from .programs import last_line, output_of
 from .settings import Settings
 
 STABLE_HEADER = "include/torch/csrc/stable/library.h"
@@ -31,22 +34,14 @@ class Torch:
         version: `2.15.0+cu132`.
         cuda: `torch.version.cuda`, for example `13.2`; None for a build without CUDA.
         hip: `torch.version.hip`; None for a build without ROCm.
+        toolkit: the release of pip's cuda-toolkit that its metadata asks for, `13.0.2`; None where it names none.
     """
 
     root: Path
     version: str
     cuda: str | None
     hip: str | None
-
-
-@dataclass(frozen=True)
-class Cxx:
-    """A host C++ compiler: `path`, and what it is: kind (`gcc`, `clang`), full version, target triple."""
-
-    path: Path
-    kind: str
-    version: str
-    target: str
+    toolkit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,12 +55,14 @@ class CudaDecision:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """All that `compile()` needs of this machine."""
+    """All that `compile()` needs of this machine, and the settings that it was looked for with."""
 
     torch: Torch
     cxx: Cxx
     cuda: CudaDecision
     cuobjdump: Path | None
+    launchers: Launchers
+    settings: Settings
 
 
 def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
@@ -79,9 +76,10 @@ def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
         BuildError: for whatever is missing or does not fit, with the places that were looked at and the ways out.
     """
     torch = find_torch()
-    cuda = decide_cuda(settings, torch, environ)
+    cuda = decide_cuda(settings, torch, environ, sys.path)
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
-    return Toolchain(torch, find_cxx(settings, environ), cuda, cuobjdump)
+    launchers = find_launchers(settings, environ, cuda.nvcc is not None)
+    return Toolchain(torch, find_cxx(settings, environ, cuda.nvcc), cuda, cuobjdump, launchers, settings)
 
 
 def find_torch() -> Torch:
@@ -119,7 +117,22 @@ def read_torch(root: Path) -> Torch:
             found="missing in torch's folder: " + (", ".join(missing) or "__version__ in version.py"),
             remedies=["pip install --force-reinstall 'torch>=2.10'"],
         )
-    return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"))
+    return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
+
+
+def _pinned_toolkit(site: Path) -> str | None:
+    """The release of cuda-toolkit that the torch installed in `site` requires (Core metadata, Requires-Dist)."""
+    # Its folder is torch-2.11.0.dist-info for 2.11.0+cu130 too, from PyPI: found by the name alone.
+    for distribution in importlib.metadata.distributions(name="torch", path=[str(site)]):
+        for line in distribution.requires or []:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:  # it concerns something else: torch is installed all the same
+                continue
+            exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
+            if requirement.name == "cuda-toolkit" and exact:
+                return exact[0]
+    return None
 
 
 def _assigned_strings(path: Path) -> dict[str, str | None]:
@@ -141,11 +154,18 @@ def _assigned_strings(path: Path) -> dict[str, str | None]:
     return found
 
 
-def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str]) -> CudaDecision:
+def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str], path: Sequence[str] = ()) -> CudaDecision:
     """Whether to build CUDA kernels: the setting `cuda`, then `torch.version.cuda`; never hardware.
+
+    Args:
+        settings: may ask for them or not, and name an nvcc.
+        torch: what to build against.
+        environ: for PATH.
+        path: sys.path, where pip may have put a toolkit that is not beside torch.
 
     Raises:
         BuildError: CUDA is wanted and torch has none, or no nvcc of torch's CUDA major is to be found.
+        SettingsError: one place names an nvcc of one toolkit, and another toolkit.
     """
     origin = settings.origin("cuda")
     if settings.cuda == "off":
@@ -164,52 +184,61 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str]) ->
             ],
         )
     candidates: list[Candidate] = []
-    for where, place in nvcc_places(settings, torch.root.parent, environ):
-        candidate = inspect_nvcc(where, place, torch.cuda, environ)
+    sites = package_folders(torch, path)
+    for where, place in nvcc_places(settings, sites, environ):
+        candidate = inspect_nvcc(where, place, torch.cuda, sites, environ)
         candidates.append(candidate)
         if candidate.nvcc:
+            _refuse_two_toolkits(settings, candidate, torch.cuda, sites, environ)
             reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
             return CudaDecision(candidate.nvcc, reason, tuple(candidates))
     raise no_nvcc(torch, candidates)
 
 
+def _refuse_two_toolkits(
+    settings: Settings, taken: Candidate, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str]
+) -> None:
+    """CUDACXX of one toolkit beside CUDA_HOME of another, or the same by `-C`: only a person knows which is meant.
+
+    No contradiction: one of them does not fit torch, or `-C` puts another in the place of a variable.
+    """
+    origin, home = settings.origin("nvcc"), settings.origin("cuda-home")
+    if taken.origin != origin or not settings.cuda_home or settings.place("nvcc") != settings.place("cuda-home"):
+        return
+    other = inspect_nvcc(home, str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, sites, environ)
+    if taken.nvcc and other.nvcc and other.nvcc.root != taken.nvcc.root:
+        raise SettingsError(
+            f"{origin} and {home} name two CUDA toolkits",
+            required=f"one toolkit of CUDA {torch_cuda.split('.')[0]}",
+            found="\n".join(f"{c.origin}: {c.nvcc.root}: {c.outcome}" for c in (taken, other) if c.nvcc),
+            remedies=[f"leave out {origin}, or {home}, whichever is not meant"],
+        )
+
+
+def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
+    """The folders that pip may have put a toolkit into: torch's first, then those of sys.path."""
+    return tuple(dict.fromkeys([torch.root.parent, *(Path(folder) for folder in path if folder)]))
+
+
 def no_nvcc(torch: Torch, candidates: list[Candidate]) -> BuildError:
     """torch has CUDA and no nvcc fits: never a silent CPU wheel."""
     major = str(torch.cuda).split(".")[0]
+    packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl cuda-version={torch.cuda}"
     if int(major) >= 13:
-        pip = f"pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm,cuobjdump]=={torch.cuda}.*' (beside torch)"
+        release = torch.toolkit or f"{torch.cuda}.*"
+        bring = [f"beside torch: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={release}'"]
     else:
-        pip = f"install the CUDA {torch.cuda} toolkit (pip has no whole nvcc before CUDA 13) and set CUDA_HOME to it"
+        bring = [
+            f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no whole nvcc before CUDA 13",
+            "or build against a torch for CUDA 13: with its release, pip has a whole nvcc",
+        ]
     return BuildError(
         f"torch {torch.version} is built for CUDA {torch.cuda}, and no usable nvcc of CUDA {major} was found",
         required=f"nvcc of CUDA {major}.x",
         found="\n".join(f"{c.origin}: {c.place}: {c.outcome}" for c in candidates),
         remedies=[
-            pip,
-            f"or set CUDA_HOME or CUDACXX to a CUDA {major}.x toolkit",
+            *bring,
+            f"or set CUDA_HOME or CUDACXX to a CUDA {major}.x toolkit (conda: conda install -c conda-forge {packages})",
             "or build without CUDA kernels, on purpose: set cuda to off (-C cuda=off)",
         ],
     )
-
-
-def find_cxx(settings: Settings, environ: Mapping[str, str]) -> Cxx:
-    """The C++ compiler: the setting `cxx`, else c++, g++ or clang++ on PATH.
-
-    Raises:
-        BuildError: there is none, or it is neither gcc nor clang.
-    """
-    names = [settings.cxx] if settings.cxx else ["c++", "g++", "clang++"]
-    path = next((found for name in names if (found := shutil.which(name, path=environ.get("PATH", "")))), None)
-    version = output_of(path, "--version") if path else ""
-    kind = "clang" if "clang" in version else "gcc" if re.search(r"\b(gcc|g\+\+|GCC|Free Software)", version) else ""
-    if path is None or not kind:
-        raise BuildError(
-            "no C++ compiler",
-            required="gcc or clang with C++17" + (f", as {settings.origin('cxx')} says" if settings.cxx else ""),
-            found=", ".join(names) + (": not on PATH" if path is None else f": {last_line(version)}"),
-            remedies=["install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)", "or set CXX"],
-        )
-    full = output_of(path, "-dumpfullversion") if kind == "gcc" else version
-    number = re.search(r"\d+\.\d+(\.\d+)?", full)
-    target = output_of(path, "-dumpmachine").strip()
-    return Cxx(Path(path), kind, number[0] if number else version.splitlines()[0], target)

@@ -61,7 +61,7 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
     """
     identity = {"version": nvcc.version}
     for part, patterns in PARTS.items():
-        identity[part] = _digest(_files(nvcc.root, patterns, nvcc if part == "nvcc" else None))
+        identity[part] = _digest(_files(nvcc, patterns))
     cudart = find_cudart(nvcc.root)
     if cudart:
         identity["cudart_static"] = file_sha256(cudart)
@@ -70,8 +70,8 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
 
 def cccl_version(nvcc: Nvcc) -> str | None:
     """CCCL's version as its headers state it, for people: `3.2.0`."""
-    for folder in ("include/cccl", "include"):
-        header = nvcc.root / folder / "cuda/std/__cccl/version.h"
+    for folder in (nvcc.include / "cccl", nvcc.include):
+        header = folder / "cuda/std/__cccl/version.h"
         if header.is_file():
             match = re.search(r"#\s*define CCCL_VERSION (\d+)", header.read_text(encoding="utf-8"))
             if match:
@@ -80,12 +80,15 @@ def cccl_version(nvcc: Nvcc) -> str | None:
     return None
 
 
-def _files(root: Path, patterns: tuple[str, ...], nvcc: Nvcc | None) -> Iterator[tuple[str, Path]]:
+def _files(nvcc: Nvcc, patterns: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    """The files of these patterns by their names below the root; headers have the same name wherever they lie."""
     for pattern in patterns:
-        for path in root.glob(pattern):
+        inside = pattern.removeprefix("include/")
+        folder, prefix = (nvcc.root, "") if inside == pattern else (nvcc.include, "include/")
+        for path in folder.glob(inside):
             if path.is_file():
-                yield path.relative_to(root).as_posix(), path
-    if nvcc and not (root / "bin" / "nvcc").is_file():
+                yield prefix + path.relative_to(folder).as_posix(), path
+    if "bin/nvcc" in patterns and not (nvcc.root / "bin" / "nvcc").is_file():
         yield "bin/nvcc", nvcc.path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -83,20 +84,34 @@ def manifest_text(manifest: Manifest) -> str:
     """A manifest on half a page."""
     needs, built = manifest.requires, manifest.built_with
     cuda = built.get("cuda", {})
+    torch = f"{needs.torch}, Python {needs.python}" if needs.python else f">= {needs.torch}"
     rows = [
         ("package", f"{manifest.package} {manifest.version}"),
         ("fingerprint", manifest.fingerprint),
         ("built with", f"torch {built.get('torch')}, {built.get('cxx')}, nvcc {built.get('nvcc') or 'not used'}"),
         ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
-        ("requires", f"torch >= {needs.torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
+        ("settings", settings_text(built.get("settings", {}))),
+        ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
     ]
     if needs.cuda:
         rows.append(("", f"for CUDA: torch of CUDA {needs.cuda}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
     for library in manifest.libraries:
-        rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}"))
+        kind = f", imported as {library.module}" if library.module else ""
+        rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
         if library.device == "cuda":
             rows.append(("", f"SASS {' '.join(library.sass)}; PTX {' '.join(library.ptx) or 'none'}"))
     return rows_text(rows)
+
+
+def settings_text(record: Mapping[str, Any]) -> str:
+    """The options that somebody set, one a line: `archs = 9.0 (-C archs)`; of a path only that it was set."""
+    lines = []
+    for name, setting in record.items():
+        if setting["origin"] != "default":
+            value = setting["value"]
+            text = shlex.join(value) if isinstance(value, (list, tuple)) else value
+            lines.append(f"{name}{f' = {text}' if text is not None else ''} ({setting['origin']})")
+    return "\n".join(lines) or "none was set"
 
 
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:

@@ -12,7 +12,9 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 
 from wheel.wheelfile import WheelFile
 
+from . import manifest as manifests
 from .compile import Artifact
+from .errors import BuildError
 from .plan import Plan
 from .programs import variable_set
 
@@ -20,6 +22,13 @@ from .programs import variable_set
 def platform_tag() -> str:
     """This platform as a wheel tag (PyPA, platform compatibility tags): `linux_x86_64`."""
     return re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
+def python_tag(abi: str | None) -> str:
+    """The first two parts of a wheel's tag: `py3-none` for libraries that use no symbol of Python, else as
+    `cp313-cp313t` (PyPA, platform compatibility tags) for the ABI that the modules are bound to.
+    """
+    return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
 
 
 @dataclass(frozen=True)
@@ -40,36 +49,53 @@ class Contents:
     sources: Path
     epoch: int
 
-    def members(self) -> Iterator[tuple[str, Path]]:
-        """The files by their names in the wheel."""
-        for path in sorted(self.artifact.folder.iterdir()):
-            yield f"{self.native}/{path.name}", path
+    def members(self) -> Iterator[tuple[str, bytes]]:
+        """The files by their names in the wheel; of the Artifact's folder, not what else a Store keeps there."""
+        native, artifact = self.native, self.artifact
+        for library in artifact.manifest.libraries:
+            yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
+        yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
         for name in sorted(self.plan.sources):
-            yield f"{self.native}/src/{name}", self.sources / name
+            yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
     """Write the platform wheel: everything of the pure one that setuptools made, plus the Artifact and its sources.
 
     Returns:
-        The new wheel's file name. Its tag is py3-none-<platform>: the libraries use no symbol of Python, and which
-        torch and CUDA they need is the manifest's to say.
+        The new wheel's file name. Which torch and CUDA its libraries need is the manifest's to say.
+
+    Raises:
+        BuildError: it cannot be written; nothing is left of it.
     """
-    tag = f"py3-none-{platform_tag()}"
+    tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{platform_tag()}"
     # WheelFile dates RECORD by this variable, and without it by the clock.
     with WheelFile(pure) as source, variable_set("SOURCE_DATE_EPOCH", str(contents.epoch)):
-        name = f"{source.parsed_filename['namever']}-{tag}.whl"
-        with WheelFile(destination / name, "w", compression=ZIP_DEFLATED) as target:
-            for member in source.namelist():
-                if member == f"{source.dist_info_path}/RECORD":
-                    continue  # WheelFile writes it anew
-                data = source.read(member)
-                if member == f"{source.dist_info_path}/WHEEL":
-                    data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
-                target.writestr(_zip_info(member, contents.epoch), data)
-            for member, path in contents.members():
-                target.writestr(_zip_info(member, contents.epoch), path.read_bytes())
-    return name
+        path = destination / f"{source.parsed_filename['namever']}-{tag}.whl"
+        try:
+            _write(source, path, tag, contents)
+        except OSError as error:
+            path.unlink(missing_ok=True)  # half a wheel
+            raise BuildError(
+                "the wheel cannot be written",
+                required=f"a folder that this user can write to, with room: {destination}",
+                found=f"{type(error).__name__}: {error}",
+                remedies=["make room there, or name another folder"],
+            ) from error
+    return path.name
+
+
+def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
+    with WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
+        for member in source.namelist():
+            if member == f"{source.dist_info_path}/RECORD":
+                continue  # WheelFile writes it anew
+            data = source.read(member)
+            if member == f"{source.dist_info_path}/WHEEL":
+                data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
+            target.writestr(_zip_info(member, contents.epoch), data)
+        for member, data in contents.members():
+            target.writestr(_zip_info(member, contents.epoch), data)
 
 
 def _retagged(text: str, tag: str) -> str:

@@ -21,7 +21,7 @@ def main(checkout: Path, gsplat_python: Path, folder: Path) -> None:
     jobs = os.environ.get("MAX_JOBS", str(os.cpu_count()))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    environ = {**os.environ, "TORCH_CUDA_ARCH_LIST": archs, "MAX_JOBS": jobs}
+    environ = {**os.environ, "TORCH_CUDA_ARCH_LIST": archs, "MAX_JOBS": jobs, **nothing_kept(folder / "empty")}
     ours, our_wheel, our_size = build_ours(checkout, folder, environ)
     theirs, their_size = build_gsplat(gsplat_python, folder, environ)
     print(f"architectures {archs}, {jobs} jobs, {os.cpu_count()} cores")
@@ -41,6 +41,12 @@ def main(checkout: Path, gsplat_python: Path, folder: Path) -> None:
         ],
     )
     print("splat is the whole of `pip wheel`, CPU kernels included, forward only; gsplat has forward and backward")
+
+
+def nothing_kept(folder: Path) -> dict[str, str]:
+    """The variables of a machine on which this package was never built: an empty store and temporary folder."""
+    (folder / "tmp").mkdir(parents=True)
+    return {"SPLAT_CACHE_DIR": str(folder / "store"), "TMPDIR": str(folder / "tmp")}
 
 
 def build_ours(checkout: Path, folder: Path, environ: dict[str, str]) -> tuple[Usage, float, float]:

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from build import build_gsplat, gsplat_environment
+from build import build_gsplat, gsplat_environment, nothing_kept
 from measure import run, table
 
 RUNS = 7
@@ -58,7 +58,7 @@ def main(gsplat_python: Path, folder: Path) -> None:
         **os.environ,
         "TORCH_CUDA_ARCH_LIST": "9.0",
         "SPLAT_JIT": "always",
-        "SPLAT_CACHE_DIR": str(folder / "store"),
+        **nothing_kept(folder / "empty"),
     }
     build = [sys.executable, "-m", "splat", "cache", "build", "--cuda"]
     cold = run([*build, "on"], folder / "splat.log", environ)
@@ -98,7 +98,7 @@ def median_of(python: str, code: str, environ: dict[str, str]) -> float:
 
 def crowd(processes: int, folder: Path, environ: dict[str, str]) -> float:
     """Seconds from when as many processes ask for kernels at once, on an empty store, until all have them loaded."""
-    environ = {**environ, "SPLAT_CACHE_DIR": str(folder / f"store of {processes}")}
+    environ = {**environ, **nothing_kept(folder / f"empty, for {processes}")}
     with (folder / f"{processes}.log").open("wb") as log:
         members = [
             subprocess.Popen(

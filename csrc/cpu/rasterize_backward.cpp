@@ -48,16 +48,18 @@ struct MomentsToGradients {
 
   void operator()(int64_t i) const {
     float *mean = v_means2d + 2 * i, *conic = v_conics + 3 * i, *opacity = v_opacities + i;
-    // Where nothing was added the parameters may be infinite, and zero is the gradient all the same.
-    if (*opacity != 0.0f) *opacity = -*opacity / opacities[i];
+    // ln(alpha) = ln(opacity) - (a dx^2 + c dy^2) / 2 - b dx dy. Where nothing was added the parameters may be infinite,
+    // and zero is the gradient all the same.
+    if (*opacity != 0.0f) *opacity /= opacities[i];
     if (mean[0] != 0.0f || mean[1] != 0.0f) {
       const float a = conics[3 * i], b = conics[3 * i + 1], c = conics[3 * i + 2];
       const float x = mean[0], y = mean[1];
-      mean[0] = a * x + b * y;
-      mean[1] = b * x + c * y;
+      mean[0] = -(a * x + b * y);
+      mean[1] = -(b * x + c * y);
     }
-    conic[0] *= 0.5f;
-    conic[2] *= 0.5f;
+    conic[0] *= -0.5f;
+    conic[1] = -conic[1];
+    conic[2] *= -0.5f;
   }
 };
 
@@ -127,7 +129,8 @@ void sum_backgrounds(const RasterizeBackwardOperands& p) {
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
     Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, std::optional<Tensor> backgrounds,
     std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
-    Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad) {
+    Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad,
+    bool /*deterministic: it always is*/) {
   const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
                                                     height, tile_size, isect_offsets, flatten_ids);
   const RasterizeBackwardOperands p = check_rasterize_backward(forward, alphas, last_ids, v_colors, v_alphas, absgrad);

@@ -43,9 +43,9 @@ struct BlockImages {
 };
 
 // What one tile adds to the gradients of one Gaussian: sums over the tile's pixels of s, s dx, s dy, s dx^2, s dx dy
-// and s dy^2, where s is the gradient with respect to the exponent 0.5 (a dx^2 + c dy^2) + b dx dy and (dx, dy) goes
-// from the pixel to the mean. From these six follow those of mean, conic and opacity. In a slot, the sums of
-// |s (a dx + b dy)| and |s (b dx + c dy)| come next where they are asked for, then the gradients of the colours.
+// and s dy^2, where s is the derivative by the logarithm of alpha, and (dx, dy) goes from the pixel to the mean. From
+// these six follow the gradients of mean, conic and opacity. In a slot, the sums of |s (a dx + b dy)| and
+// |s (b dx + c dy)| come next where they are asked for, then the gradients of the colours.
 constexpr int kMoments = 6;
 
 struct BlockGradients {

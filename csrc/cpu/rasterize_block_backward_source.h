@@ -24,32 +24,34 @@ template <int C>
 SPLAT_HD int32_t start_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& in,
                                 Floats* v_colors, BackwardBlock& block) {
   const int channels = C > 0 ? C : scene.channels;
-  int32_t block_last = -1;
   column_centres(job, block.pixel_x);
   block.v_colors = v_colors;
+  int32_t block_last = -1;
   for (int row = 0; row < job.rows; ++row) {
     const int64_t pixel = job.first_pixel + (job.top + row) * scene.image_width + job.left;
-    block.row_last[row] = -1;
-    for (int column = 0; column < kBlockSide; ++column) {
-      const int k = column / kLanes, lane = column % kLanes;
-      const bool inside = column < job.columns;
-      Floats* v_color = v_colors + static_cast<int64_t>(row * kChunks + k) * channels;
-      float background = 0.0f;
-      for (int c = 0; c < channels; ++c) {
-        const float v = inside ? in.v_colors[(pixel + column) * channels + c] : 0.0f;
-        v_color[c][lane] = v;
-        if (job.background != nullptr) background += v * job.background[c];
+    Floats* v_color = v_colors + static_cast<int64_t>(row * kChunks) * channels;
+    load_row<C>(in.v_colors + pixel * channels, channels, job.columns, channels, v_color);
+    Floats alphas[kChunks], v_alphas[kChunks];
+    load_row<1>(in.alphas + pixel, 1, job.columns, 1, alphas);
+    load_row<1>(in.v_alphas + pixel, 1, job.columns, 1, v_alphas);
+    for (int k = 0; k < kChunks; ++k) {
+      Floats background = {};
+      for (int c = 0; c < channels && job.background != nullptr; ++c) {
+        background += v_color[k * channels + c] * job.background[c];
       }
-      const float transmittance = inside ? 1.0f - in.alphas[pixel + column] : 1.0f;
-      const float v_alpha = inside ? in.v_alphas[pixel + column] : 0.0f;
-      int32_t last = inside ? in.last[pixel + column] : -1;
-      if (last >= job.end) last = job.end - 1;
-      block.transmittance[row][k][lane] = transmittance;
-      block.behind[row][k][lane] = transmittance * (background - v_alpha);
-      block.last[row][k][lane] = last;
-      if (last > block.row_last[row]) block.row_last[row] = last;
+      block.transmittance[row][k] = 1.0f - alphas[k];
+      block.behind[row][k] = block.transmittance[row][k] * (background - v_alphas[k]);
     }
-    if (block.row_last[row] > block_last) block_last = block.row_last[row];
+    int32_t row_last = -1;
+    for (int column = 0; column < kBlockSide; ++column) {
+      // Not believed either: it must be an entry of this list.
+      const int32_t last = column < job.columns ? in.last[pixel + column] : -1;
+      const int32_t kept = last < job.end ? last : job.end - 1;
+      block.last[row][column / kLanes][column % kLanes] = kept;
+      row_last = kept > row_last ? kept : row_last;
+    }
+    block.row_last[row] = row_last;
+    block_last = row_last > block_last ? row_last : block_last;
   }
   return block_last;
 }
@@ -88,35 +90,38 @@ SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const Batch& batch, int i,
     const Floats exponent = gaussian_exponent(dx, dy, conic);
     const Mask reached = at_least(exponent, Floats{}) & at_least(splat_lanes(batch.limit[i]), exponent) &
                          at_least(block.last[row][k], index);
-    if (!any(reached)) continue;
+    if (kLanes < 16 && !any(reached)) continue;  // as in blend_row
     const Floats unclamped = batch.opacity[i] * exp2_negative(exponent);
     const Floats largest = splat_lanes(kMaxAlpha);
     const Mask clamped = greater(unclamped, largest);
     const Floats alpha = select(clamped, largest, unclamped);
     const Mask blended = reached & at_least(alpha, splat_lanes(kMinAlpha));
 
+    // T_i = T / (1 - alpha) = T + T odds. What is not blended is selected away, not multiplied by zero: what a pixel
+    // does not see does not matter, be it infinite.
+    const Floats odds = select(blended, alpha / (1.0f - alpha), Floats{});
+    const Floats transmittance = block.transmittance[row][k];
+    const Floats weight = odds * transmittance;
     const Floats* v_color = block.v_colors + static_cast<int64_t>(row * kChunks + k) * used;
     Floats product = color[0] * v_color[0];
     for (int c = 1; c < used; ++c) product += color[c] * v_color[c];
-    const Floats inverse = 1.0f / (1.0f - alpha);
-    const Floats behind = block.behind[row][k];
-    const Floats transmittance = block.transmittance[row][k] * inverse;
-    const Floats weight = alpha * transmittance;
-    const Floats v_alpha = transmittance * product - inverse * behind;
-    // Selected, not multiplied by zero: what a pixel does not see does not matter, be it infinite.
     for (int c = 0; c < used; ++c) v_color_sums[c] += select(blended, weight * v_color[c], Floats{});
-    block.transmittance[row][k] = select(blended, transmittance, block.transmittance[row][k]);
-    block.behind[row][k] = select(blended, behind + weight * product, behind);
+    const Floats behind = block.behind[row][k];
+    const Floats light = transmittance * product;
+    // alpha_i times the derivative by alpha_i: the derivative by its logarithm.
+    const Mask differentiable = blended & ~clamped;
+    const Floats s = select(differentiable, odds * (light - behind), Floats{});
+    block.transmittance[row][k] = transmittance + weight;
+    block.behind[row][k] = select(blended, behind + odds * light, behind);
 
-    const Floats s = select(blended, select(clamped, Floats{}, -unclamped * v_alpha), Floats{});
     const Floats s_dy = s * dy;
     sums.s += s;
     sums.s_dy += s_dy;
     sums.s_dy2 += s_dy * dy;
     if (kAbsolute) {
       const Floats x = s * (2.0f * conic.half_a * dx + conic.b * dy), y = s * (conic.b * dx + 2.0f * conic.half_c * dy);
-      sums.absolute_x += select(greater(Floats{}, x), -x, x);
-      sums.absolute_y += select(greater(Floats{}, y), -y, y);
+      sums.absolute_x += select(differentiable, magnitude(x), Floats{});
+      sums.absolute_y += select(differentiable, magnitude(y), Floats{});
     }
   }
   return sums;

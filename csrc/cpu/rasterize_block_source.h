@@ -75,18 +75,21 @@ SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const B
   const int used = C > 0 ? C : channels;
   for (int row = 0; row < job.rows; ++row) {
     const int64_t pixel = job.first_pixel + (job.top + row) * scene.image_width + job.left;
-    for (int column = 0; column < job.columns; ++column) {
-      const int k = column / kLanes, lane = column % kLanes;
-      const float remaining = absolute(block.transmittance[row][k][lane]);
-      float* out = images.colors + (pixel + column) * scene.channels + first_channel;
+    Floats colors[kChunks * kMaxChannels], alphas[kChunks];
+    for (int k = 0; k < kChunks; ++k) {
+      const Floats remaining = magnitude(block.transmittance[row][k]);
+      alphas[k] = 1.0f - remaining;
       for (int c = 0; c < used; ++c) {
-        const float color = block.colors[c][row][k][lane];
-        out[c] = job.background == nullptr ? color : color + remaining * job.background[first_channel + c];
+        const Floats color = block.colors[c][row][k];
+        colors[k * used + c] =
+            job.background == nullptr ? color : color + remaining * job.background[first_channel + c];
       }
-      if (first_channel == 0) {
-        images.alphas[pixel + column] = 1.0f - remaining;
-        images.last[pixel + column] = block.last[row][k][lane];
-      }
+    }
+    store_row<C>(colors, scene.channels, job.columns, channels, images.colors + pixel * scene.channels + first_channel);
+    if (first_channel > 0) continue;
+    store_row<1>(alphas, 1, job.columns, 1, images.alphas + pixel);
+    for (int column = 0; column < job.columns; ++column) {
+      images.last[pixel + column] = block.last[row][column / kLanes][column % kLanes];
     }
   }
 }

@@ -54,7 +54,10 @@ SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return mask ? a : b; }
 SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return mask ? a : b; }
 #endif
 
-SPLAT_HD Floats splat_lanes(float x) { return Floats{} + x; }
+// Subtracting zero changes nothing, and the compiler knows it; adding zero would change -0.
+SPLAT_HD Floats splat_lanes(float x) { return x - Floats{}; }
+
+SPLAT_HD Floats magnitude(Floats x) { return (Floats)((Words)x & 0x7fffffffu); }
 
 // 2^-x for 0 <= x <= 126 with a relative error of 1.2e-7, and nothing in particular for other x. 2^n is put together
 // from n's bits; the polynomial is a minimax fit to 2^r on |r| <= 1/2 (relative error 3e-9 before rounding).
@@ -112,6 +115,8 @@ SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, f
 // Stages the Gaussians [start, start + count) of flatten_ids, with their colours from `first_channel` on.
 SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_channel, int32_t start, int count,
                     Batch& batch) {
+  // The records are anywhere in memory: ask for all of them before the first is used.
+  for (int i = 0; i < count; ++i) __builtin_prefetch(scene.records + scene.flatten_ids[start + i]);
   for (int i = 0; i < kBatch; ++i) {
     if (i >= count) {
       batch.limit[i] = -1.0f;
@@ -134,6 +139,54 @@ SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_chan
   for (int i = 0; i < kBatch; ++i) {
     row_range(batch.x[i], batch.y[i], batch.half_a[i], batch.b[i], batch.half_c[i], batch.limit[i], left, top, columns,
               rows, batch.row_begin[i], batch.row_end[i]);
+  }
+}
+
+// A row of the block, from an image whose pixels are `stride` numbers apart: vectors [kChunks, channels], zero beyond
+// the block's columns. Where all sizes are known the compiler makes shuffles of it.
+template <int C>
+SPLAT_HD void load_row(const float* image, int64_t stride, int columns, int channels, Floats* row) {
+  const int used = C > 0 ? C : channels;
+  if (C > 0 && stride == C && columns == kBlockSide) {
+    float planes[C > 0 ? C : 1][kBlockSide];
+    for (int column = 0; column < kBlockSide; ++column) {
+      for (int c = 0; c < C; ++c) planes[c][column] = image[column * C + c];
+    }
+    for (int k = 0; k < kChunks; ++k) {
+      for (int c = 0; c < C; ++c) __builtin_memcpy(&row[k * C + c], planes[c] + k * kLanes, sizeof *row);
+    }
+    return;
+  }
+  for (int k = 0; k < kChunks; ++k) {
+    for (int c = 0; c < used; ++c) {
+      row[k * used + c] = Floats{};
+      for (int lane = 0; lane < kLanes && k * kLanes + lane < columns; ++lane) {
+        row[k * used + c][lane] = image[(k * kLanes + lane) * stride + c];
+      }
+    }
+  }
+}
+
+// The reverse.
+template <int C>
+SPLAT_HD void store_row(const Floats* row, int64_t stride, int columns, int channels, float* image) {
+  const int used = C > 0 ? C : channels;
+  if (C > 0 && stride == C && columns == kBlockSide) {
+    float planes[C > 0 ? C : 1][kBlockSide];
+    for (int k = 0; k < kChunks; ++k) {
+      for (int c = 0; c < C; ++c) __builtin_memcpy(planes[c] + k * kLanes, &row[k * C + c], sizeof *row);
+    }
+    for (int column = 0; column < kBlockSide; ++column) {
+      for (int c = 0; c < C; ++c) image[column * C + c] = planes[c][column];
+    }
+    return;
+  }
+  for (int k = 0; k < kChunks; ++k) {
+    for (int c = 0; c < used; ++c) {
+      for (int lane = 0; lane < kLanes && k * kLanes + lane < columns; ++lane) {
+        image[(k * kLanes + lane) * stride + c] = row[k * used + c][lane];
+      }
+    }
   }
 }
 

@@ -24,19 +24,21 @@ class Launch {
 
   cudaStream_t stream() const { return stream_; }
 
-  // One thread for each of `count` items, none if there are none.
-  template <class... Parameters, class... Arguments>
-  void for_each(int64_t count, void (*kernel)(Parameters...), Arguments... arguments) const {
-    if (count == 0) return;
-    blocks((count + kThreads - 1) / kThreads, kThreads, kernel, arguments...);
-  }
-
-  // `count` blocks of `threads`, none if there are none.
+  // `count` blocks of `threads` threads, nothing if there are none.
   template <class... Parameters, class... Arguments>
   void blocks(int64_t count, int threads, void (*kernel)(Parameters...), Arguments... arguments) const {
+    constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
+    STD_TORCH_CHECK(count <= kMostBlocks, count, " blocks of threads are more than the ", kMostBlocks,
+                    " that CUDA can launch at once");
     if (count == 0) return;
     kernel<<<static_cast<unsigned int>(count), threads, 0, stream_>>>(arguments...);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+
+  // One thread for each of `count` items.
+  template <class... Parameters, class... Arguments>
+  void for_each(int64_t count, void (*kernel)(Parameters...), Arguments... arguments) const {
+    blocks((count + kThreads - 1) / kThreads, kThreads, kernel, arguments...);
   }
 
  private:

@@ -67,10 +67,6 @@ __global__ void __launch_bounds__(1024) count_blocks(RasterizeInputs in, const i
   plan.block_starts[tile] = static_cast<int32_t>((end - range.begin + kBlockGaussians - 1) / kBlockGaussians);
 }
 
-// The largest block whose threads have registers for C gradients each.
-template <int C>
-constexpr int kMaxReplayThreads = C <= 16 ? 1024 : 512;
-
 // color . v for the channels [first, channels).
 static __device__ __forceinline__ float dot_from(int first, int64_t channels, const float* color, const float* v) {
   float dot = 0.0f;
@@ -81,7 +77,7 @@ static __device__ __forceinline__ float dot_from(int first, int64_t channels, co
 // Writes block_tiles and checkpoints. The first `channels` colours are staged; others are read where they are needed.
 // Precondition: plan.block_starts is the exclusive prefix sum of count_blocks' numbers; otherwise as `rasterize`.
 template <int C>
-__global__ void __launch_bounds__(kMaxReplayThreads<C>)
+__global__ void __launch_bounds__(kMaxThreads<C>, 1)
     replay(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, int channels) {
   __shared__ Batch<C> batch;
   static_assert(kBatch<C> % kBucket == 0, "a bucket is never in two batches");
@@ -238,11 +234,15 @@ static __device__ __forceinline__ void flush(const RasterizeInputs& in, const Ba
   }
 }
 
+// So many blocks a multiprocessor can hold at once: a bound on registers, which without one are too few, and spill.
+template <int C>
+constexpr int kResidentBlocks = C <= 4 ? 6 : C <= 8 ? 5 : 1;
+
 // The gradients of the Gaussians of each block's buckets: of the colours [first_channel, first_channel + channels), and,
 // with the first channel, all others. block_bound(intersections, tiles) blocks of kDifferentiateThreads threads.
 // Preconditions: plan as `replay` leaves it; `out` zeroed; 1 <= channels <= C.
 template <int C>
-__global__ void __launch_bounds__(kDifferentiateThreads)
+__global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
     differentiate(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, BackwardOutputs out,
                   int64_t first_channel, int channels) {
   __shared__ PixelGroup<C> group;
@@ -345,13 +345,15 @@ __global__ void __launch_bounds__(kDifferentiateThreads)
 }
 
 // One thread per position of the lists: what sum_slots' sort starts from.
-__global__ void number_positions(int64_t intersections, int32_t* positions) {
+__global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < intersections) positions[i] = static_cast<int32_t>(i);
+  if (i >= in.intersections) return;
+  ids[i] = static_cast<uint32_t>(in.flatten_ids[i]);
+  positions[i] = static_cast<int32_t>(i);
 }
 
 // The first of ids [count], which ascend, that is not less than `id`.
-SPLAT_HD int64_t lower_bound(const int32_t* ids, int64_t count, int64_t id) {
+SPLAT_HD int64_t lower_bound(const uint32_t* ids, int64_t count, int64_t id) {
   int64_t low = 0, high = count;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
@@ -364,9 +366,9 @@ SPLAT_HD int64_t lower_bound(const int32_t* ids, int64_t count, int64_t id) {
   return low;
 }
 
-// One warp per Gaussian: adds up its slots, always in the same order. ids [intersections] is flatten_ids sorted, and
-// positions [intersections] what that sort, a stable one, makes of number_positions' numbers.
-__global__ void sum_slots(RasterizeInputs in, const int32_t* ids, const int32_t* positions, BackwardOutputs out) {
+// One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
+// number_positions' after a stable sort by the ids.
+__global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t id = thread / kWarp, lane = thread % kWarp;
   if (id >= in.count) return;
@@ -393,10 +395,10 @@ __global__ void sum_slots(RasterizeInputs in, const int32_t* ids, const int32_t*
 
 // The gradient of the backgrounds is the incoming one, weighted with what each pixel lets through. One block per image
 // and slice of its pixels; partial [images, slices, channels].
-__global__ void slice_background(const float* alphas, const float* v_colors, int64_t pixels, int64_t channels,
-                                 float* partial) {
+__global__ void slice_background(const float* alphas, const float* v_colors, int64_t pixels, int64_t slices,
+                                 int64_t channels, float* partial) {
   __shared__ float warps[kWarp];
-  const int64_t slices = gridDim.x, slice = blockIdx.x, image = blockIdx.y;
+  const int64_t image = blockIdx.x / slices, slice = blockIdx.x % slices;
   const int64_t begin = pixels * slice / slices, end = pixels * (slice + 1) / slices;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   for (int64_t k = 0; k < channels; ++k) {

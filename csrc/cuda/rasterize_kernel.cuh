@@ -10,15 +10,11 @@ struct RasterizeOutputs {
   int32_t* last_ids;       // [images, height, width]
 };
 
-// The largest block whose threads have registers for C colours each.
-template <int C>
-constexpr int kMaxThreads = C <= 16 ? 1024 : 512;
-
 // Blends the colours [first_channel, first_channel + channels) of all pixels; alphas and last_ids are written with the
 // first channel. One block of tile_threads(tile_size) threads per tile.
 // Preconditions: 1 <= channels <= C; contiguous arrays of the shapes above; flatten_ids sorted as `intersect` does.
 template <int C>
-__global__ void __launch_bounds__(kMaxThreads<C>)
+__global__ void __launch_bounds__(kMaxThreads<C>, 1)
     rasterize(RasterizeInputs in, RasterizeOutputs out, int64_t first_channel, int channels) {
   __shared__ Batch<C> batch;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

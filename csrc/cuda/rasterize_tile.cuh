@@ -59,6 +59,11 @@ SPLAT_HD int64_t list_position(const RasterizeInputs& in, int64_t tile) {
   return offset < 0 ? 0 : (offset > in.intersections ? in.intersections : offset);
 }
 
+// The largest block per tile whose threads have registers for C channels each. Kernels are bound to it and to at least 1
+// block on a multiprocessor: without the latter ptxas uses fewer registers than there are, and spills.
+template <int C>
+constexpr int kMaxThreads = C <= 8 ? 1024 : 512;
+
 struct ListRange {
   int64_t begin, end;
 };
@@ -96,7 +101,7 @@ SPLAT_HD StagedGaussian stage(const RasterizeInputs& in, int32_t id) {
 
 // False only if no pixel of the patch sees the Gaussian: the least exponent within the rectangle of the patch's pixel
 // centres, which is 0 if it contains the Gaussian's centre and else lies on one of the sides that face it.
-SPLAT_HD bool may_touch(const StagedGaussian& g, float left, float top) {
+static __device__ __forceinline__ bool may_touch(const StagedGaussian& g, float left, float top) {
   const float low_x = left - g.x, low_y = top - g.y;
   const float high_x = low_x + static_cast<float>(kPatchWidth - 1), high_y = low_y + static_cast<float>(kPatchHeight - 1);
   // The point of the rectangle that is nearest the centre by each coordinate.

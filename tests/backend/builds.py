@@ -1,4 +1,4 @@
-"""Real builds of the package tiny, by real pip, and what can be read out of their wheels."""
+"""Real builds of the packages of tests/packages, by real pip, and what can be read out of their wheels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Wheel:
 
     @property
     def native(self) -> Path:
-        return self.unpacked / NATIVE
+        return self.unpacked / self.file.name.partition("-")[0] / "_native"
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -56,13 +56,28 @@ def pip_wheel(
     env: Mapping[str, str | None] | None = None,
     config: Mapping[str, str] | None = None,
     prefix: tuple[str, ...] = (),
+    kept: bool = False,
 ) -> Done:
-    """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command."""
+    """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command.
+
+    Without `kept`, everything is compiled: the cache is another one for each folder, and what earlier builds left in
+    the temporary folder is removed first.
+    """
     options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
     folder.parent.mkdir(exist_ok=True)
-    environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **(env or {})}
+    own = {} if kept else {"XDG_CACHE_HOME": f"{folder}-cache"}
+    environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
+    if not kept:
+        remove_work(Path(environment["TMPDIR"] or ""))
     return run([*prefix, *command, *options, "-w", folder, checkout], cwd=folder.parent, env=environment, check=False)
+
+
+def remove_work(temporary: Path) -> None:
+    """Remove the folders that compiles left in a temporary folder."""
+    for work in temporary.glob("kernelwheel-*/"):
+        if not work.is_symlink():
+            shutil.rmtree(work)
 
 
 def build(checkout: Path, folder: Path, **options: Any) -> Wheel:

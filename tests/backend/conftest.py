@@ -40,6 +40,12 @@ def two_archs_wheel(checkout: Checkout, build_root: Path) -> Wheel:
 
 
 @pytest.fixture(scope="session")
+def classic_wheel(checkout: Callable[..., Path], build_root: Path) -> Wheel:
+    """A wheel of the package classic, a full torch extension, as slow to compile as these are: for one architecture."""
+    return build(checkout("classic"), build_root / "classic", env={"TORCH_CUDA_ARCH_LIST": "9.0"})
+
+
+@pytest.fixture(scope="session")
 def tiny_checkout(checkout: Checkout) -> Path:
     """A checkout of tiny that no test changes."""
     return checkout()

@@ -5,13 +5,15 @@ Each is a folder with the files that a finder reads and, for programs, a shell s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelwheel import plan as plans
 from kernelwheel import settings, toolchain
-from kernelwheel.package import PackageFacts
+from kernelwheel.cxx import find_cxx
+from kernelwheel.launchers import Launchers
+from kernelwheel.package import Abi, PackageFacts
 from kernelwheel.plan import Plan
 from kernelwheel.settings import Settings
 from kernelwheel.toolchain import Toolchain
@@ -24,6 +26,8 @@ GPU_CODES = {
     "13.0": "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_110 sm_103 sm_120 sm_121",
     "13.2": "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_110 sm_103 sm_120 sm_121",
 }
+# The newest gcc and clang that nvcc of each release takes, as its crt/host_config.h says.
+HOST_LIMITS = {"11.8": (11, 14), "12.4": (13, 17), "12.8": (14, 19), "13.0": (15, 20), "13.2": (15, 21)}
 # A CUDA major that no machine has, so that a toolkit which is really there never fits and a stand-in decides.
 NOWHERE = "99.0"
 
@@ -43,6 +47,7 @@ def make_torch(site: Path, version: str = "2.11.0", cuda: str | None = None, hip
     (root / "lib").mkdir()
     (root / "include/torch/csrc/stable/library.h").write_text(f"// torch {version}\n", encoding="utf-8")
     (root / "lib/libtorch_cpu.so").touch()
+    (root / "lib/libtorch_python.so").touch()
     if cuda:
         (root / "lib/libtorch_cuda.so").touch()
     (root / "__init__.py").write_text("raise RuntimeError('torch was imported')\n", encoding="utf-8")
@@ -56,28 +61,46 @@ def make_torch(site: Path, version: str = "2.11.0", cuda: str | None = None, hip
     return root
 
 
-def make_toolkit(root: Path, version: str = f"{NOWHERE}.1", codes: str = GPU_CODES["13.0"]) -> Path:
-    """A CUDA toolkit at `root`; its nvcc writes the arguments of each call into `root/calls`."""
+def make_toolkit(
+    root: Path, version: str = f"{NOWHERE}.1", codes: str = GPU_CODES["13.0"], headers: str = "include"
+) -> Path:
+    """A CUDA toolkit at `root`; its nvcc writes the arguments of each call into `root/calls`.
+
+    Its headers are in `root/<headers>` and its libraries beside them: `targets/x86_64-linux/include` is conda's layout.
+    """
     release = version.rpartition(".")[0]
     listing = "\n".join(f"echo {code}" for code in codes.split())
     make_program(
         root / "bin/nvcc",
-        f"""echo "$@" >> "$(dirname "$0")/../calls"
+        f"""here="$(dirname "$0")"; echo "$@" >> "$here/../calls"
 case "$1" in
   --version) echo 'nvcc: NVIDIA (R) Cuda compiler driver'
              echo 'Cuda compilation tools, release {release}, V{version}';;
-  --dryrun) echo '#$ _HERE_='"$(dirname "$0")" >&2; echo '#$ TOP='"$(dirname "$0")/.." >&2;;
+  --dryrun) echo '#$ _HERE_='"$here" >&2; echo '#$ TOP='"$here/.." >&2
+            echo '#$ INCLUDES="-I'"$here/../{headers}"'"  ' >&2;;
   --list-gpu-code) {listing};;
   *) echo "nvcc fatal: unexpected $1" >&2; exit 1;;
 esac""",
     )
     make_program(root / "bin/cuobjdump", "exit 0")
+    cccl = f"{headers}/cccl" if int(version.split(".")[0]) >= 13 else headers
+    library = "lib64" if headers == "include" else f"{headers}/../lib"
     for name in (
-        "nvvm/bin/cicc", "bin/ptxas", "include/cuda_runtime.h", "include/crt/host_config.h",
-        "include/cccl/cub/cub.cuh", "lib64/libcudart_static.a",
+        "nvvm/bin/cicc", "bin/ptxas", f"{headers}/cuda_runtime.h", f"{cccl}/nv/target", f"{cccl}/cub/cub.cuh",
+        f"{library}/libcudart_static.a",
     ):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(f"{name} of {version}\n", encoding="utf-8")
+        (root / name).write_text(f"{Path(name).name} of {version}\n", encoding="utf-8")
+    gcc, clang = HOST_LIMITS.get(release, HOST_LIMITS["13.0"])
+    limits = root / headers / "crt/host_config.h"
+    limits.parent.mkdir(exist_ok=True)
+    limits.write_text(
+        f"#if __GNUC__ > {gcc}\n"
+        f"#error -- unsupported GNU version! gcc versions later than {gcc} are not supported! ...\n#endif\n"
+        f"#error -- unsupported HOS clang version! The version must be must be less than 5 and greater than 3.2 .\n"
+        f"#error -- unsupported clang version! clang version must be less than {clang + 1} and greater than 3.2 .\n",
+        encoding="utf-8",
+    )
     return root
 
 
@@ -95,9 +118,9 @@ esac""",
     )
 
 
-def settings_with(**options: str) -> Settings:
+def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> Settings:
     """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
-    return settings.resolve("tiny", {}, {}, options)
+    return settings.resolve("tiny", {}, environ or {}, options)
 
 
 @dataclass(frozen=True)
@@ -129,15 +152,13 @@ class Machine:
     def toolchain(self, chosen: Settings) -> Toolchain:
         torch = toolchain.read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
-        return Toolchain(
-            torch, toolchain.find_cxx(chosen, environ), toolchain.decide_cuda(chosen, torch, environ), None
-        )
+        cuda = toolchain.decide_cuda(chosen, torch, environ)
+        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen)
 
-    def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", **options: str) -> Plan:
+    def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""
-        config = {"cuda_home": str(self.toolkit), "cxx": str(self.cxx), **options}
-        chosen = settings.resolve("tiny", {}, {}, config)
-        facts = PackageFacts("tiny", "native", torch_target)
+        chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
+        facts = PackageFacts("tiny", "native", torch_target, abi)
         return plans.draw(facts, version, self.sources, chosen, self.toolchain(chosen))
 
 

@@ -30,11 +30,14 @@ from builds import (
     needs_cpu_torch,
     needs_cuda_torch,
     refused_build,
+    remove_work,
 )
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from kernelwheel import toolchain
+from kernelwheel import manifest as manifests
+from kernelwheel import toolchain, views
+from kernelwheel.work import work_name
 from standins import NOWHERE, make_program, make_torch, settings_with
 
 Checkout = Callable[[], Path]
@@ -68,6 +71,36 @@ def test_the_manifest_is_complete(wheel: Wheel) -> None:
     assert manifest["requires"]["platform"] == f"linux-{platform.machine()}"
     assert re.fullmatch(r"glibc 2\.\d+", manifest["requires"]["libc"])
     assert re.fullmatch(r"GLIBCXX_3\.4(\.\d+)?", manifest["requires"]["libstdcxx"])
+
+
+def test_the_manifest_has_the_settings_and_where_each_was_said(cpu_wheel: Wheel) -> None:
+    settings = cpu_wheel.manifest["built_with"]["settings"]
+
+    assert settings.pop("cuda") == {"value": "off", "origin": "environment variable TINY_CUDA"}
+    assert settings == {
+        "cxx": {"value": None, "origin": "default"},
+        "cxx-flags": {"value": [], "origin": "default"},
+        "link-flags": {"value": [], "origin": "default"},
+    }
+
+
+def test_inspect_shows_what_was_set_and_where(cpu_wheel: Wheel, wheel: Wheel) -> None:
+    set_one, default = (manifests.read(w.native) for w in (cpu_wheel, wheel))
+
+    assert set_one is not None
+    assert default is not None
+    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", views.manifest_text(set_one))
+    assert re.search(r"\n  settings +none was set\n", views.manifest_text(default))
+
+
+@needs_cuda_torch
+def test_the_manifest_has_the_architectures_in_one_spelling(wheel: Wheel, two_archs_wheel: Wheel) -> None:
+    by_default, set_ones = (w.manifest["built_with"]["settings"]["archs"] for w in (wheel, two_archs_wheel))
+
+    assert set_ones == {"value": "8.0;9.0+PTX", "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
+    (library,) = (lib for lib in wheel.manifest["libraries"] if lib["device"] == "cuda")
+    assert by_default["origin"] == "default"
+    assert by_default["value"].replace("+PTX", "").split(";") == library["sass"]
 
 
 def test_the_manifest_has_the_digest_and_size_of_every_library(wheel: Wheel) -> None:
@@ -122,7 +155,7 @@ def builder_s_marks(checkout_folder: Path) -> dict[str, bytes]:
 
 def marks_in(wheel: Wheel, members: list[str], build_root: Path) -> list[tuple[str, str]]:
     """The builder's marks in members of the wheel, apart from the work folder, whose name is the Plan's own."""
-    work = f"{build_root}/kernelwheel-{wheel.manifest['fingerprint'][:32]}".encode()
+    work = str(build_root / work_name(wheel.manifest["plan"])).encode()
     found = []
     for member in members:
         data = (wheel.native / member).read_bytes().replace(work, b"")
@@ -265,6 +298,11 @@ def test_cuda_on_beside_a_cpu_torch_is_an_error(checkout: Checkout, out: Path) -
 def test_the_log_says_which_nvcc_was_taken_and_why(wheel: Wheel) -> None:
     assert re.search(r"nvcc: .*: CUDA \d+\.\d+\.\d+\n", wheel.output)
     assert f"CUDA kernels: yes, because torch {TORCH.version} is built for CUDA {TORCH.cuda}" in wheel.output
+
+
+def test_the_log_says_which_c_plus_plus_compiler_was_taken_and_how_many_run_at_once(wheel: Wheel) -> None:
+    assert re.search(r"c\+\+: /\S+: (gcc|clang) \d+\.\d+", wheel.output)
+    assert re.search(r"compilers at once: \d+: \d+ cores \(.*\), \d+ MB of memory \(.*\), \d+ MB for one", wheel.output)
 
 
 def assert_names_every_place_and_three_ways_out(said: str) -> None:
@@ -427,7 +465,14 @@ def test_the_toolkit_in_another_folder_gives_the_same_library(
     again = build(checkout(), out, env={"CUDA_HOME": str(other), "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
 
     assert f"CUDA_HOME: {other}" in again.output
-    assert again.manifest == two_archs_wheel.manifest
+    # Where it was said is another place; where the toolkit is, is in neither.
+    manifest = again.manifest
+    assert manifest["built_with"]["settings"].pop("cuda-home") == {
+        "value": None, "origin": "environment variable CUDA_HOME",
+    }  # fmt: skip
+    before = two_archs_wheel.manifest
+    assert before["built_with"]["settings"].pop("cuda-home") == {"value": None, "origin": "default"}
+    assert manifest == before
     assert again.libraries == two_archs_wheel.libraries
 
 
@@ -490,7 +535,7 @@ def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout,
         os.utime(path, (1_000_000_000, 1_000_000_000))
 
     first = build(older, out / "first", env=env)
-    second = build(checkout(), out / "second", env=env)
+    second = build(checkout(), out / "second", env={**env, "TINY_CACHE_DIR": str(out / "an empty store")})
 
     assert first.file.read_bytes() == second.file.read_bytes()
 
@@ -537,40 +582,42 @@ def test_a_symbol_that_is_nowhere_is_an_error_of_the_build(checkout: Checkout, o
 
 
 def test_a_failed_build_can_be_tried_again(checkout: Checkout, cpu_wheel: Wheel, out: Path, tmp_path: Path) -> None:
-    """A compiler that fails once, as when memory runs out: the Plan, and so the work folder, stays the same."""
+    """A compiler that fails once, on an unsound machine: the Plan, and so the work folder, stays the same."""
     folder = checkout()
     compiler = make_program(
         tmp_path / "c++",
         f'case "$*" in *twice.cpp*) [ -e {tmp_path}/tried ] || {{ touch {tmp_path}/tried; '
-        'echo "c++: fatal error: Killed signal terminated program cc1plus"; exit 1; };; esac\nexec /usr/bin/c++ "$@"',
+        'echo "twice.cpp:1:1: internal compiler error: Bus error"; exit 1; };; esac\nexec /usr/bin/c++ "$@"',
     )
     env = {"TINY_CUDA": "off", "CXX": str(compiler)}
 
     said = refused_build(folder, out, env=env)
-    again = build(folder, out, env=env)
+    again = build(folder, out, env=env, kept=True)
 
-    assert "Killed" in said.rpartition("did not compile")[2]
+    assert "Bus error" in said.rpartition("did not compile")[2]
     assert again.libraries == cpu_wheel.libraries
 
 
 def test_what_an_interrupted_build_left_does_not_matter(
     checkout: Checkout, cpu_wheel: Wheel, build_root: Path, out: Path
 ) -> None:
-    work = build_root / f"kernelwheel-{cpu_wheel.manifest['fingerprint'][:32]}"
+    work = build_root / work_name(cpu_wheel.manifest["plan"])
+    remove_work(build_root)
     for junk in ("src/twice.cpp", "build/CMakeCache.txt", "out/libtiny_old.so"):
         (work / junk).parent.mkdir(parents=True)
         (work / junk).write_text("junk")
 
-    again = build(checkout(), out, env={"TINY_CUDA": "off"})
+    again = build(checkout(), out, env={"TINY_CUDA": "off"}, kept=True)
 
     assert again.libraries == cpu_wheel.libraries
-    assert not work.exists()
+    assert not (work / "out").exists()
 
 
 def test_a_work_folder_that_is_somebody_s_link_is_refused(
     checkout: Checkout, cpu_wheel: Wheel, build_root: Path, out: Path, tmp_path: Path
 ) -> None:
-    work = build_root / f"kernelwheel-{cpu_wheel.manifest['fingerprint'][:32]}"
+    work = build_root / work_name(cpu_wheel.manifest["plan"])
+    remove_work(build_root)
     work.symlink_to(tmp_path)
     try:
         said = refused_build(checkout(), out, env={"TINY_CUDA": "off"})
@@ -585,7 +632,8 @@ def test_two_builds_of_one_plan_at_once_both_succeed(checkout: Checkout, cpu_whe
     env = {"TINY_CUDA": "off", "TMPDIR": str(out.parent)}
 
     def make(name: str) -> None:
-        made[name] = build(checkout(), out / name, env=env)
+        own_store = str(out / f"store of {name}")
+        made[name] = build(checkout(), out / name, env={**env, "TINY_CACHE_DIR": own_store}, kept=True)
 
     threads = [threading.Thread(target=make, args=(name,)) for name in ("one", "other")]
     for thread in threads:

@@ -31,7 +31,20 @@ CPU_MANIFEST = replace(
     requires=replace(CUDA_MANIFEST.requires, cuda=None, driver=None, driver_for_ptx=None),
     libraries=(CPU_LIBRARY,),
 )
-HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", (13, 2), ((9, 0),))
+HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
+
+
+# One module for CPU and GPU, as of an existing torch extension.
+MODULE_MANIFEST = replace(
+    CUDA_MANIFEST,
+    requires=replace(CUDA_MANIFEST.requires, torch="2.11.*", python="cp312"),
+    libraries=(replace(CUDA_LIBRARY, file="_C.so", module="_C"),),
+)
+CPU_MODULE_MANIFEST = replace(
+    CPU_MANIFEST,
+    requires=replace(CPU_MANIFEST.requires, torch="2.11.*", python="cp312"),
+    libraries=(replace(CPU_LIBRARY, file="_C.so", module="_C"),),
+)
 
 
 def requiring(**needs: Any) -> Manifest:
@@ -67,6 +80,10 @@ FITTING = {
     "GPUs that were not asked for": (CUDA_MANIFEST, host(capabilities=None, driver=None)),
     "a CPU torch": (CUDA_MANIFEST, host(torch="2.13.0+cpu", cuda=None, driver=None, capabilities=None)),
     "CPU kernels for a CPU torch": (CPU_MANIFEST, host(torch="2.13.0+cpu", cuda=None, driver=None)),
+    "operators in another Python": (CUDA_MANIFEST, host(python="cp314t")),
+    "a module for this Python and torch": (MODULE_MANIFEST, HOST),
+    "a module for this minor release of torch": (MODULE_MANIFEST, host(torch="2.11.7+cu131", cuda="13.1")),
+    "a module for a CPU torch": (CPU_MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None)),
 }
 
 
@@ -83,6 +100,35 @@ MISFITS = {
     "an older torch": (
         "torch", "cpu", False, CUDA_MANIFEST, host(torch="2.9.1+cu130"),
         "torch >= 2.10", "torch 2.9.1+cu130", "torch>=2.10",
+    ),
+    "a module for an older torch": (
+        "torch", "cpu", True, MODULE_MANIFEST, host(torch="2.12.0+cu130"),
+        "torch == 2.11.*", "torch 2.12.0+cu130", "pip install 'torch==2.11.*', or build a wheel",
+    ),
+    "a module for a torch whose name begins like this one's": (
+        "torch", "cpu", True, replace(MODULE_MANIFEST, requires=replace(MODULE_MANIFEST.requires, torch="2.1.*")), HOST,
+        "torch == 2.1.*", "torch 2.11.0", "torch==2.1.*",
+    ),
+    "a module for another Python": (
+        "python", "cpu", True, MODULE_MANIFEST, host(python="cp313"), "ABI cp312", "ABI cp313", "its name has cp313",
+    ),
+    "a module for the same Python with the GIL": (
+        "python", "cpu", True, MODULE_MANIFEST, host(python="cp312t"), "ABI cp312", "ABI cp312t", "its name has cp312t",
+    ),
+    "a module that needs libtorch_cuda beside a CPU torch": (
+        "cuda", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None, capabilities=None),
+        "a torch of CUDA 13", "torch 2.11.0+cpu, which has no CUDA", "install a torch of CUDA 13",
+    ),
+    "a module beside a torch of an earlier CUDA": (
+        "cuda", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0+cu128", cuda="12.8"),
+        "CUDA 13", "CUDA 12.8", "CUDA 13",
+    ),
+    "a module of the CPU beside a torch with CUDA": (
+        "cuda", "cuda", True, CPU_MODULE_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off", "build the wheel again",
+    ),
+    "a module for other GPUs": (
+        "capability", "cuda", True, MODULE_MANIFEST, host(capabilities=((7, 5),)),
+        "compute capability 7.5", "SASS for 8.0, 9.0; PTX for 9.0", "TORCH_CUDA_ARCH_LIST=7.5",
     ),
     "another processor": (
         "platform", "cpu", True, CUDA_MANIFEST, host(platform="linux-aarch64"),
@@ -236,8 +282,8 @@ from kernelwheel import manifest as manifests
 from kernelwheel.compat import check
 from kernelwheel.host import Host
 manifest = manifests.from_text(sys.argv[1], "a test")
-machines = [Host(*values[:5], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
-                                for v in values[5:])) for values in json.loads(sys.argv[2])]
+machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
+                                for v in values[6:])) for values in json.loads(sys.argv[2])]
 events = []
 sys.addaudithook(lambda event, arguments: events.append((event, str(arguments))))
 verdicts = [check(manifest, machine, "9.9.9") for machine in machines]

@@ -38,7 +38,7 @@ MANIFEST = Manifest(
 )
 CPU_MANIFEST = replace(MANIFEST, requires=replace(MANIFEST.requires, cuda=None, driver=None), libraries=(CPU_LIBRARY,))
 OLD = replace(MANIFEST, version="1.2.2")
-HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", (13, 2), ((9, 0),))
+HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
 BLACKWELL = replace(HOPPER, capabilities=((12, 0),))
 NO_GPU = replace(HOPPER, capabilities=(), driver=None)
 CPU_TORCH = replace(HOPPER, torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
@@ -443,6 +443,15 @@ def test_a_damaged_entry_is_a_finding_and_stays_for_verify(examine: Examine, ent
     assert [finding["what"] for finding in view["findings"]] == ["a damaged entry in the store"]
     assert "python -m tiny cache verify" in page
     assert (store.root / entry.name).is_dir()
+
+
+def test_the_page_shows_what_was_set_and_where(examine: Examine) -> None:
+    view, page = examine(TINY_JIT="always", CXXFLAGS="-DA='x y' -g")
+
+    assert view["settings"]["jit"] == {"value": "always", "origin": "environment variable TINY_JIT"}
+    assert view["settings"]["archs"] == {"value": "", "origin": "default"}
+    assert "cxx-flags = '-DA=x y' -g (environment variable CXXFLAGS)" in page
+    assert "jit = always (environment variable TINY_JIT)" in page
 
 
 def test_a_setting_that_cannot_be_read_does_not_hide_the_rest(examine: Examine) -> None:

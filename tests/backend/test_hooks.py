@@ -111,6 +111,65 @@ def test_cmake_and_ninja_are_asked_for_where_there_are_none_that_are_new_enough(
     assert "torch" not in required
 
 
+HOOK_WITH_CONFIG = """
+import json, sys
+sys.path.insert(0, "backend")
+sys.dont_write_bytecode = True
+from kernelwheel import errors, hooks
+name, config, *arguments = sys.argv[1:]
+try:
+    getattr(hooks, name)(*arguments, config_settings=json.loads(config))
+except errors.SettingsError as error:
+    print(error)
+else:
+    print("no error")
+"""
+
+
+@pytest.mark.parametrize("hook", [*HOOKS, "build_wheel"])
+def test_every_hook_refuses_config_settings_that_no_build_takes(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
+) -> None:
+    arguments = [] if hook.startswith("get_requires") else [str(tmp_path)]
+
+    said = run_python(HOOK_WITH_CONFIG, hook, '{"cudda": "off"}', *arguments, cwd=checkout()).stdout
+
+    assert "unknown option 'cudda'" in said
+    assert "write 'cuda'" in said
+
+
+def test_config_settings_of_setuptools_are_let_through(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython
+) -> None:
+    config = json.dumps({"editable_mode": "strict", "--build-option": "--quiet", "--global-option": []})
+
+    said = run_python(HOOK_WITH_CONFIG, "build_editable", config, str(tmp_path), cwd=checkout()).stdout
+
+    assert "no error" in said
+
+
+def test_an_editable_install_does_not_take_options_that_it_would_forget(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython
+) -> None:
+    config = '{"cuda": "off", "cxx-flags": "-g"}'
+
+    said = run_python(HOOK_WITH_CONFIG, "build_editable", config, str(tmp_path), cwd=checkout()).stdout
+
+    assert "-C cuda, -C cxx-flags" in said
+    assert "set TINY_CUDA, CXXFLAGS" in said
+    assert list(tmp_path.glob("*.whl")) == []
+
+
+def test_pip_hands_over_an_option_that_is_given_twice(checkout: Checkout, tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path]
+
+    done = run([*pip, "-C", "cuda=on", "-C", "cuda=off", checkout()], cwd=tmp_path, check=False)
+
+    assert done.returncode != 0
+    assert "option 'cuda' takes one value" in done.stdout + done.stderr
+    assert "2 values in -C: 'on', 'off'" in done.stdout + done.stderr
+
+
 def test_an_editable_wheel_holds_no_artifact(checkout: Checkout, tmp_path: Path, run_python: RunPython) -> None:
     done = run_python(HOOK, "build_editable", str(tmp_path), cwd=checkout())
 

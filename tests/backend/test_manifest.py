@@ -98,7 +98,7 @@ def test_a_manifest_that_lacks_a_requirement_is_refused(tmp_path: Path, key: str
     refusal_of(tmp_path, values)
 
 
-@pytest.mark.parametrize("key", ["file", "sha256", "size", "device", "sass", "ptx"])
+@pytest.mark.parametrize("key", ["file", "sha256", "size", "device", "sass", "ptx", "module"])
 def test_a_manifest_that_lacks_a_fact_of_a_library_is_refused(tmp_path: Path, key: str) -> None:
     values = MANIFEST.to_json()
     del values["libraries"][0][key]
@@ -113,7 +113,8 @@ def test_a_manifest_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
 WRONG_TYPES: list[tuple[list[str | int], object]] = [
     (["package"], 3), (["version"], None), (["fingerprint"], 1), (["sources"], []), (["plan"], []), (["plan"], "x"),
     (["built_with"], "x"), (["built_with"], None), (["requires"], []), (["requires"], "x"),
-    (["requires", "torch"], 2.10), (["requires", "torch"], "new"), (["requires", "platform"], None),
+    (["requires", "torch"], 2.10), (["requires", "torch"], "new"), (["requires", "torch"], "2.13.*.*"),
+    (["requires", "python"], 312), (["libraries", 0, "module"], 1), (["requires", "platform"], None),
     (["requires", "libc"], 2.34), (["requires", "cuda"], "13"), (["requires", "driver_for_ptx"], 13.2),
     (["libraries"], {}), (["libraries"], "x"), (["libraries"], None), (["libraries", 0], "x"),
     (["libraries", 0, "file"], 3), (["libraries", 0, "sha256"], None), (["libraries", 0, "size"], "2048"),

@@ -8,10 +8,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
+from kernelwheel import archs, settings
+from kernelwheel import plan as plans
 from kernelwheel.errors import BuildError, SettingsError
+from kernelwheel.package import PackageFacts
+from kernelwheel.plan import Plan
+from kernelwheel.settings import Settings
 from processes import RunPython
-from standins import SOURCES, Machine, make_cxx, make_machine, make_toolkit, make_torch
+from standins import SOURCES, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
 HERE = Path(__file__).parent
 DRAW = """
@@ -182,6 +189,92 @@ def test_every_setting_that_can_change_the_binary_gives_a_fingerprint_of_its_own
     assert machine.draw(**options).fingerprint not in {plan.fingerprint for plan in others}
 
 
+# For each option two values. Where it names a tool, the second is the same tool in another folder.
+PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
+    "cuda": lambda _: ("on", "off"),
+    "archs": lambda _: ("8.0", "9.0"),
+    "nvcc": lambda m: (f"{m.toolkit}/bin/nvcc", f"{make_toolkit(m.folder / 'again')}/bin/nvcc"),
+    "cuda-home": lambda m: (str(m.toolkit), str(make_toolkit(m.folder / "again"))),
+    "cxx": lambda m: (str(m.cxx), str(make_cxx(m.folder / "again/c++"))),
+    "compiler-launcher": lambda _: ("ccache", "sccache"),
+    "cxx-launcher": lambda _: ("ccache", "sccache"),
+    "cuda-launcher": lambda _: ("ccache", "sccache"),
+    "cxx-flags": lambda _: ("-DA", "-DB"),
+    "cuda-flags": lambda _: ("-DA", "-DB"),
+    "link-flags": lambda _: ("-s", "-g"),
+    "jobs": lambda _: ("1", "2"),
+    "source-date-epoch": lambda _: ("1500000000", "1600000000"),
+    "jit": lambda _: ("never", "always"),
+    "cache-dir": lambda _: ("/a", "/b"),
+    "cache-path": lambda _: ("/a", "/b"),
+}
+
+
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in settings.REGISTRY])
+def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decides_the_binary(
+    machine: Machine, option: settings.Option
+) -> None:
+    one, other = (machine.draw(**{option.name: value}) for value in PAIRS[option.name](machine))
+
+    assert (one.fingerprint != other.fingerprint) == (option.decides == "binary")
+
+
+@pytest.fixture(scope="module")
+def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], tuple[Settings, Plan]]:
+    """The settings of a dictionary of options, and the Plan that one machine draws by them."""
+    machine = make_machine(tmp_path_factory.mktemp("machine"))
+    environ = {"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}
+    tools = {cuda: machine.toolchain(settings_with(environ, cuda=cuda)) for cuda in ("on", "off")}
+
+    def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
+        chosen = settings_with(
+            {**environ, **{settings.OPTIONS[name].variable("tiny"): options[name] for name in options}}
+        )
+        facts = PackageFacts("tiny", "native", "2.10")
+        return chosen, plans.draw(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
+
+    return draw
+
+
+FLAGS = st.lists(st.sampled_from(["-DA", "-DB='x y'", "-O1"]), max_size=2).map(" ".join)
+ANYTHING = st.fixed_dictionaries(
+    {
+        "cuda": st.sampled_from(["on", "off"]),
+        "archs": st.sampled_from(["8.0", "8.0;9.0", "9.0 8.0", "9.0+PTX", ""]),
+        "cxx-flags": FLAGS,
+        "cuda-flags": FLAGS,
+        "link-flags": FLAGS,
+        "jobs": st.integers(0, 8).map(str),
+        "source-date-epoch": st.sampled_from(["0", "1600000000"]),
+        "jit": st.sampled_from(["auto", "never"]),
+        "cache-dir": st.sampled_from(["", "/a"]),
+        "cache-path": st.sampled_from(["", "/a:/b"]),
+    }
+)
+
+
+@hypothesis.settings(deadline=None, derandomize=True)
+@hypothesis.given(one=ANYTHING, other=ANYTHING, same=st.sets(st.sampled_from([o.name for o in settings.REGISTRY])))
+def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
+    drawn_with: Callable[[dict[str, str]], tuple[Settings, Plan]],
+    one: dict[str, str],
+    other: dict[str, str],
+    same: set[str],
+) -> None:
+    other = {name: one[name] if name in same else value for name, value in other.items()}
+
+    (first, plan), (second, again) = drawn_with(one), drawn_with(other)
+
+    def spelled(chosen: Settings) -> str | None:
+        if chosen.cuda == "off":
+            return None
+        return str(archs.parse(chosen.archs, "here")) if chosen.archs else "default"
+
+    # What the manifest records as a value is what decides, and all that does.
+    decided = [{k: v["value"] for k, v in s.record(spelled(s)).items()} for s in (first, second)]
+    assert (decided[0] == decided[1]) == (plan.fingerprint == again.fingerprint)
+
+
 # Its form
 
 
@@ -218,6 +311,32 @@ def test_a_plan_without_cuda_has_no_cuda_half(machine: Machine) -> None:
 def test_architectures_that_the_nvcc_does_not_know_are_refused(machine: Machine) -> None:
     with pytest.raises(SettingsError, match=r"7\.0"):
         machine.draw(archs="7.0")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["-arch=sm_90", "-O2 -gencode arch=compute_80,code=sm_80", "--generate-code=arch=compute_80", "-code sm_80"],
+)
+def test_architectures_in_the_options_for_nvcc_are_refused(machine: Machine, flags: str) -> None:
+    with pytest.raises(SettingsError, match="archs") as caught:
+        machine.draw(cuda_flags=flags)
+
+    assert "-C cuda_flags" in caught.value.found
+
+
+@pytest.mark.parametrize("flags", ["-archive=x", "-Xptxas -O2", "--ptxas-options=-arch", "-code-x"])
+def test_other_options_for_nvcc_are_not_taken_for_architectures(machine: Machine, flags: str) -> None:
+    assert machine.draw(cuda_flags=flags).cuda is not None
+
+
+def test_options_for_nvcc_do_not_matter_without_cuda_kernels(machine: Machine) -> None:
+    plan = plans.draw(
+        PackageFacts("tiny", "native", "2.10"), "1.2.3", machine.sources,
+        settings_with({"CUDAFLAGS": "-arch=native"}, cuda="off"),
+        machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off")),
+    )  # fmt: skip
+
+    assert plan.fingerprint == machine.draw(cuda="off").fingerprint
 
 
 def test_a_malformed_list_of_architectures_is_refused(machine: Machine) -> None:

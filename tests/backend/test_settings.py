@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
+import os
 from typing import Any
 
-import kernelwheel
 import pytest
 from kernelwheel import settings
 from kernelwheel.errors import SettingsError
@@ -20,6 +18,9 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "nvcc": ("/a", "/b", "/c", ""),
     "cuda-home": ("/a", "/b", "/c", ""),
     "cxx": ("g++", "clang++", "c++", ""),
+    "compiler-launcher": ("ccache", "sccache", "/a/distcc ccache", ()),
+    "cxx-launcher": ("ccache", "sccache", "distcc;ccache", ()),
+    "cuda-launcher": ("ccache", "sccache", "'/a b/sccache'", ()),
     "cxx-flags": ("-g0", "-g1", "-g2", ()),
     "cuda-flags": ("-g0", "-g1", "-g2", ()),
     "link-flags": ("-g0", "-g1", "-g2", ()),
@@ -91,11 +92,6 @@ def test_another_package_s_variable_does_not_count() -> None:
 @pytest.mark.parametrize("key", ["cxx-flags", "cxx_flags"])
 def test_an_option_may_be_written_with_a_hyphen_or_an_underscore(key: str) -> None:
     assert settings.resolve("tiny", {}, {}, {key: "-O1"}).cxx_flags == ("-O1",)
-
-
-@pytest.mark.parametrize("written", ["-DA='x y' -DB", ["-DA=x y", "-DB"]])
-def test_flags_may_be_a_shell_line_or_a_list(written: object) -> None:
-    assert settings.resolve("tiny", {"cxx-flags": written}, {}).cxx_flags == ("-DA=x y", "-DB")
 
 
 def test_architectures_may_be_a_list() -> None:
@@ -196,37 +192,159 @@ def test_the_table_s_facts_are_kept_apart_from_its_options() -> None:
     assert options == {"cuda": "off"}
 
 
-# Variables that are no option of a build, by the module that reads them and why.
-READ_BY_NAME = {
-    "environment.py": {"LD_LIBRARY_PATH"},  # looked at by doctor: what it makes the loader find
-    "hooks.py": {"DIST_EXTRA_CONFIG"},  # setuptools' own, put back as it was
-    "wheel.py": {"SOURCE_DATE_EPOCH"},  # the standard of reproducible builds: decides times in the wheel
-}
+@pytest.mark.parametrize(
+    ("said", "meant"), [({}, "stable"), ({"abi": "stable"}, "stable"), ({"abi": "torch"}, "torch")]
+)
+def test_a_package_uses_the_stable_abi_unless_it_says_otherwise(said: dict[str, str], meant: str) -> None:
+    facts, options = split_table({**FACTS, **said})
+
+    assert facts.abi == meant
+    assert options == {}
 
 
-def names_read_from_the_environment(source: Path) -> set[str]:
-    """The string constants with which a module reads os.environ, a mapping `environ`, or calls os.getenv."""
-    mappings = ("os.environ", "environ")
-    readers = {"os.getenv", "getenv", *(f"{m}.{method}" for m in mappings for method in ("get", "pop", "setdefault"))}
-    read = set()
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        key: ast.expr | None = None
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in mappings:
-            key = node.slice
-        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in readers:
-            key = node.args[0]
-        elif isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]) in mappings:
-            key = node.left
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            read.add(key.value)
-    return read
+@pytest.mark.parametrize("bad", ["", "Torch", "stable ", "cp312", 1, True, None])
+def test_an_unknown_abi_is_refused(bad: object) -> None:
+    with pytest.raises(SettingsError, match="abi is missing or malformed"):
+        split_table({**FACTS, "abi": bad})
 
 
-def test_no_module_reads_an_option_from_the_environment_behind_the_registry_s_back() -> None:
-    modules = sorted(Path(kernelwheel.__path__[0]).rglob("*.py"))
+# Several values, and one twice
 
-    found = {module.name: names_read_from_the_environment(module) for module in modules}
 
-    # PATH is where programs are looked for, not an option; the finder takes it from the mapping that it is given.
-    behind = {name: read - {"PATH"} - READ_BY_NAME.get(name, set()) for name, read in found.items()}
-    assert {name: read for name, read in behind.items() if read} == {}
+@pytest.mark.parametrize(("table", "joined"), [
+    ({"cxx-flags": ["-DA=x y", "-DB"]}, ("-DA=x y", "-DB")),
+    ({"cxx-flags": "-DA='x y' -DB"}, ("-DA=x y", "-DB")),
+])  # fmt: skip
+def test_an_item_of_a_list_in_the_table_is_one_word(table: dict[str, Any], joined: tuple[str, ...]) -> None:
+    assert settings.resolve("tiny", table, {}).cxx_flags == joined
+
+
+def test_each_config_setting_that_is_given_again_is_a_line_of_its_own() -> None:
+    """pip and uv make a list of them."""
+    config = {
+        "cxx-flags": ["-O1 -g", "-DA='x y'"],
+        "archs": ["8.0", "9.0+PTX"],
+        "cache-path": ["/a", f"/b{os.pathsep}/c"],
+    }
+
+    resolved = settings.resolve("tiny", {}, {}, config)
+
+    assert resolved.cxx_flags == ("-O1", "-g", "-DA=x y")
+    assert resolved.archs == "8.0;9.0+PTX"
+    assert resolved.cache_path == ("/a", "/b", "/c")
+
+
+@pytest.mark.parametrize("name", [option.name for option in REGISTRY if option.separator is None])
+def test_several_values_for_an_option_of_one_are_refused(name: str) -> None:
+    one = VALUES[name][0]
+
+    with pytest.raises(SettingsError, match="takes one value") as caught:
+        settings.resolve("tiny", {}, {}, {name: [one, one]})
+
+    assert name in caught.value.problem
+    assert "in -C" in caught.value.found
+
+
+@pytest.mark.parametrize("place", ["[tool.kernelwheel]", "-C"])
+def test_one_option_in_two_spellings_is_refused(place: str) -> None:
+    given = {"cuda-home": "/a", "cuda_home": "/b"}
+
+    with pytest.raises(SettingsError, match="written twice") as caught:
+        settings.resolve("tiny", given if place != "-C" else {}, {}, given if place == "-C" else {})
+
+    assert all(word in caught.value.found for word in ("'cuda-home'", "'cuda_home'", place))
+
+
+# Contradictions, and what is none
+
+FOR_CUDA_ALONE = [option for option in REGISTRY if option.cuda_only]
+
+
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
+@pytest.mark.parametrize("off", ["-C", "variable", "table"])
+def test_an_option_for_cuda_by_config_and_cuda_off_is_a_contradiction(option: settings.Option, off: str) -> None:
+    table = {"cuda": "off"} if off == "table" else {}
+    environ = {"TINY_CUDA": "off"} if off == "variable" else {}
+    config = {option.name: VALUES[option.name][0], **({"cuda": "off"} if off == "-C" else {})}
+
+    with pytest.raises(SettingsError) as caught:
+        settings.resolve("tiny", table, environ, config)
+
+    assert f"-C {option.name}" in caught.value.problem
+    assert {"-C": "-C cuda", "variable": "TINY_CUDA", "table": "[tool.kernelwheel]"}[off] in caught.value.found
+    assert settings.resolve("tiny", table, environ, {**config, "cuda": "on"}).cuda == "on"  # as the remedy says
+
+
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
+def test_variables_and_the_table_may_stand_beside_cuda_off(option: settings.Option) -> None:
+    given = VALUES[option.name][0]
+
+    settings.resolve("tiny", {option.name: given, "cuda": "off"}, {})
+    settings.resolve("tiny", {option.name: given}, {}, {"cuda": "off"})
+    settings.resolve("tiny", {}, {option.variable("tiny"): given, "TINY_CUDA": "off"}, {"cuda": "off"})
+
+
+def test_a_malformed_list_of_architectures_is_refused_where_it_is_meant_for_this_package() -> None:
+    for table, config in (({"archs": "Amper"}, {}), ({}, {"archs": "Amper"})):
+        with pytest.raises(SettingsError, match="did you mean Ampere"):
+            settings.resolve("tiny", table, {}, config)
+    # As a standard variable it may be meant for others, and a build without CUDA kernels does not need it.
+    assert settings.resolve("tiny", {}, {"TORCH_CUDA_ARCH_LIST": "Amper"}).archs == "Amper"
+
+
+@pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.environment])
+def test_a_variable_with_the_package_s_name_for_an_option_of_a_standard_one_is_refused(option: settings.Option) -> None:
+    guessed = "TINY_" + option.name.upper().replace("-", "_")
+
+    with pytest.raises(SettingsError, match=guessed) as caught:
+        settings.resolve("tiny", {}, {guessed: VALUES[option.name][0]})
+
+    assert str(option.environment) in caught.value.remedies[0]
+
+
+def test_the_variable_of_a_package_whose_name_begins_the_same_is_left_alone() -> None:
+    for variable in ("TINY_X_CUDA", "TINY_MY_CACHE_DIR", "TINY_EXTRA_JIT"):
+        settings.resolve("tiny", {}, {variable: "off"})
+
+
+# What the manifest says
+
+
+def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> None:
+    resolved = settings.resolve(
+        "tiny",
+        {"link-flags": "-s"},
+        {"CXX": "/home/me/bin/g++", "MAX_JOBS": "3", "CUDA_HOME": "/x"},
+        {"archs": "9.0 8.0"},
+    )
+
+    assert resolved.record("8.0;9.0") == {
+        "cuda": {"value": "auto", "origin": "default"},
+        "archs": {"value": "8.0;9.0", "origin": "-C archs"},
+        "nvcc": {"value": None, "origin": "default"},
+        "cuda-home": {"value": None, "origin": "environment variable CUDA_HOME"},
+        "cxx": {"value": None, "origin": "environment variable CXX"},
+        "cxx-flags": {"value": (), "origin": "default"},
+        "cuda-flags": {"value": (), "origin": "default"},
+        "link-flags": {"value": ("-s",), "origin": "[tool.kernelwheel]"},
+    }
+
+
+def test_without_cuda_kernels_options_for_them_alone_are_not_in_the_record() -> None:
+    resolved = settings.resolve(
+        "tiny", {}, {option.variable("tiny"): VALUES[option.name][0] for option in FOR_CUDA_ALONE}
+    )
+
+    assert resolved.record(None) == settings.resolve("tiny", {}, {}).record(None)
+    assert set(resolved.record("9.0")) - set(resolved.record(None)) == {option.name for option in FOR_CUDA_ALONE}
+
+
+@pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides != "binary"])
+def test_no_value_is_recorded_that_does_not_decide_the_binary(option: settings.Option) -> None:
+    told = str(VALUES[option.name][1])
+    resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told})
+
+    record = resolved.record("9.0")
+
+    assert record.get(option.name, {"value": None})["value"] is None
+    assert (option.name in record) == (option.decides == "tools")

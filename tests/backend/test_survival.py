@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from builds import needs_cpu_torch
+from builds import needs_cpu_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable
 from processes import Done, clean_environment, run
 
@@ -68,7 +68,8 @@ def assert_tidy(editable: Editable) -> None:
     root = editable.store.root
     assert {path.name for path in root.iterdir()} == {".lock", ".maker", ".work", entry.folder.name}
     assert list((root / ".work").iterdir()) == []
-    assert [path.suffix for path in editable.temporary.iterdir()] == [".lock"]
+    (work,) = (path for path in editable.temporary.iterdir() if path.suffix != ".lock")
+    assert {path.name for path in work.iterdir()} == {"src", "torch", "build", "build.log", "whole.json"}
 
 
 # Many at once
@@ -271,13 +272,14 @@ ZYGOTE = """
 import os, signal, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel import compile, jit, store
+from tiny._kernelwheel import compile, obtain, store, work
 kernels = tiny.KERNELS
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 def die_at(where):
     module, name, when = where.split()
-    owner = Path if module == "Path" else getattr(compile, module, None) or {"compile": compile, "store": store}[module]
+    owners = {"Path": Path, "compile": compile, "store": store, "work": work}
+    owner = owners.get(module) or getattr(compile, module)
     real = getattr(owner, name)
     calls = []
     def replacement(*arguments, **options):
@@ -343,7 +345,15 @@ class Zygote:
         self.process.communicate("", timeout=60)
         self.errors.close()
 
-    def survive(self, order: str) -> None:
+    def make(self) -> bytes:
+        """The library of the sources as they are now, which a child compiles; its entry is removed again."""
+        assert self.call("live")[0] == 0, (self.editable.folder / "errors").read_text()
+        (entry,) = self.editable.store.entries()
+        library = (entry.folder / "libtiny_cpu.so").read_bytes()
+        shutil.rmtree(entry.folder)
+        return library
+
+    def survive(self, order: str, right: bytes) -> None:
         """Let a child die as ordered; the next one finds nothing half and leaves one whole entry, and nothing else."""
         status, _ = self.call(order)
         assert status in (0, -signal.SIGKILL)
@@ -356,6 +366,7 @@ class Zygote:
         # The zygote is alone: what the dead one had started is dead too.
         assert len(processes_of(self.editable)) == 1, (order, processes_of(self.editable))
         (entry,) = self.editable.store.entries()
+        assert (entry.folder / "libtiny_cpu.so").read_bytes() == right, order
         shutil.rmtree(entry.folder)
 
 
@@ -389,18 +400,61 @@ STEPS = [
 ]
 
 
+# While what an earlier compile left is used again, after an edit.
+STEPS_AFTER_AN_EDIT = [
+    "die_at work _remove_passing before",
+    "die_at work _copy_sources before",
+    "die_at work _copy_sources after",
+    f"die_when {WORK}job.json",
+    f"die_when {WORK}out/*.so",
+    "die_at compile mark_whole before",
+    "die_at compile tidy before",
+]
+
+
 def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
+    right = zygote.make()
     for step in STEPS:
-        zygote.survive(step)
+        remove_work(zygote.editable.temporary)
+        zygote.survive(step, right)
+
+
+def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zygote: Zygote) -> None:
+    edits = Edits(zygote)
+    for step in STEPS_AFTER_AN_EDIT:
+        zygote.survive(step, edits.make_one())
+
+
+class Edits:
+    """The same file edited back and forth, and the library that each state makes from nothing."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self.small = zygote.editable
+        self.states = ["ONE 1", "ONE 2"]
+        self.right = {}
+        for _ in self.states:
+            remove_work(self.small.temporary)
+            self.right[self.states[0]] = zygote.make()
+            self.make_one()
+
+    def make_one(self) -> bytes:
+        """Edit the file; returns the library that it must make."""
+        self.small.change("native/one.h", *self.states)
+        self.states.reverse()
+        return self.right.get(self.states[0], b"")
 
 
 def test_kills_at_random_moments_leave_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
-    _, whole = zygote.call("live")
-    (entry,) = zygote.editable.store.entries()
-    shutil.rmtree(entry.folder)
+    edits = Edits(zygote)
+    remove_work(zygote.editable.temporary)
+    begin = time.monotonic()
+    zygote.make()
+    whole = time.monotonic() - begin
     moments = random.Random(KILLS)
-    for _ in range(KILLS):
-        zygote.survive(f"die_after {moments.uniform(0.0, whole):.4f}")
+    for kill in range(KILLS):
+        if kill % 2:
+            remove_work(zygote.editable.temporary)
+        zygote.survive(f"die_after {moments.uniform(0.0, whole):.4f}", edits.make_one())
 
 
 def test_compilers_die_with_their_caller(small: Editable) -> None:
@@ -558,6 +612,7 @@ def test_another_user_who_compiles_the_same_in_the_same_temporary_folder_is_no_h
 ) -> None:
     small.python(REQUIRE)
     shutil.rmtree(small.store.root)
+    remove_work(small.temporary)
     (path,) = small.temporary.iterdir()
     if theirs == "folder":
         path = path.with_suffix("")

@@ -5,28 +5,44 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import kernelwheel
 import pytest
 from kernelwheel import toolchain
-from kernelwheel.errors import BuildError
-from kernelwheel.nvcc import find_cuobjdump
+from kernelwheel.cxx import find_cxx, host_limits
+from kernelwheel.errors import BuildError, SettingsError
+from kernelwheel.nvcc import Nvcc, find_cuobjdump
 from kernelwheel.toolchain import CudaDecision
+from kernelwheel.toolkit import toolkit_identity
 from processes import RunPython
-from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_program, make_toolkit, make_torch, settings_with
+from standins import (
+    GPU_CODES,
+    HOST_LIMITS,
+    NOWHERE,
+    make_cxx,
+    make_machine,
+    make_program,
+    make_toolkit,
+    make_torch,
+    settings_with,
+)
 
 
-def decide(torch_root: Path, *, path: Path | str = "", **options: str) -> CudaDecision:
-    """The decision with no other nvcc on PATH than in `path`."""
-    environ = {"PATH": str(path)}
-    return toolchain.decide_cuda(settings_with(**options), toolchain.read_torch(torch_root), environ)
+def decide(
+    torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str
+) -> CudaDecision:
+    """The decision with no other nvcc on PATH than in `path`, and with the variables of `shell`."""
+    environ = {"PATH": str(path), **(shell or {})}
+    return toolchain.decide_cuda(settings_with(environ, **options), toolchain.read_torch(torch_root), environ)
 
 
-def refusal(torch_root: Path, *, path: Path | str = "", **options: str) -> BuildError:
+def refusal(
+    torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str
+) -> BuildError:
     with pytest.raises(BuildError) as caught:
-        decide(torch_root, path=path, **options)
+        decide(torch_root, path=path, shell=shell, **options)
     return caught.value
 
 
@@ -150,7 +166,7 @@ def test_on_is_an_error_where_torch_has_no_cuda(tmp_path: Path, hip: str | None,
 def test_off_builds_none_even_where_everything_is_there_and_asks_no_nvcc(tmp_path: Path, cuda_torch: Path) -> None:
     toolkit = make_toolkit(tmp_path / "toolkit")
 
-    decision = decide(cuda_torch, cuda="off", cuda_home=str(toolkit))
+    decision = decide(cuda_torch, cuda="off", shell={"CUDA_HOME": str(toolkit)})
 
     assert decision.nvcc is None
     assert "off (-C cuda)" in decision.reason
@@ -188,11 +204,59 @@ def test_the_places_count_in_their_order(tmp_path: Path, cuda_torch: Path, first
         cuda_torch,
         path=toolkits["PATH"] / "bin",
         nvcc=str(toolkits["nvcc"] / "bin/nvcc"),
-        cuda_home=str(toolkits["cuda_home"]),
+        shell={"CUDA_HOME": str(toolkits["cuda_home"])},
     )
 
     assert decision.nvcc is not None
     assert decision.nvcc.root == toolkits[first]
+
+
+def shell_of(nvcc: Path, home: Path) -> dict[str, str]:
+    return {"CUDACXX": str(nvcc / "bin/nvcc"), "CUDA_HOME": str(home)}
+
+
+@pytest.mark.parametrize("by_config", [False, True], ids=["variables", "-C"])
+def test_an_nvcc_and_another_toolkit_from_one_place_are_a_contradiction(
+    tmp_path: Path, cuda_torch: Path, by_config: bool
+) -> None:
+    one, other = make_toolkit(tmp_path / "one"), make_toolkit(tmp_path / "other")
+    options: dict[str, str] = {"nvcc": f"{one}/bin/nvcc", "cuda_home": str(other)} if by_config else {}
+
+    error = refusal(cuda_torch, shell=None if by_config else shell_of(one, other), **options)
+
+    assert isinstance(error, SettingsError)
+    for word in ("-C nvcc", "-C cuda_home") if by_config else ("CUDACXX", "CUDA_HOME"):
+        assert word in error.problem
+        assert word in error.remedies[0]
+    assert str(one) in error.found
+    assert str(other) in error.found
+
+
+def test_an_nvcc_and_its_own_toolkit_however_they_are_written_are_no_contradiction(
+    tmp_path: Path, cuda_torch: Path
+) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    (tmp_path / "link").symlink_to(toolkit)
+    make_program(tmp_path / "wrapper/bin/nvcc", f'exec {toolkit}/bin/nvcc "$@"')
+
+    assert decide(cuda_torch, shell=shell_of(tmp_path / "wrapper", tmp_path / "link")).nvcc
+
+
+@pytest.mark.parametrize("fits", ["CUDACXX", "CUDA_HOME"])
+def test_of_two_variables_the_toolkit_that_fits_torch_is_meant(tmp_path: Path, cuda_torch: Path, fits: str) -> None:
+    right, wrong = make_toolkit(tmp_path / "right"), make_toolkit(tmp_path / "wrong", "12.8.93")
+    shell = shell_of(right, wrong) if fits == "CUDACXX" else shell_of(wrong, right)
+
+    decision = decide(cuda_torch, shell=shell)
+
+    assert decision.nvcc is not None
+    assert (decision.nvcc.root, decision.nvcc.origin) == (right, f"environment variable {fits}")
+
+
+def test_variables_that_contradict_each_other_do_not_matter_without_cuda(tmp_path: Path) -> None:
+    shell = shell_of(make_toolkit(tmp_path / "one"), make_toolkit(tmp_path / "other"))
+
+    assert decide(make_torch(tmp_path / "site"), shell=shell).nvcc is None
 
 
 def test_an_nvcc_of_another_major_is_passed_over_for_one_that_fits_further_on(tmp_path: Path, cuda_torch: Path) -> None:
@@ -206,8 +270,51 @@ def test_an_nvcc_of_another_major_is_passed_over_for_one_that_fits_further_on(tm
     assert "12.8.93" in decision.candidates[0].outcome
 
 
-def test_an_nvcc_of_another_minor_fits(tmp_path: Path, cuda_torch: Path) -> None:
-    assert decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit", "99.7.1"))).nvcc
+def test_an_nvcc_of_another_minor_fits_and_the_report_says_so(tmp_path: Path, cuda_torch: Path) -> None:
+    decision = decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit", "99.7.1")))
+
+    assert decision.nvcc is not None
+    assert decision.candidates[0].outcome == "CUDA 99.7.1, another release of torch's major (99.0)"
+
+
+@pytest.mark.parametrize("release", GPU_CODES)
+def test_every_release_of_nvcc_serves_a_torch_of_its_major(tmp_path: Path, release: str) -> None:
+    torch = make_torch(tmp_path / "site", "2.12.0", release)
+    toolkit = make_toolkit(tmp_path / "toolkit", f"{release}.88", GPU_CODES[release])
+
+    nvcc = decide(torch, cuda_home=str(toolkit)).nvcc
+
+    assert nvcc is not None
+    assert nvcc.version == f"{release}.88"
+    assert {f"sm_{arch.code}" for arch in nvcc.supported} == set(GPU_CODES[release].split())
+    assert tuple(host_limits(nvcc).values()) == HOST_LIMITS[release]
+
+
+def test_of_many_the_right_one_is_chosen_and_the_report_says_why_each_other_was_not(
+    tmp_path: Path, cuda_torch: Path
+) -> None:
+    make_toolkit(cuda_torch.parent / "nvidia/cu12", "12.8.93")
+    half = make_toolkit(cuda_torch.parent / "nvidia/cu99")
+    (half / "include/cuda_runtime.h").unlink()
+    (tmp_path / "nvcc").symlink_to(tmp_path / "removed")
+    good = make_toolkit(tmp_path / "good")
+
+    decision = decide(
+        cuda_torch,
+        path=good / "bin",
+        nvcc=str(tmp_path / "nvcc"),
+        cuda_home=str(make_toolkit(tmp_path / "11", "11.8.89")),
+    )
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == good
+    assert [(c.origin, c.outcome) for c in decision.candidates] == [
+        ("-C nvcc", "a broken link"),
+        ("-C cuda_home", "is of CUDA 11.8.89, torch is of CUDA 99.0"),
+        ("pip's cuda-toolkit beside torch", f"its toolkit {half} lacks cuda_runtime.h (of cudart)"),
+        ("pip's cuda-toolkit beside torch", "is of CUDA 12.8.93, torch is of CUDA 99.0"),
+        ("PATH", f"CUDA {NOWHERE}.1"),
+    ]
 
 
 def test_a_wrapper_script_leads_to_the_toolkit_that_nvcc_itself_names(tmp_path: Path, cuda_torch: Path) -> None:
@@ -229,6 +336,46 @@ def test_a_link_to_nvcc_leads_to_the_toolkit_that_nvcc_itself_names(tmp_path: Pa
 
     assert nvcc is not None
     assert nvcc.root == toolkit
+
+
+# ccache, called by the name of a compiler, runs the next one of that name on PATH.
+CCACHE = """name="$(basename "$0")"; here="$(cd "$(dirname "$0")" && pwd)"
+for folder in $(echo "$PATH" | tr : ' '); do
+  test "$folder" != "$here" && test -x "$folder/$name" && exec "$folder/$name" "$@"
+done
+echo "ccache: error: Could not find compiler \\"$name\\" in PATH" >&2; exit 1"""
+
+
+@pytest.mark.parametrize("kind", ["link", "script"])
+def test_a_ccache_in_front_of_nvcc_leads_to_the_toolkit_behind_it(
+    tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    ccache = make_program(tmp_path / "bin/ccache", CCACHE)
+    if kind == "link":
+        (tmp_path / "shims").mkdir()
+        (tmp_path / "shims/nvcc").symlink_to(ccache)
+    else:
+        make_program(ccache, 'exec "$@"')
+        make_program(tmp_path / "shims/nvcc", f'exec ccache {toolkit}/bin/nvcc "$@"')
+    path = f"{tmp_path}/shims:{tmp_path}/bin:{toolkit}/bin:/usr/bin:/bin"
+    monkeypatch.setenv("PATH", path)
+
+    decision = decide(cuda_torch, path=path)
+
+    assert decision.nvcc is not None
+    assert decision.candidates[-1].place == f"{tmp_path}/shims/nvcc"
+    assert (decision.nvcc.root, decision.nvcc.path) == (toolkit, toolkit / "bin/nvcc")
+
+
+def test_a_ccache_with_no_nvcc_behind_it_is_no_nvcc(
+    tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_program(tmp_path / "shims/nvcc", CCACHE)
+    path = f"{tmp_path}/shims:/usr/bin:/bin"
+    monkeypatch.setenv("PATH", path)
+
+    assert 'ccache: error: Could not find compiler "nvcc" in PATH' in refusal(cuda_torch, path=path).found
 
 
 def test_only_the_path_of_the_given_environment_is_searched(
@@ -280,7 +427,16 @@ def test_an_nvcc_that_cannot_be_used_is_named_with_the_reason(
     assert "-C cuda_home" in line
 
 
-@pytest.mark.parametrize("part", ["include/cuda_runtime.h", "nvvm/bin/cicc", "lib64/libcudart_static.a"])
+PARTS = [
+    "include/cuda_runtime.h",
+    "include/crt/host_config.h",
+    "include/cccl/nv/target",
+    "nvvm/bin/cicc",
+    "lib64/libcudart_static.a",
+]
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_a_toolkit_that_lacks_a_part_is_refused_by_that_part_s_name(
     tmp_path: Path, cuda_torch: Path, part: str
 ) -> None:
@@ -328,19 +484,126 @@ def test_the_error_without_a_fitting_nvcc_has_three_ways_out(cuda_torch: Path) -
     error = refusal(cuda_torch)
 
     install, point, leave_out = error.remedies
-    assert "cuda-toolkit[nvcc" in install
-    assert f"=={NOWHERE}" in install
+    assert f"pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={NOWHERE}.*'" in install
+    assert (
+        f"conda install -c conda-forge cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl cuda-version={NOWHERE}"
+        in point
+    )
     assert "CUDA_HOME" in point
     assert "CUDACXX" in point
     assert "cuda=off" in leave_out
     assert "CUDA 99.x" in error.required
 
 
-def test_pip_is_no_way_out_before_cuda_13(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torch_requires", ["cuda-toolkit[cublas,cudart]==99.0.2; platform_system == 'Linux'", None])
+def test_pip_is_told_the_release_that_torch_s_own_metadata_names(
+    tmp_path: Path, cuda_torch: Path, torch_requires: str | None
+) -> None:
+    metadata = cuda_torch.parent / "torch-2.11.0.dist-info/METADATA"
+    metadata.parent.mkdir()
+    lines = ["Requires-Dist: filelock", "Requires-Dist: not a requirement", f"Requires-Dist: {torch_requires}"]
+    metadata.write_text(
+        "\n".join(["Metadata-Version: 2.1", "Name: torch", *lines[: 3 if torch_requires else 2], "", "x"])
+    )
+
+    release = "99.0.2" if torch_requires else "99.0.*"
+    assert refusal(cuda_torch).remedies[0].endswith(f"pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={release}'")
+
+
+def test_before_cuda_13_the_error_says_that_pip_has_no_nvcc_and_what_there_is_instead(tmp_path: Path) -> None:
     error = refusal(make_torch(tmp_path, "2.10.0+cu80", "8.0"))
 
-    assert "pip install" not in error.remedies[0]
-    assert "CUDA_HOME" in error.remedies[0]
+    install, other_torch, point, leave_out = error.remedies
+    assert "pip has no whole nvcc before CUDA 13" in install
+    assert "CUDA 8.0 toolkit" in install
+    assert "a torch for CUDA 13" in other_torch
+    assert "cuda-version=8.0" in point
+    assert "cuda=off" in leave_out
+    assert "pip install" not in str(error)
+
+
+# A toolkit in several folders
+
+
+CONDA = "targets/x86_64-linux/include"
+
+
+def test_a_toolkit_in_conda_s_layout_is_whole(tmp_path: Path, cuda_torch: Path) -> None:
+    prefix = make_toolkit(tmp_path / "conda", headers=CONDA)
+
+    nvcc = decide(cuda_torch, path=prefix / "bin").nvcc
+
+    assert nvcc is not None
+    assert (nvcc.root, nvcc.include) == (prefix, prefix / CONDA)
+    assert host_limits(nvcc) == {"gcc": 15, "clang": 20}
+
+
+def test_headers_have_one_identity_wherever_they_lie(tmp_path: Path, cuda_torch: Path) -> None:
+    def identity(home: Path) -> dict[str, str]:
+        nvcc = decide(cuda_torch, cuda_home=str(home)).nvcc
+        assert nvcc is not None
+        # The stand-in's nvcc says in its own text where its headers are.
+        return {name: digest for name, digest in toolkit_identity(nvcc).items() if name != "nvcc"}
+
+    plain, conda = make_toolkit(tmp_path / "plain"), make_toolkit(tmp_path / "conda", headers=CONDA)
+    assert identity(plain) == identity(conda)
+
+    (conda / CONDA / "cccl/cub/cub.cuh").write_text("another CCCL\n")
+    assert {name for name, digest in identity(conda).items() if digest != identity(plain)[name]} == {"cccl"}
+
+
+@pytest.mark.parametrize(
+    "part", [f"{CONDA}/cuda_runtime.h", f"{CONDA}/cccl/nv/target", f"{CONDA}/../lib/libcudart_static.a"]
+)
+def test_a_conda_environment_without_one_of_the_packages_is_refused_and_the_part_named(
+    tmp_path: Path, cuda_torch: Path, part: str
+) -> None:
+    prefix = make_toolkit(tmp_path / "conda", headers=CONDA)
+    (prefix / part).unlink()
+    # Of another package, and for another compiler than nvcc: nvcc does not look there.
+    (prefix / "include").mkdir()
+    (prefix / "include/cuda_runtime.h").touch()
+
+    error = refusal(cuda_torch, path=prefix / "bin")
+
+    line = next(line for line in error.found.splitlines() if line.startswith("PATH: "))
+    assert f"its toolkit {prefix} lacks {Path(part).name if 'nv/' not in part else 'nv/target'} (of " in line
+
+
+def test_a_toolkit_that_pip_put_into_two_folders_is_refused_with_what_is_where(
+    tmp_path: Path, cuda_torch: Path
+) -> None:
+    """As an isolated build makes it that asks for nvcc after torch is there: nvcc comes into an overlay."""
+    normal = make_toolkit(cuda_torch.parent / "nvidia/cu99")
+    overlay = make_toolkit(tmp_path / "overlay/nvidia/cu99")
+    for part in ("bin/nvcc", "nvvm/bin/cicc", "include/crt/host_config.h"):
+        (normal / part).unlink()
+    for part in ("include/cuda_runtime.h", "include/cccl/nv/target", "lib64/libcudart_static.a"):
+        (overlay / part).unlink()
+
+    with pytest.raises(BuildError) as caught:
+        toolchain.decide_cuda(
+            settings_with(), toolchain.read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay"), "", "/nowhere"]
+        )
+
+    line = next(line for line in caught.value.found.splitlines() if line.startswith("pip's cuda-toolkit on sys.path"))
+    assert line == (
+        f"pip's cuda-toolkit on sys.path: {overlay}/bin/nvcc: its toolkit {overlay} lacks "
+        f"cuda_runtime.h (of cudart) (it is in {normal}), nv/target (of cccl) (it is in {normal}), "
+        f"libcudart_static.a (of cudart) (it is in {normal})"
+    )
+
+
+def test_a_whole_toolkit_in_another_folder_of_sys_path_than_torch_is_used(tmp_path: Path, cuda_torch: Path) -> None:
+    overlay = make_toolkit(tmp_path / "overlay/nvidia/cu99")
+
+    decision = toolchain.decide_cuda(
+        settings_with(), toolchain.read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay")]
+    )
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == overlay
+    assert decision.nvcc.origin == "pip's cuda-toolkit on sys.path"
 
 
 # Hardware
@@ -433,7 +696,7 @@ def test_cuobjdump_is_taken_from_the_toolkit_then_triton_then_path(tmp_path: Pat
 def test_a_compiler_is_known_by_kind_version_and_target(tmp_path: Path, kind: str) -> None:
     path = make_cxx(tmp_path / "bin/c++", "14.2.1", "aarch64-linux-gnu", kind)
 
-    found = toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})
+    found = find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})
 
     assert (found.path, found.kind, found.version, found.target) == (path, kind, "14.2.1", "aarch64-linux-gnu")
 
@@ -442,7 +705,7 @@ def test_a_compiler_is_known_by_kind_version_and_target(tmp_path: Path, kind: st
 def test_the_compiler_on_path_may_have_any_of_the_usual_names(tmp_path: Path, name: str) -> None:
     path = make_cxx(tmp_path / "bin" / name)
 
-    assert toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}).path == path
+    assert find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}).path == path
 
 
 def test_the_compiler_that_is_asked_for_is_taken_or_nothing(tmp_path: Path) -> None:
@@ -450,14 +713,14 @@ def test_the_compiler_that_is_asked_for_is_taken_or_nothing(tmp_path: Path) -> N
     environ = {"PATH": str(tmp_path / "bin")}
     mine = make_cxx(tmp_path / "mine/g++-15", "15.1.0")
 
-    assert toolchain.find_cxx(settings_with(cxx=str(mine)), environ).path == mine
+    assert find_cxx(settings_with(cxx=str(mine)), environ).path == mine
     with pytest.raises(BuildError, match=r"g\+\+-16"):
-        toolchain.find_cxx(settings_with(cxx="g++-16"), environ)
+        find_cxx(settings_with(cxx="g++-16"), environ)
 
 
 def test_no_compiler_is_an_error_that_names_what_was_looked_for_and_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
-        toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path)})
+        find_cxx(settings_with(), {"PATH": str(tmp_path)})
 
     assert caught.value.found == "c++, g++, clang++: not on PATH"
     assert "apt-get install g++" in caught.value.remedies[0]
@@ -467,4 +730,94 @@ def test_a_program_that_is_no_compiler_is_refused_with_what_it_says(tmp_path: Pa
     make_program(tmp_path / "bin/c++", "echo I am a teapot")
 
     with pytest.raises(BuildError, match="I am a teapot"):
-        toolchain.find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})
+        find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})
+
+
+# A C++ compiler that nvcc does not take
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path, cuda_torch: Path) -> Nvcc:
+    """An nvcc that takes gcc to 15 and clang to 20."""
+    found = decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit"))).nvcc
+    assert found is not None
+    return found
+
+
+def test_a_compiler_at_the_limit_is_taken_and_one_above_is_passed_over_for_the_newest_that_fits(
+    tmp_path: Path, nvcc: Nvcc
+) -> None:
+    environ = {"PATH": str(tmp_path / "bin")}
+    for name, version in {"c++": "16.1.0", "g++": "16.1.0", "g++-13": "13.3.0", "g++-12": "12.2.0"}.items():
+        make_cxx(tmp_path / "bin" / name, version)
+
+    found = find_cxx(settings_with(), environ, nvcc)
+
+    assert found.path == tmp_path / "bin/g++-13"
+    too_new = "gcc 16.1.0, newer than gcc 15, the newest that nvcc takes"
+    assert found.passed_over == (f"{tmp_path}/bin/c++: {too_new}", f"{tmp_path}/bin/g++: {too_new}")
+    assert find_cxx(settings_with(), environ).path == tmp_path / "bin/c++"  # without CUDA any will do
+
+    make_cxx(tmp_path / "bin/c++", "15.2.0")
+    assert find_cxx(settings_with(), environ, nvcc).path == tmp_path / "bin/c++"
+
+
+def test_a_name_with_a_number_is_not_believed(tmp_path: Path, nvcc: Nvcc) -> None:
+    for name, version in {"c++": "16.1.0", "g++-14": "16.1.0", "g++-11": "11.4.0"}.items():
+        make_cxx(tmp_path / "bin" / name, version)
+
+    assert find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}, nvcc).version == "11.4.0"
+
+
+def test_a_clang_that_fits_stands_in_for_a_gcc_that_does_not(tmp_path: Path, nvcc: Nvcc) -> None:
+    make_cxx(tmp_path / "bin/c++", "16.1.0")
+    make_cxx(tmp_path / "bin/clang++", "21.1.0", kind="clang")
+    make_cxx(tmp_path / "bin/clang++-20", "20.1.0", kind="clang")
+
+    found = find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}, nvcc)
+
+    assert (found.kind, found.version) == ("clang", "20.1.0")
+    assert "clang 21.1.0, newer than clang 20" in found.passed_over[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "asked"), [("gcc", "16.1.0", False), ("gcc", "16.1.0", True), ("clang", "21.0.1", True)]
+)
+def test_where_none_fits_the_error_comes_before_any_compile_and_names_the_limit_and_the_ways_out(
+    tmp_path: Path, nvcc: Nvcc, kind: str, version: str, asked: bool
+) -> None:
+    path = make_cxx(tmp_path / "bin/c++", version, kind=kind)
+    make_cxx(tmp_path / "bin/g++-14", "14.1.0" if asked else "17.0.0")  # what is asked for is taken or nothing
+
+    with pytest.raises(BuildError) as caught:
+        find_cxx(settings_with(**({"cxx": str(path)} if asked else {})), {"PATH": str(tmp_path / "bin")}, nvcc)
+
+    error = caught.value
+    assert f"too new for nvcc {NOWHERE}.1: {kind} {version}" in error.problem
+    assert ("-C cxx" in error.problem) is asked
+    assert error.required == "gcc <= 15 or clang <= 20, says crt/host_config.h of that CUDA toolkit"
+    assert f"{path}: {kind} {version}, newer than {kind} {15 if kind == 'gcc' else 20}" in error.found
+    assert "CXX=g++-15" in error.remedies[0]
+    assert "-C cuda-flags=-allow-unsupported-compiler" in error.remedies[2]
+
+
+@pytest.mark.parametrize("flag", ["-allow-unsupported-compiler", "--allow-unsupported-compiler"])
+def test_whoever_tells_nvcc_to_take_any_compiler_gets_any(tmp_path: Path, nvcc: Nvcc, flag: str) -> None:
+    path = make_cxx(tmp_path / "bin/c++", "16.1.0")
+    chosen = settings_with(cuda_flags=f"-lineinfo {flag}")
+
+    assert find_cxx(chosen, {"PATH": str(tmp_path / "bin")}, nvcc).path == path
+
+
+def test_a_whole_toolchain_has_a_compiler_that_its_nvcc_takes(
+    tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit")
+    make_cxx(tmp_path / "bin/c++", "16.1.0")
+    make_cxx(tmp_path / "bin/g++-14", "14.1.0")
+    environ = {"PATH": f"{tmp_path}/bin"}
+    monkeypatch.syspath_prepend(cuda_torch.parent)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+    assert toolchain.find(settings_with(cuda_home=str(toolkit)), environ).cxx.version == "14.1.0"
+    assert toolchain.find(settings_with(cuda="off"), environ).cxx.version == "16.1.0"

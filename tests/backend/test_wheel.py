@@ -8,6 +8,7 @@ import hashlib
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from zipfile import ZipFile
@@ -18,6 +19,7 @@ from kernelwheel import wheel
 from kernelwheel.compile import Artifact
 from kernelwheel.plan import Plan
 from kernelwheel.settings import OLDEST_ZIP_TIME
+from kernelwheel.store import DIGEST
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY, MANIFEST
 from wheel.wheelfile import WheelFile
@@ -47,8 +49,10 @@ def parts(tmp_path: Path) -> tuple[Artifact, Plan, Path]:
     folder = tmp_path / "artifact"
     folder.mkdir()
     (folder / LIBRARY.file).write_bytes(BYTES)
-    manifests.write(MANIFEST, folder)
-    return Artifact(folder, MANIFEST), machine.draw(cuda="off"), machine.sources
+    manifest = replace(MANIFEST, libraries=(LIBRARY,))
+    manifests.write(manifest, folder)
+    (folder / DIGEST).write_text("what a store keeps beside them")
+    return Artifact(folder, manifest), machine.draw(cuda="off"), machine.sources
 
 
 @pytest.fixture
@@ -63,6 +67,14 @@ def made(pure: Path, parts: tuple[Artifact, Plan, Path], tmp_path: Path) -> Path
 def test_its_name_says_any_python_and_this_platform(made: Path) -> None:
     assert made.name == f"tiny-1.2.3-py3-none-{wheel.platform_tag()}.whl"
     assert "any" not in wheel.platform_tag()
+
+
+@pytest.mark.parametrize(
+    ("abi", "tag"),
+    [(None, "py3-none"), ("cp312", "cp312-cp312"), ("cp313t", "cp313-cp313t"), ("cp311d", "cp311-cp311d")],
+)
+def test_a_wheel_is_tagged_for_the_python_that_its_modules_are_bound_to(abi: str | None, tag: str) -> None:
+    assert wheel.python_tag(abi) == tag
 
 
 def test_its_wheel_file_has_the_one_tag_and_is_not_pure(made: Path) -> None:

@@ -11,10 +11,11 @@
 #include "cuda/spherical_harmonics_kernel.cuh"
 
 // The numbers of channels that csrc/cuda/channels.h chooses from.
-#define SIMT_FOR_CHANNELS(KERNEL, name)             \
-  KERNEL(name##_1, splat::kernels::name<1>)         \
-  KERNEL(name##_3, splat::kernels::name<3>)         \
-  KERNEL(name##_16, splat::kernels::name<16>)
+#define SIMT_FOR_CHANNELS(KERNEL, name)       \
+  KERNEL(name##_3, splat::kernels::name<3>)   \
+  KERNEL(name##_4, splat::kernels::name<4>)   \
+  KERNEL(name##_8, splat::kernels::name<8>)   \
+  KERNEL(name##_32, splat::kernels::name<32>)
 
 #define SIMT_KERNELS(KERNEL)                                                \
   KERNEL(project, splat::kernels::project)                                  \

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "cuda/channels.h"
 #include "engine.h"
 #include "kernels.h"
 
@@ -118,11 +119,18 @@ k::BackwardOutputs backward_outputs(Call& call, const py::dict& out) {
           call.array<float>(out, "colors"),    call.array<float>(out, "opacities"), call.array<float>(out, "slots")};
 }
 
-// The instance of a kernel that the operators would choose; here are fewer.
-template <class Kernel>
-Kernel for_channels(int channels, Kernel one, Kernel three, Kernel sixteen) {
-  return channels == 1 ? one : channels <= 3 ? three : sixteen;
-}
+// simt_NAME_C, by a number of channels C that is a template's argument.
+#define SIMT_INSTANCES(name)                      \
+  template <int C>                                \
+  decltype(&k::name<C>) name##_instance() {       \
+    if constexpr (C == 3) return simt_##name##_3; \
+    if constexpr (C == 4) return simt_##name##_4; \
+    if constexpr (C == 8) return simt_##name##_8; \
+    if constexpr (C == 32) return simt_##name##_32; \
+  }
+SIMT_INSTANCES(rasterize)
+SIMT_INSTANCES(replay)
+SIMT_INSTANCES(differentiate)
 
 Call per_tile(const char* name, int64_t tiles, int tile_size) {
   return Call(name, {static_cast<unsigned int>(tiles)}, {static_cast<unsigned int>(k::tile_threads(tile_size))});
@@ -161,13 +169,13 @@ void intersect_kernels(py::module_& m) {
 }
 
 void rasterize_kernels(py::module_& m) {
-  m.def("rasterize", [](const py::dict& in, py::array colors, py::array alphas, py::array last_ids, int64_t first,
-                        int channels) {
-    Call call = per_tile("rasterize", size(in, "offsets", 0), number<int>(in, "tile_size"));
-    const k::RasterizeOutputs out = {call.array<float>("colors", colors), call.array<float>("alphas", alphas),
-                                     call.array<int32_t>("last_ids", last_ids)};
-    call(for_channels(channels, simt_rasterize_1, simt_rasterize_3, simt_rasterize_16), rasterize_inputs(call, in), out,
-         first, channels);
+  m.def("rasterize", [](const py::dict& in, py::array colors, py::array alphas, py::array last_ids, int chunk) {
+    splat::for_each_chunk(size(in, "colors", 1), chunk, [&](auto c, int64_t first, int channels) {
+      Call call = per_tile("rasterize", size(in, "offsets", 0), number<int>(in, "tile_size"));
+      const k::RasterizeOutputs out = {call.array<float>("colors", colors), call.array<float>("alphas", alphas),
+                                       call.array<int32_t>("last_ids", last_ids)};
+      call(rasterize_instance<decltype(c)::value>(), rasterize_inputs(call, in), out, first, channels);
+    });
   });
   m.def("block_bound", &k::block_bound);
   m.def("count_blocks", [](const py::dict& in, const py::dict& plan, py::array last_ids) {
@@ -175,33 +183,39 @@ void rasterize_kernels(py::module_& m) {
     call(simt_count_blocks, rasterize_inputs(call, in), call.array<const int32_t>("last_ids", last_ids),
          backward_plan(call, plan));
   });
-  m.def("replay", [](const py::dict& in, const py::dict& gradients, const py::dict& plan, int channels) {
-    Call call = per_tile("replay", size(in, "offsets", 0), number<int>(in, "tile_size"));
-    call(for_channels(channels, simt_replay_1, simt_replay_3, simt_replay_16), rasterize_inputs(call, in),
-         rasterize_gradients(call, gradients), backward_plan(call, plan), channels);
+  m.def("replay", [](const py::dict& in, const py::dict& gradients, const py::dict& plan, int chunk) {
+    splat::for_each_chunk(size(in, "colors", 1), chunk, [&](auto c, int64_t first, int channels) {
+      if (first > 0) return;
+      Call call = per_tile("replay", size(in, "offsets", 0), number<int>(in, "tile_size"));
+      call(replay_instance<decltype(c)::value>(), rasterize_inputs(call, in), rasterize_gradients(call, gradients),
+           backward_plan(call, plan), channels);
+    });
   });
   m.def("differentiate", [](const py::dict& in, const py::dict& gradients, const py::dict& plan, const py::dict& out,
-                            int64_t first, int channels) {
+                            int chunk) {
     const int64_t blocks = k::block_bound(size(in, "flatten_ids", 0), size(in, "offsets", 0));
-    Call call("differentiate", {static_cast<unsigned int>(blocks)}, {k::kDifferentiateThreads});
-    call(for_channels(channels, simt_differentiate_1, simt_differentiate_3, simt_differentiate_16),
-         rasterize_inputs(call, in), rasterize_gradients(call, gradients), backward_plan(call, plan),
-         backward_outputs(call, out), first, channels);
+    splat::for_each_chunk(size(in, "colors", 1), chunk, [&](auto c, int64_t first, int channels) {
+      Call call("differentiate", {static_cast<unsigned int>(blocks)}, {k::kDifferentiateThreads});
+      call(differentiate_instance<decltype(c)::value>(), rasterize_inputs(call, in),
+           rasterize_gradients(call, gradients), backward_plan(call, plan), backward_outputs(call, out), first,
+           channels);
+    });
   });
-  m.def("number_positions", [](py::array positions) {
+  m.def("number_positions", [](const py::dict& in, py::array ids, py::array positions) {
     Call call = for_each("number_positions", positions.size());
-    call(simt_number_positions, static_cast<int64_t>(positions.size()), call.array<int32_t>("positions", positions));
+    call(simt_number_positions, rasterize_inputs(call, in), call.array<uint32_t>("ids", ids),
+         call.array<int32_t>("positions", positions));
   });
   m.def("sum_slots", [](const py::dict& in, py::array ids, py::array positions, const py::dict& out) {
     Call call = for_each("sum_slots", size(in, "colors", 0) * k::kWarp);
-    call(simt_sum_slots, rasterize_inputs(call, in), call.array<const int32_t>("ids", ids),
+    call(simt_sum_slots, rasterize_inputs(call, in), call.array<const uint32_t>("ids", ids),
          call.array<const int32_t>("positions", positions), backward_outputs(call, out));
   });
-  m.def("slice_background", [](py::array alphas, py::array v_colors, int64_t channels, py::array partial) {
-    Call call("slice_background", {static_cast<unsigned int>(partial.shape(1)), static_cast<unsigned int>(partial.shape(0))},
-              {256});
+  m.def("slice_background", [](py::array alphas, py::array v_colors, py::array partial) {
+    const int64_t images = partial.shape(0), slices = partial.shape(1), channels = partial.shape(2);
+    Call call("slice_background", {static_cast<unsigned int>(images * slices)}, {256});
     call(simt_slice_background, call.array<const float>("alphas", alphas), call.array<const float>("v_colors", v_colors),
-         static_cast<int64_t>(alphas.size() / partial.shape(0)), channels, call.array<float>("partial", partial));
+         static_cast<int64_t>(alphas.size()) / images, slices, channels, call.array<float>("partial", partial));
   });
   m.def("sum_slices", [](py::array partial, py::array v_backgrounds) {
     Call call = for_each("sum_slices", v_backgrounds.size());

@@ -1,7 +1,7 @@
 """The operators as their CUDA implementations put them together, with the kernels executed on the CPU.
 
-What is outside of kernels is numpy's here: a stable sort in place of CUB's, and its prefix sum. The arguments and results
-are those of torch.ops.splat. Shapes as in csrc/operators.h.
+What is outside of kernels is numpy's here: a stable sort in place of CUB's, and its prefix sum. The arguments and
+results are those of torch.ops.splat. Shapes as in csrc/operators.h.
 """
 
 from __future__ import annotations
@@ -65,18 +65,15 @@ def intersect(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, Tensor
     )
 
 
-def rasterize(
-    kernels: ModuleType, arguments: Arguments, masks: Tensor | None = None, chunk: int = 16
-) -> tuple[Tensor, Tensor, Tensor]:
+def rasterize(kernels: ModuleType, arguments: Arguments, chunk: int = 32) -> tuple[Tensor, Tensor, Tensor]:
     """splat::rasterize of csrc/cuda/rasterize.cu."""
-    inputs = _rasterize_inputs(arguments, masks)
+    inputs = _rasterize_inputs(arguments)
     images = len(arguments["isect_offsets"])
     pixels = images * arguments["height"] * arguments["width"]
     channels = inputs["colors"].shape[1]
     colors, alphas = _garbage(pixels * channels, np.float32), _garbage(pixels, np.float32)
     last_ids = _garbage(pixels, np.int32)
-    for first in range(0, channels, chunk):
-        kernels.rasterize(inputs, colors, alphas, last_ids, first, min(chunk, channels - first))
+    kernels.rasterize(inputs, colors, alphas, last_ids, chunk)
     shape = (images, arguments["height"], arguments["width"])
     return (
         torch.from_numpy(colors).reshape(*shape, channels),
@@ -85,24 +82,13 @@ def rasterize(
     )
 
 
-def rasterize_backward(
-    kernels: ModuleType,
-    arguments: Arguments,
-    masks: Tensor | None,
-    alphas: Tensor,
-    last_ids: Tensor,
-    v_colors: Tensor,
-    v_alphas: Tensor,
-    absgrad: bool = False,
-    deterministic: bool = False,
-    chunk: int = 16,
-) -> tuple[Tensor, ...]:
+def rasterize_backward(kernels: ModuleType, arguments: Arguments, chunk: int = 32) -> tuple[Tensor, ...]:
     """splat::rasterize_backward of csrc/cuda/rasterize_backward.cu."""
-    inputs = _rasterize_inputs(arguments, masks)
+    inputs = _rasterize_inputs(arguments)
+    absgrad, deterministic = arguments["absgrad"], arguments["deterministic"]
     count, channels = inputs["colors"].shape
     intersections, tiles = len(inputs["flatten_ids"]), len(inputs["offsets"])
-    first_chunk = min(chunk, channels)
-    gradients = {"v_colors": _flat(v_colors), "v_alphas": _flat(v_alphas), "last_ids": _flat(last_ids)}
+    gradients = {name: _flat(arguments[name]) for name in ("v_colors", "v_alphas", "last_ids")}
     blocks = kernels.block_bound(intersections, tiles)
     checkpoint = 4 * inputs["tile_size"] ** 2 * 2
     plan = {
@@ -122,20 +108,19 @@ def rasterize_backward(
         kernels.count_blocks(inputs, plan, gradients["last_ids"])
         starts = np.concatenate([[0], np.cumsum(plan["block_starts"])[:-1]]).astype(np.int32)
         plan["block_starts"] = starts
-        kernels.replay(inputs, gradients, plan, first_chunk)
-        for first in range(0, channels, chunk):
-            kernels.differentiate(inputs, gradients, plan, out, first, min(chunk, channels - first))
+        kernels.replay(inputs, gradients, plan, chunk)
+        kernels.differentiate(inputs, gradients, plan, out, chunk)
         if deterministic:
-            positions = _garbage(intersections, np.int32)
-            kernels.number_positions(positions)
-            by_id = np.argsort(inputs["flatten_ids"], kind="stable")
-            kernels.sum_slots(inputs, inputs["flatten_ids"][by_id], positions[by_id], out)
+            ids, positions = _garbage(intersections, np.uint32), _garbage(intersections, np.int32)
+            kernels.number_positions(inputs, ids, positions)
+            by_id = np.argsort(ids, kind="stable")
+            kernels.sum_slots(inputs, ids[by_id], positions[by_id], out)
     images = len(arguments["isect_offsets"])
     v_backgrounds = np.zeros((0,), np.float32)
     if inputs["backgrounds"] is not None:
         partial = _garbage(images * 3 * channels, np.float32).reshape(images, 3, channels)
         v_backgrounds = _garbage(images * channels, np.float32)
-        kernels.slice_background(_flat(alphas), gradients["v_colors"], channels, partial)
+        kernels.slice_background(_flat(arguments["alphas"]), gradients["v_colors"], partial)
         kernels.sum_slices(partial, v_backgrounds)
         v_backgrounds = v_backgrounds.reshape(images, channels)
     shape = arguments["opacities"].shape
@@ -149,10 +134,12 @@ def rasterize_backward(
     )
 
 
-def _rasterize_inputs(arguments: Arguments, masks: Tensor | None) -> Arguments:
+OPERATORS = {"intersect": intersect, "rasterize": rasterize, "rasterize_backward": rasterize_backward}
+
+
+def _rasterize_inputs(arguments: Arguments) -> Arguments:
     """The struct RasterizeInputs."""
-    offsets = arguments["isect_offsets"]
-    backgrounds = arguments["backgrounds"]
+    offsets, backgrounds, masks = arguments["isect_offsets"], arguments["backgrounds"], arguments["masks"]
     return {
         "means": _rows(arguments["means2d"], 2),
         "conics": _rows(arguments["conics"], 3),

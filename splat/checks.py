@@ -1,0 +1,82 @@
+"""Checks of single values: every message names the argument, what is required and what was found."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+# What the kernels take: a tile's pixels are the threads of one CUDA block.
+MAX_TILE_SIZE: Final = 32
+MAX_SIDE: Final = 2**20
+
+
+def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
+    """Raise TypeError for what is no tensor of `dtype`, ValueError for one that is not where `like` is."""
+    words = str(dtype).removeprefix("torch.")
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a {words} torch.Tensor, found {type(tensor).__name__}")
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name} must be {words}, found {tensor.dtype}; pass {name}.to(torch.{words})")
+    if like is not None and tensor.device != like.device:
+        raise ValueError(
+            f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "
+            f"pass {name}.to({str(like.device)!r})"
+        )
+
+
+def check_shape(name: str, tensor: Tensor, shape: Sequence[int], words: str) -> None:
+    """Raise ValueError for another shape than `shape`; `words` say what that means, such as [..., N, 3]."""
+    if tuple(tensor.shape) != tuple(shape):
+        raise ValueError(f"{name} must have shape {words} = {list(shape)}, found {shape_of(tensor)}")
+
+
+def check_dimensions(name: str, tensor: Tensor, least: int, words: str) -> None:
+    """Raise ValueError for a tensor with fewer than `least` dimensions."""
+    if tensor.ndim < least:
+        raise ValueError(f"{name} must have shape {words}, found {shape_of(tensor)}")
+
+
+def one_of(name: str, value: str, values: tuple[str, ...]) -> str:
+    """The value, if it is among `values`; else ValueError."""
+    if value not in values:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, found {value!r}")
+    return value
+
+
+def integer(name: str, value: int) -> int:
+    """The value as an int; TypeError for a float or anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, found {value!r} ({type(value).__name__})") from None
+
+
+def positive_int(name: str, value: int, most: int | None = None) -> int:
+    """The value as an int from 1 to `most`; else TypeError or ValueError."""
+    number = integer(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be above 0, found {number}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, found {number}")
+    return number
+
+
+def number(name: str, value: float, allow_infinity: bool = False) -> float:
+    """The value as a float that is at least 0; else TypeError or ValueError."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, found {value!r} ({type(value).__name__})") from None
+    if not result >= 0 or (math.isinf(result) and not allow_infinity):
+        raise ValueError(f"{name} must be {'' if allow_infinity else 'finite and '}at least 0, found {result}")
+    return result
+
+
+def shape_of(tensor: Tensor) -> str:
+    """A shape as messages show it."""
+    return str(list(tensor.shape))

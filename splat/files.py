@@ -1,0 +1,41 @@
+"""Writing files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+def check_writable(path: str | Path, suffix: str, what: str) -> Path:
+    """Raise ValueError or OSError, as `replacing` would, before any work is put into the file.
+
+    `what` says in the plural what such files hold, as in "pictures are written as PNG".
+    """
+    path = Path(path)
+    if path.suffix.lower() != suffix:
+        kind = suffix[1:].upper()
+        raise ValueError(f"{what} are written as {kind}, so the name must end in {suffix}, found {str(path)!r}")
+    if path.is_dir():
+        raise IsADirectoryError(f"a file name is required, found the folder {str(path)!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {str(path.parent)!r} for {path.name!r} must exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable, and is not")
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends without an error."""
+    # Beside the file, since a rename is atomic only within a file system; not by tempfile, which would make the file
+    # readable by its owner alone.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,143 @@
+"""The command `python -m splat fit`: a scene made from pictures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .device import DeviceError, add_device_argument, find_device
+from .image import check_picture, write_png
+from .ply_writer import check_scene_file, write_ply
+from .scene import SceneError
+from .training import Plan, Trainer, render
+from .views import Views, read_views
+
+# Of so many pictures on, every so manyth is kept aside, to judge by.
+_KEPT_ASIDE = 8
+_SMALL = 100_000
+"""Pixels. With fewer, waking other threads takes longer than their work."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `fit`."""
+    parser.add_argument(
+        "sources",
+        nargs="*",
+        type=Path,
+        metavar="IMAGE|SCENE.npz",
+        help="one picture, or an .npz file with images [C, H, W, 3], viewmats [C, 4, 4] (world to camera), "
+        "Ks [C, 3, 3] (pixels) and, if there are any, points [P, 3] and their colors [P, 3]; "
+        "default: pictures of the built-in scene",
+    )
+    parser.add_argument(
+        "-o", "--output", type=_scene_file, required=True, metavar="SCENE.ply", help="the scene to write"
+    )
+    parser.add_argument(
+        "--picture",
+        type=_picture,
+        metavar="OUT.png",
+        help="a picture and, beside it, what the scene makes of it; default: SCENE.png beside SCENE.ply",
+    )
+    parser.add_argument("--steps", type=_count, default=1000, help="how often to improve it; default: 1000")
+    parser.add_argument("--gaussians", type=_count, default=8000, help="at most so many; default: 8000")
+    parser.add_argument(
+        "--sh-degree",
+        type=int,
+        choices=range(4),
+        default=2,
+        metavar="0-3",
+        help="bands of spherical harmonics, for colours that depend on the direction; default: 2",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all that is random; default: 0")
+    add_device_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit as told: 0 if the scene was written, 1 if pictures, device or files stood in the way."""
+    start = time.perf_counter()
+    try:
+        picture = args.picture or check_picture(args.output.with_suffix(".png"))
+        device = find_device(args.device)
+        views = read_views(args.sources, max(args.gaussians // 3, 1), args.seed).to(device)
+        aside = range(0, len(views), _KEPT_ASIDE) if len(views) >= _KEPT_ASIDE else range(0)
+        trained = views.select([i for i in range(len(views)) if i not in aside])
+        judged = views.select(aside) if aside else views
+        degree = args.sh_degree if len(views) > 1 else 0
+        trainer = Trainer(trained, Plan(args.steps, args.gaussians, degree, args.seed))
+        with _threads(views, device), _progress(args.steps) as report:
+            trainer.fit(lambda step, loss: report(step, loss, len(trainer.parameters["means"])))
+            quality = trainer.quality(judged)
+        scene = trainer.gaussians()
+        write_ply(args.output, scene)
+        with torch.no_grad():
+            image, _ = render(scene, judged, 0, degree)
+        write_png(picture, torch.cat([judged.images[0], image], dim=1))
+    except (SceneError, OSError, DeviceError, ValueError) as error:
+        print(f"splat: {error}", file=sys.stderr)
+        return 1
+    seconds = time.perf_counter() - start
+    width, height = views.size
+    pictures = "picture" if len(trained) == 1 else "pictures"
+    what = f"{len(judged)} that were kept aside" if aside else "what it was fitted to"
+    print(
+        f"{len(scene)} Gaussians from {len(trained)} {pictures} of {width}x{height}, {args.steps} steps, "
+        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {what}; side by side: {picture}"
+    )
+    return 0
+
+
+@contextmanager
+def _threads(views: Views, device: torch.device) -> Iterator[None]:
+    """One thread where there is little to share out."""
+    before = torch.get_num_threads()
+    width, height = views.size
+    if device.type == "cpu" and width * height < _SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Callable[[int, float, int], None]]:
+    """A bar on standard error, where that is a terminal."""
+    columns = (
+        TextColumn("fit"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=steps)
+
+        def report(step: int, loss: float, count: int) -> None:
+            progress.update(task, completed=step, description=f"loss {loss:.4f}, {count} Gaussians")
+
+        yield report
+
+
+def _scene_file(text: str) -> Path:
+    try:
+        return check_scene_file(text)
+    except (ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _picture(text: str) -> Path:
+    try:
+        return check_picture(text)
+    except (ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is required, found {text!r}")
+    return int(text)

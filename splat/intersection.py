@@ -1,0 +1,155 @@
+"""Which tiles of an image each projected Gaussian reaches, in the order in which they are blended.
+
+Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows of a packed layout, L intersections.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from . import _kernels
+from .checks import MAX_SIDE, MAX_TILE_SIZE, check_dimensions, check_shape, check_tensor, positive_int
+
+Intersections = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@torch.no_grad()
+def isect_tiles(
+    means2d: Tensor,
+    radii: Tensor,
+    depths: Tensor,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+    sort: bool = True,
+    segmented: bool = False,
+    packed: bool = False,
+    n_images: int | None = None,
+    image_ids: Tensor | None = None,
+    gaussian_ids: Tensor | None = None,
+    conics: Tensor | None = None,
+    opacities: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """List the tiles that each Gaussian's rectangle overlaps, by image, tile and depth.
+
+    gsplat 1.5.3's function of this name, and `conics` and `opacities`.
+
+    Args:
+        means2d: float32 [..., N, 2], or [M, 2] if `packed`; the other tensors are on the same device.
+        radii: int32 [..., N, 2] or [M, 2]; a Gaussian with a radius of 0 is in no tile.
+        depths: float32 [..., N] or [M].
+        tile_size: side of a tile in pixels.
+        tile_width: columns of tiles.
+        tile_height: rows of tiles.
+        sort: has no effect: the lists are sorted always.
+        segmented: has no effect: which sort is used is not to be seen.
+        packed: whether the tensors are packed.
+        n_images: I; needed if `packed`.
+        image_ids: int64 [M]; needed if `packed`.
+        gaussian_ids: has no effect: the image's number is enough.
+        conics: float32 [..., N, 3] or [M, 3]; given with `opacities`, only those tiles are listed where the Gaussian is
+            seen, not all that its rectangle overlaps.
+        opacities: float32 [..., N] or [M].
+
+    Returns:
+        The number of tiles of each Gaussian, int32 [..., N] or [M]; for each intersection its key, int64 [L], with the
+        image, the tile and 32 bits of depth; and the Gaussian's number among all I N or M, int32 [L].
+
+    Raises:
+        TypeError, ValueError: for wrong types, shapes and values.
+        IncompatibleArtifactError: if no kernels for this device can be had.
+    """
+    positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    positive_int("tile_width", tile_width, MAX_SIDE)
+    positive_int("tile_height", tile_height, MAX_SIDE)
+    check_tensor("means2d", means2d)
+    check_tensor("radii", radii, means2d, torch.int32)
+    check_tensor("depths", depths, means2d)
+    check_dimensions("means2d", means2d, 2, "[M, 2]" if packed else "[..., N, 2]")
+    lead = tuple(means2d.shape[:1] if packed else means2d.shape[:-1])
+    words = "M" if packed else "..., N"
+    check_shape("means2d", means2d, (*lead, 2), f"[{words}, 2]")
+    check_shape("radii", radii, (*lead, 2), f"[{words}, 2]")
+    check_shape("depths", depths, lead, f"[{words}]")
+    if (conics is None) != (opacities is None):
+        raise ValueError("conics and opacities go together, found only one of them")
+    if conics is None or opacities is None:
+        # A conic of zeros is no ellipse: the whole rectangle is kept.
+        conics, opacities = depths.new_zeros(*lead, 3), torch.ones_like(depths)
+    check_tensor("conics", conics, means2d)
+    check_tensor("opacities", opacities, means2d)
+    check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
+    check_shape("opacities", opacities, lead, f"[{words}]")
+    if packed:
+        if image_ids is None or n_images is None:
+            raise ValueError("packed needs n_images and image_ids")
+        check_tensor("image_ids", image_ids, means2d, torch.int64)
+        check_shape("image_ids", image_ids, lead, "[M]")
+    images = n_images if packed and n_images is not None else math.prod(lead[:-1])
+    return intersect(
+        means2d, radii, depths, conics, opacities, image_ids if packed else None, images,
+        tile_size, tile_width, tile_height,
+    )[:3]  # fmt: skip
+
+
+@torch.no_grad()
+def intersect(
+    means2d: Tensor,
+    radii: Tensor,
+    depths: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    image_ids: Tensor | None,
+    images: int,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+) -> Intersections:
+    """`isect_tiles` of what was checked, and `isect_offset_encode`'s result, int32 [I, tile_height, tile_width]."""
+    _kernels.require(means2d.device)
+    shape = depths.shape
+    flat = shape if image_ids is not None else (images, shape[-1])
+    tiles_per_gauss, isect_ids, flatten_ids, offsets = torch.ops.splat.intersect(
+        means2d.reshape(*flat, 2),
+        radii.reshape(*flat, 2),
+        depths.reshape(flat),
+        conics.reshape(*flat, 3),
+        opacities.reshape(flat),
+        image_ids,
+        images,
+        tile_size,
+        tile_width,
+        tile_height,
+    )
+    return tiles_per_gauss.reshape(shape), isect_ids, flatten_ids, offsets
+
+
+@torch.no_grad()
+def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_height: int) -> Tensor:
+    """Where each tile's run begins in the lists of `isect_tiles`.
+
+    gsplat 1.5.3's function of this name.
+
+    Args:
+        isect_ids: int64 [L] keys, sorted.
+        n_images: I.
+        tile_width: columns of tiles.
+        tile_height: rows of tiles.
+
+    Returns:
+        int32 [I, tile_height, tile_width].
+
+    Raises:
+        TypeError, ValueError: for wrong types, shapes and values.
+    """
+    check_tensor("isect_ids", isect_ids, dtype=torch.int64)
+    check_shape("isect_ids", isect_ids, (isect_ids.numel(),), "[L]")
+    columns, rows = positive_int("tile_width", tile_width, MAX_SIDE), positive_int("tile_height", tile_height, MAX_SIDE)
+    tiles = columns * rows
+    # A key is image | tile | depth, with as many bits for the tile as the number of tiles has.
+    images = torch.arange(n_images, device=isect_ids.device)[:, None] << tiles.bit_length()
+    first = (images | torch.arange(tiles, device=isect_ids.device)) << 32
+    return torch.searchsorted(isect_ids, first, out_int32=True).reshape(n_images, rows, columns)

@@ -1,0 +1,236 @@
+"""From Gaussians in space to Gaussians in images: covariances and their projection.
+
+Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M visible pairs of camera and Gaussian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import _kernels
+from .arguments import Sizes, View, check_scene, check_view
+from .checks import check_shape, check_tensor
+from .packing import SparseRows, visible_pairs
+
+Projected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
+PackedProjected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]
+
+# Row-major entries of the upper triangle of a 3 x 3 matrix: xx, xy, xz, yy, yz, zz.
+_TRIANGLE = (0, 1, 2, 4, 5, 8)
+
+
+def quat_scale_to_covar_preci(
+    quats: Tensor,
+    scales: Tensor,
+    compute_covar: bool = True,
+    compute_preci: bool = True,
+    triu: bool = False,
+) -> tuple[Tensor | None, Tensor | None]:
+    r"""Covariances :math:`R S S R^T` and their inverses, of Gaussians given by rotations and standard deviations.
+
+    As Kerbl et al. (2023), equation 6. Differentiable; gsplat 1.5.3's function of this name.
+
+    Args:
+        quats: [..., 4] float32 quaternions w, x, y, z; need not be normalised.
+        scales: [..., 3] float32 standard deviations.
+        compute_covar: whether the covariances are wanted.
+        compute_preci: whether the inverses are wanted.
+        triu: whether to return upper triangles, xx, xy, xz, yy, yz, zz.
+
+    Returns:
+        Covariances and inverses, [..., 3, 3], or [..., 6] if `triu`; None for what is not wanted.
+
+    Raises:
+        TypeError, ValueError: for tensors that are not float32 or do not fit together.
+    """
+    check_tensor("quats", quats)
+    check_tensor("scales", scales, quats)
+    check_shape("quats", quats, (*quats.shape[:-1], 4), "[..., 4]")
+    check_shape("scales", scales, (*quats.shape[:-1], 3), "[..., 3]")
+    axes = _rotations(quats)
+
+    def matrices(variances: Tensor) -> Tensor:
+        full = axes * variances[..., None, :] @ axes.mT
+        return upper_triangles(full) if triu else full
+
+    return matrices(scales.square()) if compute_covar else None, matrices(scales**-2) if compute_preci else None
+
+
+def _rotations(quats: Tensor) -> Tensor:
+    """Rotation matrices [..., 3, 3]."""
+    w, x, y, z = torch.nn.functional.normalize(quats, dim=-1).unbind(-1)
+    entries = [
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ]  # fmt: skip
+    return torch.stack(entries, dim=-1).reshape(*quats.shape[:-1], 3, 3)
+
+
+def upper_triangles(matrices: Tensor) -> Tensor:
+    """[..., 3, 3] to [..., 6]."""
+    return matrices.flatten(-2)[..., _TRIANGLE]
+
+
+def fully_fused_projection(
+    means: Tensor,
+    covars: Tensor | None,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    viewmats: Tensor,
+    Ks: Tensor,
+    width: int,
+    height: int,
+    eps2d: float = 0.3,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    packed: bool = False,
+    sparse_grad: bool = False,
+    calc_compensations: bool = False,
+    camera_model: str = "pinhole",
+    opacities: Tensor | None = None,
+) -> Projected | PackedProjected:
+    """Project Gaussians into images by the EWA approximation, and cull those that cannot be seen.
+
+    gsplat 1.5.3's function of this name. Differentiable with respect to means, covars, quats, scales and viewmats. What
+    is culled, a Gaussian that is not finite among it, is zero everywhere and has gradients of zero.
+
+    Args:
+        means: [..., N, 3] centres; this and all other tensors float32, on one device.
+        covars: [..., N, 6] upper triangles of the covariances, xx, xy, xz, yy, yz, zz; None: from quats and scales,
+            which else are not looked at.
+        quats: [..., N, 4] rotations w, x, y, z, need not be normalised.
+        scales: [..., N, 3] standard deviations.
+        viewmats: [..., C, 4, 4] world-to-camera matrices.
+        Ks: [..., C, 3, 3] intrinsics in pixels.
+        width: of the images, in pixels.
+        height: of the images, in pixels.
+        eps2d: added to the diagonal of each projected covariance.
+        near_plane: nearer Gaussians are culled.
+        far_plane: Gaussians beyond it are culled.
+        radius_clip: Gaussians with no larger radius along both axes are culled.
+        packed: return visible pairs only.
+        sparse_grad: gradients of means, covars, quats and scales are sparse COO tensors of the visible Gaussians; needs
+            `packed`, and no batch dimensions.
+        calc_compensations: return the factors of "antialiased" opacities.
+        camera_model: "pinhole", "ortho" or "fisheye".
+        opacities: [..., N]; makes the radii smaller for faint Gaussians, and culls those that nobody can see.
+
+    Returns:
+        radii (int32 [..., C, N, 2]), means2d ([..., C, N, 2]), depths ([..., C, N]), conics ([..., C, N, 3], upper
+        triangles of the inverse covariances) and compensations ([..., C, N], or None if not wanted). If `packed`, first
+        batch_ids, camera_ids and gaussian_ids (int64 [M]), then the same with [M] in place of [..., C, N].
+
+    Raises:
+        NotImplementedError: for ftheta cameras, or if Ks requires grad.
+        TypeError, ValueError: for wrong types, shapes and values.
+        IncompatibleArtifactError: if no kernels for this device can be had.
+    """
+    view = check_view(
+        width=width,
+        height=height,
+        eps2d=eps2d,
+        near_plane=near_plane,
+        far_plane=far_plane,
+        radius_clip=radius_clip,
+        antialiased=calc_compensations,
+        camera_model=camera_model,
+    )
+    if covars is not None:
+        quats = scales = None
+    sizes = check_scene(
+        means=means,
+        quats=quats,
+        scales=scales,
+        covars=covars,
+        covars_shape=(6,),
+        opacities=opacities,
+        viewmats=viewmats,
+        Ks=Ks,
+    )
+    check_sparse(sparse_grad, packed, sizes)
+    rows = SparseRows()
+    gaussians = Gaussians(means, quats, scales, covars, opacities)
+    if sparse_grad:
+        gaussians = gaussians.with_sparse_gradients(rows)
+    radii, means2d, depths, conics, compensations = project(gaussians, viewmats, Ks, sizes, view)
+    if not packed:
+        return radii, means2d, depths, conics, compensations if calc_compensations else None
+    visible = visible_pairs(radii, sizes)
+    rows.fill(visible.gaussian_ids)
+    radii, means2d, depths, conics, compensations = (
+        visible.pack(values, sizes) for values in (radii, means2d, depths, conics, compensations)
+    )
+    ids = visible.batch_ids, visible.camera_ids, visible.gaussian_ids
+    return *ids, radii, means2d, depths, conics, compensations if calc_compensations else None
+
+
+def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
+    """Raise ValueError where gradients cannot be sparse."""
+    if sparse_grad and not packed:
+        raise ValueError("sparse_grad needs packed=True, found packed=False")
+    if sparse_grad and sizes.batch:
+        raise ValueError(
+            f"sparse_grad needs Gaussians without batch dimensions, found {list(sizes.batch)}; "
+            "render one scene after the other"
+        )
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """What is projected, checked: [..., N, *] float32 tensors; quats and scales, or covars, [..., N, 6] where they are
+    projected."""
+
+    means: Tensor
+    quats: Tensor | None
+    scales: Tensor | None
+    covars: Tensor | None
+    opacities: Tensor | None
+
+    def with_sparse_gradients(self, rows: SparseRows) -> Gaussians:
+        """The same, where all but the opacities get sparse gradients."""
+        quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
+        return Gaussians(rows.of(self.means), quats, scales, covars, self.opacities)
+
+    def of_batch(self, batch: int) -> tuple[Tensor | None, ...]:
+        """The tensors of one scene, by its number among all."""
+        tensors = (self.means, self.quats, self.scales, self.covars, self.opacities)
+        dims = self.means.ndim - 2
+        return tuple(None if t is None else t.flatten(0, dims - 1)[batch] if dims else t for t in tensors)
+
+
+def project(
+    gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii, means2d, depths, conics and compensations, [..., C, N, *], of what was checked.
+
+    The operator takes one scene at a time.
+    """
+    _kernels.require(gaussians.means.device)
+    shape = (sizes.batches, sizes.cameras)
+    cameras, intrinsics = viewmats.reshape(*shape, 4, 4), Ks.reshape(*shape, 3, 3)
+    scenes = [
+        torch.ops.splat.project(
+            *gaussians.of_batch(batch),
+            cameras[batch],
+            intrinsics[batch],
+            view.width,
+            view.height,
+            view.eps2d,
+            view.near_plane,
+            view.far_plane,
+            view.radius_clip,
+            view.antialiased,
+            view.camera_model,
+        )
+        for batch in range(sizes.batches)
+    ]
+    radii, means2d, depths, conics, compensations = (
+        outputs[0] if not sizes.batch else torch.stack(outputs).reshape(*sizes.batch, *outputs[0].shape)
+        for outputs in zip(*scenes, strict=True)
+    )
+    return radii, means2d, depths, conics, compensations

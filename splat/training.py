@@ -1,0 +1,233 @@
+"""Fitting Gaussians to pictures: Adam on the loss of Kerbl et al. (2023), and more Gaussians where they are missed.
+
+Densification is a budget's: the number of Gaussians grows in even steps to what was asked for. Those that the pictures
+pull at the most, by the absolute gradients of their projected centres (Ye et al., *AbsGS*, 2024), become two each, and
+those that became all but transparent are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .losses import psnr, training_loss
+from .rendering import rasterization
+from .scene import SH_C0, Gaussians
+from .views import Views
+
+Parameters = dict[str, Tensor]
+
+# Per step of Adam. Of the means: in units of the scene's extent, at the first and the last step.
+_RATES = {"quats": 5e-3, "scales": 1e-2, "opacities": 5e-2, "constant": 1e-2, "bands": 1e-3}
+_MEANS_RATES = (3e-3, 3e-5)
+_TRANSPARENT = 0.01
+_SPLIT = 1.6
+"""How much smaller each half of a Gaussian is."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and with how many Gaussians."""
+
+    steps: int
+    gaussians: int
+    sh_degree: int
+    seed: int = 0
+
+    @property
+    def refine_every(self) -> int:
+        """Steps between two refinements."""
+        return max(self.steps // 25, 10)
+
+    def refines_at(self, step: int) -> bool:
+        """Whether Gaussians come and go after this step: in the middle of the time."""
+        return step % self.refine_every == 0 and 0.1 * self.steps <= step <= 0.7 * self.steps
+
+    def budget_at(self, step: int, first: int) -> int:
+        """How many Gaussians there may be after a refinement, when there were `first` in the beginning."""
+        last = max(int(0.7 * self.steps) // self.refine_every * self.refine_every, 1)
+        return first + round(min(step / last, 1.0) * (self.gaussians - first))
+
+    def degree_at(self, step: int) -> int:
+        """Bands of spherical harmonics join one after the other, in the first half of the time."""
+        return min(self.sh_degree, int(2 * step / max(self.steps, 1) * (self.sh_degree + 1)))
+
+
+class Trainer:
+    """Gaussians that are being fitted."""
+
+    def __init__(self, views: Views, plan: Plan) -> None:
+        self.views, self.plan = views, plan
+        self.generator = torch.Generator(views.images.device).manual_seed(plan.seed)
+        low, high = views.points.aminmax(dim=0)
+        self.extent = max(float((high - low).norm()) / 2, 1e-6)
+        self.parameters = _start(views, plan, self.extent)
+        groups = [
+            {"params": [value], "name": name, "lr": _RATES.get(name, _MEANS_RATES[0])}
+            for name, value in self.parameters.items()
+        ]
+        self.optimizer = torch.optim.Adam(groups, eps=1e-15, fused=True)
+        self._forget()
+        self._order: list[int] = []
+
+    def _forget(self) -> None:
+        count = len(self.parameters["means"])
+        self.pull, self.seen = (torch.zeros(count, device=self.views.images.device) for _ in range(2))
+
+    def gaussians(self) -> Gaussians:
+        """What there is now, after activation, detached."""
+        with torch.no_grad():
+            return _activated(self.parameters)
+
+    def fit(self, report: Callable[[int, float], None]) -> None:
+        """All steps; `report` is told the step and its loss."""
+        for step in range(1, self.plan.steps + 1):
+            report(step, self.step(step))
+
+    def step(self, step: int) -> float:
+        """One picture's step, from 1 on; its loss."""
+        if not self._order:
+            shuffled = torch.randperm(len(self.views), generator=self.generator, device=self.generator.device)
+            self._order = shuffled.tolist()
+        view = self._order.pop()
+        self._set_rate(step)
+        image, meta = render(_activated(self.parameters), self.views, view, self.plan.degree_at(step), absgrad=True)
+        loss = training_loss(image, self.views.images[view])
+        means2d: Any = meta["means2d"]
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._record(means2d.absgrad[0], (meta["radii"][0] > 0).all(dim=-1))
+        self.optimizer.step()
+        if self.plan.refines_at(step):
+            self._refine(step)
+        return float(loss.detach())
+
+    def _set_rate(self, step: int) -> None:
+        first, last = _MEANS_RATES
+        share = (step - 1) / max(self.plan.steps - 1, 1)
+        for group in self.optimizer.param_groups:
+            if group["name"] == "means":
+                group["lr"] = self.extent * first * (last / first) ** share
+
+    def _record(self, absgrad: Tensor, visible: Tensor) -> None:
+        size = torch.tensor(self.views.size, device=absgrad.device)
+        self.pull += (absgrad * size).norm(dim=-1)
+        self.seen += visible
+
+    @torch.no_grad()
+    def _refine(self, step: int) -> None:
+        """Drop what is transparent, and make two of those that are pulled at the most, up to the budget's share."""
+        opacities = self.parameters["opacities"].sigmoid()
+        keep = opacities > _TRANSPARENT
+        target = self.plan.budget_at(step, min(len(self.views.points), self.plan.gaussians))
+        pull = torch.where(keep, self.pull / self.seen.clamp_min(1), -1.0)
+        kept = int(keep.sum())
+        parents = pull.topk(max(min(target - kept, kept), 0)).indices
+        halves = self._halves(parents)
+        rows = torch.cat([keep.nonzero().flatten(), parents])
+        # The parent itself is the first half: where it stands among the rows that are kept.
+        places = torch.cat([keep.cumsum(0)[parents] - 1, torch.arange(kept, len(rows), device=rows.device)])
+        for group in self.optimizer.param_groups:
+            values = self.parameters[group["name"]].detach()[rows]
+            if group["name"] in halves:
+                values[places] = halves[group["name"]]
+            self._replace(group, values, rows, places)
+        self._forget()
+
+    def _halves(self, parents: Tensor) -> Parameters:
+        """What changes of Gaussians that become two: first one half of each, then the other."""
+        means, scales = (self.parameters[name].detach()[parents] for name in ("means", "scales"))
+        drawn = torch.randn(means.shape, generator=self.generator, device=means.device)
+        offsets = rotate(self.parameters["quats"].detach()[parents], scales.exp() * drawn)
+        # Two of them, one behind the other, are as opaque as the one was.
+        opacities = 1 - (1 - self.parameters["opacities"].detach()[parents].sigmoid()).sqrt()
+        return {
+            "means": torch.cat([means + offsets, means - offsets]),
+            "scales": (scales - math.log(_SPLIT)).repeat(2, 1),
+            "opacities": opacities.clamp(1e-6, 1 - 1e-6).logit().repeat(2),
+        }
+
+    def _replace(self, group: dict[str, object], values: Tensor, rows: Tensor, fresh: Tensor) -> None:
+        """Put new values in the place of a parameter; Adam remembers what it knew of `rows`, but not of `fresh`."""
+        old = self.parameters[str(group["name"])]
+        new = values.requires_grad_()
+        state = self.optimizer.state.pop(old)
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = state[name][rows].index_fill_(0, fresh, 0.0)
+        self.optimizer.state[new] = state
+        group["params"] = [new]
+        self.parameters[str(group["name"])] = new
+
+    @torch.no_grad()
+    def quality(self, views: Views) -> float:
+        """Mean PSNR in decibels."""
+        scene = self.gaussians()
+        values = [psnr(render(scene, views, i, scene.degree)[0], views.images[i]) for i in range(len(views))]
+        return sum(values) / len(values)
+
+
+def render(
+    scene: Gaussians, views: Views, view: int, sh_degree: int, absgrad: bool = False
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The image [H, W, 3] of one of the cameras, and `meta`."""
+    width, height = views.size
+    images, _, meta = rasterization(
+        scene.means,
+        scene.quats,
+        scene.scales,
+        scene.opacities,
+        scene.sh,
+        views.viewmats[view : view + 1],
+        views.Ks[view : view + 1],
+        width,
+        height,
+        sh_degree=sh_degree,
+        packed=False,
+        absgrad=absgrad,
+    )
+    return images[0], meta
+
+
+def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
+    """Vectors [N, 3] turned by quaternions w, x, y, z [N, 4]: v + 2 w (u x v) + 2 u x (u x v)."""
+    unit = torch.nn.functional.normalize(quats, dim=-1)
+    w, u = unit[:, :1], unit[:, 1:]
+    across = torch.linalg.cross(u, vectors)
+    turned: Tensor = vectors + 2 * (w * across + torch.linalg.cross(u, across))
+    return turned
+
+
+def _start(views: Views, plan: Plan, extent: float) -> Parameters:
+    """Balls at the points, or at as many of them as the budget allows."""
+    points, colors = views.points, views.colors
+    if len(points) > plan.gaussians:
+        keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(plan.seed))[: plan.gaussians]
+        points, colors = points[keep], colors[keep]
+    n, bases = len(points), (plan.sh_degree + 1) ** 2
+    size = extent / n ** (1 / 3) / 2
+    quats = torch.zeros(n, 4, device=points.device)
+    quats[:, 0] = 1
+    values = {
+        "means": points.clone(),
+        "quats": quats,
+        "scales": torch.full_like(points, math.log(size)),
+        "opacities": torch.full_like(points[:, 0], 0.1).logit(),
+        "constant": ((colors - 0.5) / SH_C0)[:, None],
+        "bands": points.new_zeros(n, bases - 1, 3),
+    }
+    return {name: value.requires_grad_() for name, value in values.items()}
+
+
+def _activated(p: Parameters) -> Gaussians:
+    return Gaussians(
+        means=p["means"],
+        quats=p["quats"],
+        scales=p["scales"].exp(),
+        opacities=p["opacities"].sigmoid(),
+        sh=torch.cat([p["constant"], p["bands"]], dim=1),
+    )

@@ -1,0 +1,392 @@
+"""Builders that cannot build: each says what is wrong, and leaves the checkout and the user's store as they were."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
+from kernelwheel import toolchain
+from kernelwheel.caretaking import find_damage, survey
+from kernelwheel.store import Store
+from processes import Done, clean_environment, run
+from standins import make_cxx, make_program, settings_with
+
+Checkout = Callable[[], Path]
+
+
+@dataclass
+class Builder:
+    """A machine to build on.
+
+    Attributes:
+        folder: all that belongs to it.
+        checkout: of tiny.
+        env: its environment; CPU kernels alone are built unless a test asks for more.
+    """
+
+    folder: Path
+    checkout: Path
+    env: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.temporary.mkdir()
+        self.before = contents(self.checkout)
+        own = {"TMPDIR": str(self.temporary), "XDG_CACHE_HOME": str(self.folder / "cache"), "TINY_CUDA": "off"}
+        self.env = {**own, **self.env}
+
+    @property
+    def temporary(self) -> Path:
+        """Where it compiles."""
+        return self.folder / "tmp"
+
+    def attempt(self, *, prefix: tuple[str, ...] = ()) -> Done:
+        """`pip wheel`, which may fail."""
+        return pip_wheel(self.checkout, self.folder / "out", env=self.env, prefix=prefix)
+
+    def refusal(self, *, prefix: tuple[str, ...] = ()) -> str:
+        """The error of the backend's that ends a build, from its first word to its last remedy."""
+        done = self.attempt(prefix=prefix)
+        said = done.stdout + done.stderr
+        assert done.returncode == 1, said
+        assert "Traceback" not in said
+        self.assert_unharmed()
+        (error,) = re.findall(r"kernelwheel\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
+        return str(error)
+
+    def assert_unharmed(self, entries: int = 0) -> None:
+        """The checkout is as it was, there is no wheel, and no entry in the store but whole ones, so many."""
+        assert contents(self.checkout) == self.before
+        assert list((self.folder / "out").glob("*")) == []
+        kept = survey(Store(self.folder / "cache" / "kernelwheel", "tiny", "1.2.3")).kept
+        assert [find_damage(entry) for entry in kept] == [""] * entries
+        assert len(list((self.folder / "cache").rglob("manifest.json"))) == entries
+
+    def processes(self) -> list[str]:
+        """The live processes that work in its temporary folder."""
+        mark = f"\0TMPDIR={self.temporary}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in b"\0" + (process / "environ").read_bytes():
+                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+
+@pytest.fixture
+def builder(checkout: Checkout, tmp_path: Path) -> Builder:
+    """A builder on which nothing is wrong yet."""
+    return Builder(tmp_path, checkout())
+
+
+# The C++ compiler
+
+
+def test_no_compiler_on_path_is_said(builder: Builder, tmp_path: Path) -> None:
+    builder.env["PATH"] = str(tmp_path)
+
+    said = builder.refusal()
+
+    assert said.startswith("BuildError: no C++ compiler\n")
+    assert "c++, g++, clang++: not on PATH" in said
+    assert "apt-get install g++" in said
+
+
+@pytest.mark.parametrize(("program", "found"), [("c++-99", "not on PATH"), ("true", "neither gcc nor clang")])
+def test_a_cxx_that_is_no_compiler_is_said_and_no_other_is_taken(builder: Builder, program: str, found: str) -> None:
+    """`true --version` names the Free Software Foundation, as gcc does."""
+    builder.env["CXX"] = program
+
+    said = builder.refusal()
+
+    assert said.startswith("BuildError: no C++ compiler\n")
+    assert "as environment variable CXX says" in said
+    assert re.search(rf"found: +(/\S+/)?{re.escape(program)}: {found}", said)
+
+
+def test_a_compiler_that_can_compile_nothing_is_said(builder: Builder, tmp_path: Path) -> None:
+    builder.env["CXX"] = str(make_cxx(tmp_path / "c++"))
+
+    said = builder.refusal()
+
+    assert "tiny 1.2.3 did not compile" in said
+    assert "CMake Error" in said
+    assert f'"{tmp_path}/c++"' in said
+
+
+# nvcc
+
+
+def test_an_isolated_build_without_a_network_says_which_requirement_is_missing(builder: Builder) -> None:
+    done = run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", builder.folder / "out", builder.checkout],
+        cwd=builder.folder,
+        env={
+            **builder.env,
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+            "PIP_EXTRA_INDEX_URL": None,
+            "PIP_FIND_LINKS": None,
+            "PIP_RETRIES": "0",
+        },
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "127.0.0.1" in done.stderr
+    assert "No matching distribution found for" in done.stderr
+    builder.assert_unharmed()
+
+
+@needs_cuda_torch
+def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_architecture_and_log(
+    builder: Builder, tmp_path: Path
+) -> None:
+    nvcc = toolchain.decide_cuda(settings_with(), TORCH, os.environ).nvcc
+    assert nvcc is not None
+    toolkit = tmp_path / "toolkit"
+    shutil.copytree(nvcc.root / "bin", toolkit / "bin")
+    for path in nvcc.root.iterdir():
+        if path.name != "bin":
+            (toolkit / path.name).symlink_to(path)
+    real = (toolkit / "bin/ptxas").rename(toolkit / "bin/real-ptxas")
+    make_program(toolkit / "bin/ptxas", f'case "$*" in *sm_90*) kill -SEGV $$;; esac\nexec {real} "$@"')
+    builder.env.update(TINY_CUDA="on", CUDA_HOME=str(toolkit), TORCH_CUDA_ARCH_LIST="8.0;9.0;12.0")
+
+    said = builder.refusal()
+
+    assert "tiny 1.2.3 did not compile" in said
+    assert re.search(r"found: +twice\.cu\n", said)
+    assert "no code yet for 9.0, 12.0" in said
+    assert "without 9.0" in said
+    (log,) = re.findall(r"read the whole log: (\S+)", said)
+    assert "compute_90" in Path(log).read_text()
+
+
+# torch
+
+
+def make_copy_of_torch(site: Path, *, without: str = "", init: str = "") -> None:
+    """torch once more, by links to the files of the one that is installed, and with an `__init__.py` of its own."""
+    root = site / "torch"
+    (root / "lib").mkdir(parents=True)
+    links = ["include", "version.py", *(f"lib/{path.name}" for path in (TORCH.root / "lib").iterdir())]
+    for name in links:
+        if name != without:
+            (root / name).symlink_to(TORCH.root / name)
+    (root / "__init__.py").write_text(init)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["include", "version.py", "lib/libtorch_cpu.so", pytest.param("lib/libtorch_cuda.so", marks=needs_cuda_torch)],
+)
+def test_a_torch_that_is_half_installed_is_said_with_what_is_missing(
+    builder: Builder, tmp_path: Path, missing: str
+) -> None:
+    make_copy_of_torch(tmp_path / "site", without=missing)
+    builder.env["PYTHONPATH"] = str(tmp_path / "site")
+
+    said = builder.refusal()
+
+    assert said.startswith("BuildError: the installed torch is not whole")
+    assert re.search(rf"found: +missing in torch's folder: {missing}", said)
+    assert "pip install --force-reinstall" in said
+
+
+def test_a_header_of_torch_s_that_is_missing_is_said(builder: Builder, tmp_path: Path) -> None:
+    make_copy_of_torch(tmp_path / "site", without="include")
+    headers = tmp_path / "site/torch" / toolchain.STABLE_HEADER
+    headers.parent.mkdir(parents=True)
+    shutil.copy(TORCH.root / toolchain.STABLE_HEADER, headers)
+    builder.env["PYTHONPATH"] = str(tmp_path / "site")
+
+    said = builder.refusal()
+
+    assert re.search(r"torch/\S+\.h: No such file or directory", said)
+
+
+def test_a_torch_that_cannot_be_imported_but_whose_files_are_fine_is_built_with(
+    builder: Builder, cpu_wheel: Wheel, tmp_path: Path
+) -> None:
+    make_copy_of_torch(tmp_path / "site", init="raise ImportError('libcudnn.so.9: cannot open shared object file')")
+    builder.env["PYTHONPATH"] = str(tmp_path / "site")
+
+    built = build(builder.checkout, builder.folder / "out", env=builder.env)
+
+    assert built.manifest["fingerprint"] == cpu_wheel.manifest["fingerprint"]
+    assert contents(builder.checkout) == builder.before
+
+
+# A full disk
+
+
+def with_small_disk(folder: Path, size: str) -> tuple[str, ...]:
+    """The beginning of a command for which `folder` is a disk of this size."""
+    command = ("unshare", "--mount", "sh", "-ec", f'mount -t tmpfs -o size={size} none "{folder}"; exec "$@"', "sh")
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    return command
+
+
+BIG = 1 << 21
+FILLERS = {
+    "what a compiler makes": f'__attribute__((visibility("default"))) char big[{BIG}] = {{1}};',
+    "the sources": "//" + "x" * BIG,
+}
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+def test_a_disk_that_is_full_while_compiling_is_said(builder: Builder, filler: str) -> None:
+    name = "more.h"
+    (builder.checkout / "native" / name).write_text(FILLERS[filler])
+    with (builder.checkout / "native/twice.cpp").open("a") as source:
+        source.write(f'#include "{name}"\n')
+    builder.before = contents(builder.checkout)
+
+    said = builder.refusal(prefix=with_small_disk(builder.temporary, "2m"))
+
+    assert "No space left on device" in said
+    assert "make room" in said
+
+
+def test_a_disk_that_is_too_full_for_the_wheel_is_said_and_no_half_a_wheel_is_left(builder: Builder) -> None:
+    out = builder.folder / "out"
+    out.mkdir()
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", out]
+    script = f'"$@" || {{ status=$?; echo left:; ls -A "{out}"; exit $status; }}'
+    prefix = (*with_small_disk(out, "40k"), "sh", "-c", script, "sh")
+
+    done = run([*prefix, *command, builder.checkout], cwd=builder.folder, env=builder.env, check=False)
+
+    assert done.returncode == 1, done.stdout
+    assert "BuildError: the wheel cannot be written" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert str(out) in done.stderr
+    assert done.stdout.rstrip().endswith("\nleft:")
+    builder.assert_unharmed(entries=1)  # what was compiled is there for the next try
+
+
+# Two at once, and one that is interrupted
+
+
+def test_two_builds_at_once_in_one_checkout_make_the_same_wheel(builder: Builder) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir"]
+    both = [
+        subprocess.Popen(
+            [*command, "-w", str(builder.folder / name), str(builder.checkout)],
+            env=clean_environment({**builder.env, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in ("one", "other")
+    ]
+    for process in both:
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+
+    (one,), (other,) = ((builder.folder / name).iterdir() for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
+    assert contents(builder.checkout) == builder.before
+
+
+@pytest.fixture
+def slow(builder: Builder) -> Iterator[Path]:
+    """A file: while it is there, the builder's compiler takes very long over the package's sources."""
+    file = builder.folder / "slow"
+    file.touch()
+    wrapper = make_program(
+        builder.folder / "c++",
+        f'case "$*" in *"-c "*/src/*) touch {builder.folder}/begun; test -e {file} && sleep 100;; esac\n'
+        f'exec {shutil.which("c++")} "$@"',
+    )
+    builder.env["CXX"] = str(wrapper)
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def test_a_build_that_is_interrupted_leaves_no_compiler_behind_and_can_be_started_again(
+    builder: Builder, slow: Path, cpu_wheel: Wheel
+) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
+    building = subprocess.Popen(
+        [*command, "-w", str(builder.folder / "out"), str(builder.checkout)],
+        env=clean_environment(builder.env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # a process group of its own, as a shell gives each command
+    )
+    while not (builder.folder / "begun").exists():
+        assert building.poll() is None
+        time.sleep(0.02)
+    assert len(builder.processes()) > 2
+
+    os.killpg(building.pid, signal.SIGINT)
+    said, _ = building.communicate(timeout=60)
+
+    assert building.returncode != 0
+    assert "Operation cancelled by user" in said
+    deadline = time.monotonic() + 5
+    while builder.processes():
+        assert time.monotonic() < deadline, builder.processes()
+        time.sleep(0.02)
+    builder.assert_unharmed()
+    assert [path.name for path in builder.temporary.iterdir() if not path.name.startswith("kernelwheel-")] == []
+    slow.unlink()
+    again = build(builder.checkout, builder.folder / "out", env=builder.env)
+    assert again.manifest["fingerprint"] == cpu_wheel.manifest["fingerprint"]
+
+
+# What a user sees
+
+
+def test_pip_shows_a_failed_build_in_a_few_lines_of_which_the_error_is_the_last(builder: Builder) -> None:
+    source = builder.checkout / "native/twice.cpp"
+    source.write_text("int broken() { return undeclared_name; }\n" + source.read_text())
+    command = [sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--target"]
+
+    done = run([*command, builder.folder / "site", builder.checkout], cwd=builder.folder, env=builder.env, check=False)
+
+    assert done.returncode == 1
+    shown = done.stderr.partition("lines of output]\n")[2].partition("[end of output]")[0].splitlines()
+    assert 5 < len(shown) < 25
+    (begin,) = (number for number, line in enumerate(shown) if "BuildError: tiny 1.2.3 did not compile" in line)
+    error = shown[begin:]
+    assert [line.split(":")[0].strip() for line in error[1:] if re.match(r" {8}\S", line)] == [
+        "required", "found", "to mend",
+    ]  # fmt: skip
+    assert any("twice.cpp:1:" in line and "undeclared_name" in line for line in error)
+    assert "read the whole log: " in error[-2] + error[-1]
+
+
+@pytest.mark.parametrize("when", ["before an error of ours", "after it"])
+def test_an_error_that_is_not_the_backend_s_keeps_its_traceback(builder: Builder, when: str) -> None:
+    script = """
+import sys
+sys.path.insert(0, "backend")
+from kernelwheel import errors, hooks
+try:
+    hooks.build_wheel(sys.argv[1])
+except errors.KernelWheelError as error:
+    raise RuntimeError("something else") from error
+"""
+    builder.env["CXX"] = "c++-99"
+    if when == "before an error of ours":
+        (builder.checkout / "pyproject.toml").write_text("[project]\nname = \n")
+
+    done = run([sys.executable, "-c", script, builder.folder], cwd=builder.checkout, env=builder.env, check=False)
+
+    assert done.stderr.startswith("Traceback")
+    assert ("TOMLDecodeError" if when == "before an error of ours" else "RuntimeError: something else") in done.stderr

@@ -1,0 +1,92 @@
+"""What is told of a build's log: short names while it grows, the first complaint when it ends in failure."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from builds import Wheel
+from kernelwheel.buildlog import first_failure, progress
+
+COMMAND = "/usr/bin/c++ -Werror=x -o a.o -c a.cpp"
+DRIVER = ["ninja: build stopped: subcommand failed.", "Traceback (most recent call last):", "  in main", "Failed: x"]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("[1/2] Building CXX object CMakeFiles/tiny_cpu.dir/twice.cpp.o\n", "[1/2] CXX twice.cpp"),
+        ("[3/9] Building CUDA object CMakeFiles/x.dir/cuda/a.b.cu.o\n", "[3/9] CUDA cuda/a.b.cu"),
+        ("[2/2] Linking CXX shared library /tmp/work/out/libtiny.so\n", "[2/2] CXX libtiny.so"),
+        ('[2/2] Linking CXX shared library "/tmp/a folder/out/libtiny.so"\n', "[2/2] CXX libtiny.so"),
+        ("[1/1] Generating table.h\n", "[1/1] Generating table.h"),
+    ],
+)
+def test_progress_names_the_file_and_not_the_builder_s_folders(line: str, shown: str) -> None:
+    assert progress(line) == shown
+
+
+def test_the_first_error_of_the_first_failed_file_is_quoted_without_the_command() -> None:
+    failed = ["FAILED: [code=1] CMakeFiles/x.dir/a.cpp.o ", COMMAND, "a.cpp: In function 'f':", "a.cpp:3:1: error: no"]
+    other = [
+        "[2/3] Building CXX object CMakeFiles/x.dir/b.cpp.o",
+        "FAILED: CMakeFiles/x.dir/b.cpp.o ",
+        COMMAND,
+        "later",
+    ]
+
+    failure = first_failure(["-- Configuring done", *failed, *other, *DRIVER])
+
+    assert str(failure) == "a.cpp\na.cpp: In function 'f':\na.cpp:3:1: error: no"
+    assert failure.complained
+
+
+def test_an_error_below_pages_of_warnings_is_quoted() -> None:
+    warnings = [f"a.cpp:{number}: warning: old" for number in range(100)]
+    failed = ["FAILED: CMakeFiles/x.dir/a.cpp.o ", COMMAND, *warnings, "a.cpp:101: error: no", "  101 | f()"]
+
+    assert first_failure([*failed, *DRIVER]).said == ("a.cpp:99: warning: old", "a.cpp:101: error: no", "  101 | f()")
+
+
+def test_a_symbol_that_the_linker_misses_is_quoted() -> None:
+    failed = ["FAILED: [code=1] /w/out/libx.so ", COMMAND, "ld: a.cpp: undefined reference to `f()'", "c++: error: ld"]
+
+    assert str(first_failure([*failed, *DRIVER])).splitlines() == ["libx.so", *failed[2:]]
+
+
+def test_a_compiler_that_ends_without_a_word_is_known_from_one_that_complains() -> None:
+    failed = ["FAILED: [code=139] CMakeFiles/x.dir/a.cu.o ", COMMAND, "Segmentation fault"]
+
+    failure = first_failure([*failed, *DRIVER])
+
+    assert str(failure) == "a.cu\nSegmentation fault"
+    assert not failure.complained
+
+
+def test_an_error_of_cmake_s_own_is_quoted() -> None:
+    lines = ["-- The CXX compiler is", "CMake Error at CMakeLists.txt:3 (include):", "  no such file", *DRIVER[1:]]
+
+    assert first_failure(lines).said == ("CMake Error at CMakeLists.txt:3 (include):", "  no such file")
+
+
+def test_an_empty_log_says_so() -> None:
+    assert str(first_failure([])) == "no output"
+
+
+# What pip -v shows of a real build
+
+
+def test_a_build_shows_each_file_and_ends_in_a_line_that_sums_it_up(wheel: Wheel) -> None:
+    lines = [line.strip() for line in wheel.output.splitlines()]
+    steps = [line for line in lines if re.match(r"\[\d+/\d+\] ", line)]
+
+    assert {step.partition("] ")[2] for step in steps} >= {"CXX twice.cpp", "CXX libtiny_cpu.so"}
+    assert [step.partition("/")[0] for step in steps] == [f"[{number + 1}" for number in range(len(steps))]
+    (summary,) = (line for line in lines if line.startswith(f"{wheel.file.name}: "))
+    assert all(name in summary for name in wheel.libraries)
+    assert re.search(r"in \d+ s$", summary)
+
+
+def test_what_setuptools_copies_is_not_shown(wheel: Wheel) -> None:
+    assert "copying" not in wheel.output
+    assert "adding" not in wheel.output

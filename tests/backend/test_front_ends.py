@@ -1,0 +1,368 @@
+"""Every way in: pip, uv and build, with isolation and without, from a folder, an sdist and a git repository.
+
+Each is the real program. Whichever is used, the Plan is the same, and so are its fingerprint and the libraries. The
+checkouts here lie in a folder whose name has spaces and letters outside of ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from builds import NATIVE, TORCH, Wheel, build, contents
+from editables import SMALL
+from kernelwheel.package import source_digests
+from offline import as_simple_index, make_index, make_wheel
+from processes import Done, RunPython, run
+
+Checkout = Callable[[], Path]
+REPOSITORY = Path(__file__).resolve().parents[2]
+# One architecture: it decides the Plan where torch has CUDA, and nothing elsewhere.
+ARCHS = {"TORCH_CUDA_ARCH_LIST": "9.0"}
+PIP = (sys.executable, "-m", "pip")
+BUILD = (sys.executable, "-m", "build")
+# Every kind of requirement is there, but not in the versions that pyproject.toml names on every machine.
+UNCHECKED = "--skip-dependency-check"
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index that serves what a build of tiny asks for."""
+    return make_index(tmp_path_factory.mktemp("index"), REPOSITORY / "tests/packages/tiny")
+
+
+@pytest.fixture(scope="session")
+def reference(checkout: Checkout, build_root: Path, shared_cache: Path) -> Wheel:
+    """What all front ends must make; from a folder with an ordinary name."""
+    return build(checkout(), build_root / "front-end", env={**ARCHS, "XDG_CACHE_HOME": str(shared_cache)})
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's cache, the same for all front ends."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a front end works on.
+
+    Attributes:
+        checkout: the folder of tiny.
+        out: an empty folder for what is made.
+        env: the user's environment.
+    """
+
+    checkout: Path
+    out: Path
+    env: dict[str, str]
+
+    def run(self, *command: str | Path, check: bool = True) -> Done:
+        """Run a front end beside the checkout."""
+        return run(command, cwd=self.out, env=self.env, check=check)
+
+    @property
+    def sdist(self) -> Path:
+        """An sdist, made by build without isolation."""
+        self.run(*BUILD, "--sdist", "--no-isolation", UNCHECKED, "--outdir", self.out / "sdist", self.checkout)
+        (file,) = (self.out / "sdist").glob("*.tar.gz")
+        return file
+
+    @property
+    def git_url(self) -> str:
+        """A git repository with the checkout in it."""
+        repository = self.out / "a git repository"
+        shutil.copytree(self.checkout, repository)
+        author = ("-c", "user.name=tiny", "-c", "user.email=tiny@example.org")
+        for words in (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "--message", "tiny"]):
+            self.run("git", "-C", repository, *words)
+        return f"git+{repository.as_uri()}"
+
+
+@pytest.fixture
+def way(checkout: Checkout, build_root: Path, shared_cache: Path, index: Path, tmp_path: Path) -> Way:
+    """A checkout in a folder with an unusual name, and a user who has no package index but ours."""
+    folder = tmp_path / "ein Ordner mit Überlänge 漢字"
+    shutil.copytree(checkout(), folder / "tiny package")
+    (folder / "out").mkdir()
+    env = {
+        **ARCHS,
+        "TMPDIR": str(build_root),
+        "XDG_CACHE_HOME": str(shared_cache),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(index),
+        "PIP_NO_CACHE_DIR": "1",
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+        "UV_NO_INDEX": "1",
+        "UV_OFFLINE": "1",
+        "UV_FIND_LINKS": str(index),
+        "UV_NO_PYTHON_DOWNLOADS": "1",
+    }
+    return Way(folder / "tiny package", folder / "out", env)
+
+
+def uv(*words: str | Path) -> list[str | Path]:
+    """A command of uv's for this Python."""
+    program = shutil.which("uv", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])))
+    if program is None:
+        pytest.skip("there is no uv here: pip install uv")
+    return [program, *words, "--python", sys.executable]
+
+
+def pip_wheel_isolated(way: Way) -> None:
+    way.run(*PIP, "wheel", "--no-deps", "-w", way.out, way.checkout)
+
+
+def pip_install(way: Way) -> None:
+    way.run(*PIP, "install", "--no-build-isolation", "--no-deps", "--target", way.out / "site", way.checkout)
+
+
+def pip_install_from_the_sdist_isolated(way: Way) -> None:
+    way.run(*PIP, "install", "--no-deps", "--target", way.out / "site", way.sdist)
+
+
+def pip_wheel_from_git(way: Way) -> None:
+    way.run(*PIP, "wheel", "--no-build-isolation", "--no-deps", "-w", way.out, way.git_url)
+
+
+def build_wheel(way: Way) -> None:
+    way.run(*BUILD, "--wheel", "--no-isolation", UNCHECKED, "--outdir", way.out, way.checkout)
+
+
+def build_sdist_and_wheel_isolated(way: Way) -> None:
+    way.run(*BUILD, "--outdir", way.out, way.checkout)
+
+
+def uv_pip_install(way: Way) -> None:
+    way.run(*uv("pip", "install", "--no-build-isolation", "--no-deps", "--target", way.out / "site", way.checkout))
+
+
+def uv_pip_install_from_git_isolated(way: Way) -> None:
+    way.run(*uv("pip", "install", "--no-deps", "--target", way.out / "site", way.git_url))
+
+
+def uv_build_wheel(way: Way) -> None:
+    way.run(*uv("build", "--wheel", "--no-build-isolation", "--out-dir", way.out, way.checkout))
+
+
+def uv_build_sdist_and_wheel_isolated(way: Way) -> None:
+    way.run(*uv("build", "--out-dir", way.out, way.checkout))
+
+
+WAYS = [
+    pip_wheel_isolated,
+    pip_install,
+    pip_install_from_the_sdist_isolated,
+    pip_wheel_from_git,
+    build_wheel,
+    build_sdist_and_wheel_isolated,
+    uv_pip_install,
+    uv_pip_install_from_git_isolated,
+    uv_build_wheel,
+    uv_build_sdist_and_wheel_isolated,
+]
+
+
+def native_of(out: Path) -> Path:
+    """The folder of the kernels in what a front end made: an installed package, or else a wheel."""
+    for file in out.glob("*.whl"):
+        with ZipFile(file) as archive:
+            archive.extractall(out / "site")
+    return out / "site" / NATIVE
+
+
+def made(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What is the same whichever front end made it: the manifest without the version of CMake, and the libraries."""
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    for name in ("cmake", "ninja"):  # isolation may find others than this environment
+        del manifest["built_with"][name]
+    return manifest, {path.name: path.read_bytes() for path in folder.glob("*.so")}
+
+
+@pytest.mark.parametrize("front_end", WAYS, ids=lambda front_end: front_end.__name__)
+def test_every_front_end_makes_the_same_and_leaves_the_checkout_as_it_was(
+    way: Way, reference: Wheel, front_end: Callable[[Way], None]
+) -> None:
+    before = contents(way.checkout)
+
+    front_end(way)
+
+    assert contents(way.checkout) == before
+    assert made(native_of(way.out)) == made(reference.native)
+
+
+def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_path: Path) -> None:
+    """nvcc, the compilers, CMake and Ninja get paths with spaces and letters outside of ASCII."""
+    temporary = tmp_path / "temporär (2) & more 漢字"
+    temporary.mkdir()
+    way.env.update(TMPDIR=str(temporary), XDG_CACHE_HOME=str(tmp_path / "empty"))
+
+    build_wheel(way)
+
+    manifest, libraries = made(native_of(way.out))
+    assert sorted(libraries) == ["libtiny_cpu.so", *(["libtiny_cuda.so"] if TORCH.cuda else [])]
+    assert manifest["plan"]["cuda"] is None or manifest["plan"]["cuda"]["sass"] == ["9.0"]
+
+
+# uv: the torch of a project is the torch that its packages are built with
+
+
+def test_uv_builds_with_the_torch_of_the_project_where_told_to_match(way: Way, index: Path, tmp_path: Path) -> None:
+    """Left alone, the build would take the newest torch, here one of nothing but a name."""
+    links = tmp_path / "links"
+    shutil.copytree(index, links)
+    make_wheel(links, "torch", "99.0")
+    for name in ("platformdirs", "rich"):
+        make_wheel(links, name, "99.0")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(
+        f"""
+[project]
+name = "project"
+version = "1.0"
+requires-python = "=={sys.version_info.major}.{sys.version_info.minor}.*"
+dependencies = ["tiny", "torch=={TORCH.version}"]
+
+[tool.uv]
+environments = ["sys_platform == 'linux'"]
+extra-build-dependencies = {{ tiny = [{{ requirement = "torch", match-runtime = true }}] }}
+
+[[tool.uv.index]]
+name = "here"
+url = "{as_simple_index(links)}"
+default = true
+
+[tool.uv.sources]
+tiny = {{ path = "{way.checkout}" }}
+""",
+        encoding="utf-8",
+    )
+    for name in ("UV_FIND_LINKS", "UV_NO_INDEX"):
+        del way.env[name]
+
+    way.run(*uv("sync", "--no-editable", "--project", project))
+
+    (native,) = (project / ".venv").glob(f"lib/python*/site-packages/{NATIVE}")
+    manifest, _ = made(native)
+    assert manifest["built_with"]["torch"] == TORCH.version
+
+
+# Editable installs
+
+
+VISIBLE = 'extern "C" __attribute__((visibility("default")))'
+
+
+@pytest.mark.parametrize("installer", ["pip, strict", "uv, lenient"])
+def test_an_editable_install_compiles_what_is_in_the_checkout(
+    way: Way, tmp_path: Path, shared_cache: Path, installer: str
+) -> None:
+    for path in (way.checkout / "native").iterdir():
+        path.unlink()
+    for name, text in SMALL.items():
+        (way.checkout / "native" / name).write_text(text.replace('extern "C"', VISIBLE))
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    way.env.update(PYTHONPATH=sysconfig.get_path("purelib"), XDG_CACHE_HOME=str(tmp_path / "own"))
+    options = ("--no-deps", "--no-build-isolation", "--editable", way.checkout)
+    if installer.startswith("pip"):
+        strict = ("-C", "editable_mode=strict", "--ignore-installed")
+        way.run(*PIP, "--python", python, "install", *options, *strict)
+    else:
+        way.run(*uv("pip", "install", *options)[:-1], python)
+    script = 'import tiny, ctypes; tiny.KERNELS.require("cpu"); folder = tiny.KERNELS.info()["loaded"]["cpu"]\n'
+    script += 'print(ctypes.CDLL(f"{folder}/libtiny_cpu.so").tiny_one())'
+
+    assert way.run(python, "-c", script).stdout == "1\n"
+    (way.checkout / "native/one.h").write_text("#define ONE 7\n")
+    assert way.run(python, "-c", script).stdout == "7\n"
+
+
+# A checkout that may not be written to, and a user who is nobody
+
+
+def as_another() -> tuple[str, ...]:
+    """The beginning of a command that runs as a user who is not root, and whose files are those of the caller."""
+    if os.geteuid() != 0:
+        return ()
+    command = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("user namespaces are not permitted here")
+    return command
+
+
+def test_a_user_who_is_not_root_builds_in_a_read_only_checkout(way: Way, reference: Wheel) -> None:
+    run(["chmod", "-R", "a-w", way.checkout], cwd=way.out)
+    attempt = way.run(*as_another(), "touch", way.checkout / "new", check=False)
+    assert "Permission denied" in attempt.stderr
+    before = contents(way.checkout)
+
+    way.run(*as_another(), *PIP, "wheel", "--no-build-isolation", "--no-deps", "-w", way.out, way.checkout)
+
+    assert contents(way.checkout) == before
+    assert made(native_of(way.out)) == made(reference.native)
+
+
+# What a front end may count on before anything is built
+
+
+WATCHED = """
+import os, sys
+done = []
+def watch(event, arguments):
+    if event in ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "ctypes.dlopen"):
+        done.append((event, arguments))
+    if event == "open" and isinstance(arguments[0], str) and os.sep + "torch" + os.sep in arguments[0]:
+        done.append((event, arguments))
+sys.path.insert(0, "backend")
+from kernelwheel import hooks
+sys.addaudithook(watch)
+print(getattr(hooks, sys.argv[1])(sys.argv[2]))
+assert done == [], done
+assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("hook", ["prepare_metadata_for_build_wheel", "prepare_metadata_for_build_editable"])
+def test_metadata_starts_no_program_and_opens_no_file_of_torch_s(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
+) -> None:
+    done = run_python(WATCHED, hook, tmp_path, cwd=checkout())
+
+    assert (tmp_path / done.stdout.split()[-1] / "METADATA").is_file()
+
+
+def test_the_sdist_of_splat_holds_all_that_a_build_needs(tmp_path: Path, run_python: RunPython) -> None:
+    copied = tmp_path / "splat"
+    copied.mkdir()
+    for name in ("backend", "csrc", "splat"):
+        skipped = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
+        shutil.copytree(REPOSITORY / name, copied / name, ignore=skipped)
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, copied)
+    needed = {name: data for name, data in contents(copied).items() if data is not None}
+
+    script = 'import sys; sys.path.insert(0, "backend"); from kernelwheel import hooks; hooks.build_sdist(sys.argv[1])'
+    run_python(script, tmp_path / "sdist", cwd=copied, env={"PYTHONDONTWRITEBYTECODE": "1"})
+
+    (file,) = (tmp_path / "sdist").glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    shipped = contents(unpacked)
+    assert {name: shipped.get(name) for name in needed} == needed
+    assert source_digests(unpacked / "csrc") == source_digests(REPOSITORY / "csrc")

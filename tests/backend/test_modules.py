@@ -1,0 +1,462 @@
+"""Modules of Python: an existing torch extension in a wheel that is bound to one Python and one torch, and says so."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
+from editables import REQUIRE, Editable, make_editable
+from kernelwheel import manifest as manifests
+from kernelwheel import views
+from kernelwheel.digests import json_sha256
+from kernelwheel.drive import CMAKE_VERSION
+from kernelwheel.readback import needed
+from kernelwheel.work import work_name
+from packaging.specifiers import SpecifierSet
+from processes import RunPython, run
+from scikit_build_core.cmake import CMake
+
+Checkout = Callable[..., Path]
+BACKEND = Path(__file__).resolve().parents[2] / "backend/kernelwheel"
+PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
+MINOR = re.match(r"\d+\.\d+", TORCH.version)[0]  # type: ignore[index]
+SCALE = "classic.scale(torch.arange(4.0), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]"
+
+
+# The wheel of an existing extension
+
+
+def test_the_wheel_is_for_this_python_alone(classic_wheel: Wheel) -> None:
+    tag = f"{PYTHON}-{PYTHON}-linux_{platform.machine()}"
+
+    assert classic_wheel.file.name == f"classic-0.5.0-{tag}.whl"
+    assert f"\nTag: {tag}\n" in (classic_wheel.unpacked / "classic-0.5.0.dist-info/WHEEL").read_text()
+
+
+def test_the_manifest_requires_one_python_and_one_minor_release_of_torch(classic_wheel: Wheel) -> None:
+    requires = classic_wheel.manifest["requires"]
+
+    assert (requires["python"], requires["torch"]) == (PYTHON, f"{MINOR}.*")
+
+
+def test_people_are_told_which_python_and_torch(classic_wheel: Wheel) -> None:
+    manifest = manifests.read(classic_wheel.native)
+    assert manifest is not None
+
+    said = views.manifest_text(manifest)
+
+    assert f"torch {MINOR}.*, Python {PYTHON}, linux" in said
+    assert "imported as _C" in said
+
+
+def test_the_plan_names_the_python_and_the_torch_whose_headers_it_is_made_from(classic_wheel: Wheel) -> None:
+    assert classic_wheel.manifest["plan"]["binding"] == {"python": PYTHON, "torch": TORCH.version}
+
+
+def test_a_package_of_operators_is_bound_to_nothing(wheel: Wheel) -> None:
+    assert wheel.manifest["plan"]["binding"] is None
+    assert wheel.manifest["requires"]["python"] is None
+    assert [library["module"] for library in wheel.manifest["libraries"]] == [None] * len(wheel.libraries)
+
+
+def test_the_module_is_named_in_the_manifest_as_python_imports_it(classic_wheel: Wheel) -> None:
+    (library,) = classic_wheel.manifest["libraries"]
+
+    assert (library["file"], library["module"]) == ("_C.so", "_C")
+    assert library["device"] == ("cuda" if TORCH.cuda else "cpu")
+
+
+def test_the_module_names_torch_s_libraries_and_not_python_s(classic_wheel: Wheel) -> None:
+    libraries = needed(classic_wheel.native / "_C.so")
+
+    assert {"libtorch.so", "libtorch_cpu.so", "libtorch_python.so", "libc10.so"} <= set(libraries)
+    assert ({"libtorch_cuda.so", "libc10_cuda.so"} <= set(libraries)) == (TORCH.cuda is not None)
+    assert [name for name in libraries if re.match(r"lib(python|cudart|cublas|cusparse|cusolver)", name)] == []
+
+
+@needs_cuda_torch
+def test_the_module_has_the_device_code_of_the_manifest(classic_wheel: Wheel) -> None:
+    assert classic_wheel.manifest["libraries"][0]["sass"] == ["9.0"]
+    assert re.findall(r"\.sm_(\w+)\.cubin", device_code(classic_wheel.native / "_C.so", "--list-elf")) == ["90"]
+
+
+def test_no_path_of_the_builder_is_in_the_module(classic_wheel: Wheel, build_root: Path) -> None:
+    data = (classic_wheel.native / "_C.so").read_bytes()
+    work = str(build_root / work_name(classic_wheel.manifest["plan"])).encode()
+    marks = (str(TORCH.root.parent), sys.prefix, sys.base_prefix, "/usr/local/cuda", str(build_root))
+
+    assert work in data  # torch's checks name the header that they stand in
+    assert [mark for mark in marks if mark.encode() in data.replace(work, b"")] == []
+
+
+def test_the_wheel_has_the_runtime_half_and_what_a_compile_at_run_time_needs(classic_wheel: Wheel) -> None:
+    packed = contents(classic_wheel.unpacked / "classic/_kernelwheel")
+
+    assert {name for name in packed if name.endswith((".py", ".cmake"))} == {
+        path.relative_to(BACKEND).as_posix() for path in [*BACKEND.rglob("*.py"), *BACKEND.rglob("*.cmake")]
+    }
+    assert {"scale.cpp", "scale_cuda.cu", "CMakeLists.txt"} <= set(contents(classic_wheel.native / "src"))
+
+
+# Installed
+
+
+@pytest.fixture
+def site(classic_wheel: Wheel, tmp_path: Path) -> Path:
+    """The wheel's files in a folder of their own, which a test may spoil."""
+    return Path(shutil.copytree(classic_wheel.unpacked, tmp_path / "site"))
+
+
+def edit_manifest(site: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    file = site / "classic/_native/manifest.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(json.dumps(values))
+
+
+def test_the_extension_works_on_the_cpu_and_says_nothing(site: Path, run_python: RunPython) -> None:
+    script = f"""
+import torch, classic
+assert {SCALE}
+module = classic.KERNELS.module("_C")
+assert module is classic.KERNELS.module("_C")
+assert module.with_cuda is {TORCH.cuda is not None}
+assert module.__name__ == "classic._native._C", module.__name__
+try:
+    classic.scale(torch.zeros(1, dtype=torch.int32), 1.0)
+except RuntimeError as error:
+    assert "float32" in str(error)
+"""
+    done = run_python(script, path=[site])
+
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_importing_the_package_imports_no_module_and_does_not_initialise_cuda(
+    site: Path, run_python: RunPython
+) -> None:
+    script = """
+import sys, torch, classic
+assert "_C.so" not in open("/proc/self/maps").read()
+assert not torch.cuda.is_initialized()
+assert "classic._kernelwheel.settings" not in sys.modules
+"""
+    run_python(script, path=[site])
+
+
+@needs_cuda_torch
+def test_off_keeps_the_module_from_looking_for_a_gpu(site: Path, run_python: RunPython) -> None:
+    script = f"import torch, classic; torch.cuda.is_available = None; assert {SCALE}"
+
+    run_python(script, path=[site], env={"CLASSIC_CUDA": "off"})
+
+
+@needs_cuda_torch
+def test_the_extension_works_on_a_gpu(site: Path, run_python: RunPython) -> None:
+    script = """
+import torch, classic
+if not torch.cuda.is_available():
+    raise SystemExit(77)
+assert classic.scale(torch.arange(4.0, device="cuda"), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]
+"""
+    done = run_python(script, path=[site], env={"CLASSIC_JIT": "never"}, check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine has no GPU")
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_packages_built_with_the_backend_do_not_meet(site: Path, cpu_wheel: Wheel, run_python: RunPython) -> None:
+    """Not even where the other has modules of the same name."""
+    other = site.parent / "other"
+    shutil.copytree(site, other)
+    (other / "classic").rename(other / "baroque")
+    manifest = other / "baroque/_native/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"classic"', '"baroque"'))
+    init = other / "baroque/__init__.py"
+    init.write_text(init.read_text().replace('"classic"', '"baroque"'))
+    script = f"""
+import torch, classic, tiny, baroque
+assert {SCALE} and {SCALE.replace("classic", "baroque")}
+assert torch.ops.tiny.twice(torch.ones(1)).item() == 2.0
+assert classic.KERNELS.module("_C") is not baroque.KERNELS.module("_C")
+kernels = {{type(package.KERNELS) for package in (classic, tiny, baroque)}}
+assert {{kind.__module__ for kind in kernels}} == {{
+    "classic._kernelwheel.runtime", "tiny._kernelwheel.runtime", "baroque._kernelwheel.runtime"}}
+"""
+    run_python(script, path=[site, cpu_wheel.unpacked, other])
+
+
+REFUSED = """
+import classic
+from classic._kernelwheel.errors import IncompatibleArtifactError
+try:
+    classic.KERNELS.module("_C")
+except IncompatibleArtifactError as error:
+    print(error)
+else:
+    raise SystemExit("the module was imported")
+assert "_C.so" not in open("/proc/self/maps").read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("need", "value", "said"),
+    [
+        ("python", "cp39", ["a Python of ABI cp39 (python)", f"a Python of ABI {PYTHON}\n"]),
+        ("torch", "2.1.*", ["torch == 2.1.* (torch)", f"torch {TORCH.version}", "pip install 'torch==2.1.*'"]),
+    ],
+)
+def test_a_module_for_another_python_or_torch_is_refused(
+    site: Path, run_python: RunPython, need: str, value: str, said: list[str]
+) -> None:
+    edit_manifest(site, lambda values: values["requires"].update({need: value}))
+
+    error = run_python(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
+
+    for words in said:
+        assert words in error
+
+
+@needs_cpu_torch
+def test_a_module_that_needs_libtorch_cuda_is_refused_where_torch_has_none(site: Path, run_python: RunPython) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["requires"].update(cuda=13, driver="13.0", driver_for_ptx="13.0")
+        values["libraries"][0].update(device="cuda", sass=["9.0"])
+
+    edit_manifest(site, change)
+
+    error = run_python(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
+
+    assert f"torch {TORCH.version}, which has no CUDA" in error
+
+
+def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: RunPython) -> None:
+    library = site / "classic/_native/_C.so"
+    data = bytearray(library.read_bytes())
+    data[len(data) // 2] ^= 1
+    library.write_bytes(data)
+
+    error = run_python(REFUSED, path=[site]).stdout
+
+    assert "damaged" in error
+    assert str(library) in error
+
+
+def test_a_module_that_does_not_exist_is_an_error_that_names_those_that_do(site: Path, run_python: RunPython) -> None:
+    error = run_python(REFUSED.replace('module("_C")', 'module("_D")'), path=[site]).stdout
+
+    assert "no module _D" in error
+    assert f"{site}/classic/_native: _C" in error
+
+
+# Compiled at first use: a module by Python's own API, which takes no time
+
+
+MODULE = """#include <Python.h>
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_small", "Small.", 0, nullptr};
+PyMODINIT_FUNC PyInit__small() { return PyModule_Create(&definition); }
+"""
+LISTS = """cmake_minimum_required(VERSION 3.24)
+project(tiny LANGUAGES CXX)
+include(KernelWheel)
+"""
+SMALL_MODULE = {
+    "CMakeLists.txt": LISTS + "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\n",
+    "small.cpp": MODULE,
+}
+IMPORT = 'import tiny; print(tiny.KERNELS.module("_small").__file__)'
+
+
+def bind(checkout: Path) -> None:
+    """Say in a checkout of tiny that it has modules."""
+    file = checkout / "pyproject.toml"
+    file.write_text(file.read_text().replace("[tool.kernelwheel]\n", '[tool.kernelwheel]\nabi = "torch"\n'))
+
+
+@pytest.fixture
+def editable(tmp_path: Path) -> Editable:
+    """A checkout with one small module, which was never compiled."""
+    (tmp_path / "small").mkdir()
+    made = make_editable(tmp_path / "small", SMALL_MODULE)
+    bind(made.checkout)
+    return made
+
+
+def test_a_module_is_compiled_at_first_use_and_found_again(editable: Editable) -> None:
+    first = editable.python(IMPORT)
+    again = editable.python(IMPORT)
+
+    assert f"{editable.store.root}/" in first.stdout
+    assert "CXX small.cpp" in first.stderr
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    assert editable.compiled() == ["small.cpp"]
+
+
+def test_a_module_for_another_torch_is_left_in_the_store_and_one_for_this_is_compiled(editable: Editable) -> None:
+    entry = Path(editable.python(IMPORT).stdout.strip()).parent
+    values = json.loads((entry / "manifest.json").read_text())
+    values["requires"]["torch"], values["plan"]["binding"]["torch"] = "2.1.*", "2.1.0"
+    values["fingerprint"] = json_sha256(values["plan"])
+
+    def make(folder: Path) -> None:
+        shutil.copy(entry / "_small.so", folder)
+        (folder / "manifest.json").write_text(json.dumps(values))
+
+    with editable.store.making(lambda maker: None):
+        other = editable.store.publish(values["fingerprint"], make)
+    shutil.rmtree(entry)
+
+    again = editable.python(IMPORT)
+
+    assert Path(again.stdout.strip()).parent == entry
+    assert "no CPU kernels for this machine" in again.stderr
+    assert editable.store.entry(values["fingerprint"]) == other
+
+
+def test_an_installed_module_for_another_torch_is_compiled_from_the_wheel_s_sources(editable: Editable) -> None:
+    artifact = Path(editable.python(IMPORT).stdout.strip()).parent
+    native = editable.checkout / "tiny/_native"
+    shutil.copytree(artifact, native)
+    shutil.copytree(editable.checkout / "native", native / "src")
+    (editable.checkout / "pyproject.toml").unlink()  # as installed: what is known of the package is in the manifest
+    shutil.rmtree(editable.cache)
+    values = json.loads((native / "manifest.json").read_text())
+    values["requires"]["torch"] = values["plan"]["binding"]["torch"] = "2.1.*"
+    (native / "manifest.json").write_text(json.dumps(values))
+
+    done = editable.python(IMPORT)
+
+    assert f"{editable.store.root}/" in done.stdout
+    assert f"(torch: torch {TORCH.version})" in done.stderr
+
+
+def test_a_wrong_name_leaves_the_store_alone(editable: Editable) -> None:
+    editable.python(IMPORT)
+    before = contents(editable.store.root)
+
+    said = editable.failure(IMPORT.replace("_small", "_smal"))
+
+    assert "has no module _smal" in said
+    assert contents(editable.store.root) == before
+
+
+# What a package says of itself is what is built
+
+
+def rewrite(checkout: Path, sources: dict[str, str]) -> Path:
+    shutil.rmtree(checkout / "native")
+    (checkout / "native").mkdir()
+    for name, text in sources.items():
+        (checkout / "native" / name).write_text(text)
+    return checkout
+
+
+@pytest.fixture
+def out(build_root: Path, request: pytest.FixtureRequest) -> Path:
+    return build_root / re.sub(r"\W+", "-", request.node.name)
+
+
+def test_a_module_in_a_package_that_says_nothing_of_it_is_refused_with_the_line_to_write(
+    checkout: Checkout, out: Path
+) -> None:
+    said = refused_build(rewrite(checkout(), SMALL_MODULE), out, env={"TINY_CUDA": "off"})
+
+    assert 'write abi = "torch" into [tool.kernelwheel]' in re.sub(r"\s+", " ", said.rpartition("did not compile")[2])
+
+
+def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, out: Path) -> None:
+    exported = 'extern "C" __attribute__((visibility("default"))) void* PyInit_hidden() { return nullptr; }\n'
+    sources = {
+        "CMakeLists.txt": LISTS + "kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)\n",
+        "one.cpp": exported,
+    }
+
+    said = refused_build(rewrite(checkout(), sources), out, env={"TINY_CUDA": "off"})
+
+    assert "libtiny_cpu.so: Python imports it as hidden" in said
+    assert 'write abi = "torch"' in said
+
+
+def test_a_package_that_says_it_has_modules_and_has_none_is_refused(checkout: Checkout, out: Path) -> None:
+    sources = {
+        "CMakeLists.txt": LISTS + "kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)\n",
+        "one.cpp": "int one;\n",
+    }
+    folder = rewrite(checkout(), sources)
+    bind(folder)
+
+    said = refused_build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert "libtiny_cpu.so: a library of operators" in said
+    assert 'take abi = "torch" out' in said
+
+
+def test_an_abi_that_is_neither_is_refused(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    bind(folder)
+    file = folder / "pyproject.toml"
+    file.write_text(file.read_text().replace('abi = "torch"', 'abi = "limited"'))
+
+    said = refused_build(folder, out, env={"TINY_CUDA": "off"})
+
+    assert "[tool.kernelwheel] abi" in said
+    assert "'limited'" in said
+
+
+def test_operators_and_modules_may_be_in_one_package(checkout: Checkout, out: Path, run_python: RunPython) -> None:
+    sources = {
+        "CMakeLists.txt": LISTS
+        + "kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)\n"
+        + "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\n",
+        "one.cpp": 'extern "C" int tiny_one() { return 1; }\n',
+        "small.cpp": MODULE,
+    }
+    folder = rewrite(checkout(), sources)
+    bind(folder)
+
+    built = build(folder, out, env={"TINY_CUDA": "off"})
+    script = f"""
+{REQUIRE}
+maps = open("/proc/self/maps").read()
+assert "libtiny_cpu.so" in maps and "_small.so" not in maps
+{IMPORT}
+assert "_small.so" in open("/proc/self/maps").read()
+"""
+    run_python(script, path=[built.unpacked])
+
+
+# The C++ standard
+
+
+@pytest.mark.parametrize(("least", "standard"), [("201703L", "17"), ("202002L", "20")])
+def test_a_module_is_compiled_by_the_standard_that_torch_s_headers_ask_for(
+    tmp_path: Path, least: str, standard: str
+) -> None:
+    """CMake itself answers; without a language it makes the target's properties and no build."""
+    header = tmp_path / "torch/include/ATen/ATen.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(f"#if !defined(_MSC_VER) && __cplusplus < {least}\n#error\n#endif\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES NONE)\ninclude(KernelWheel)\n"
+        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\nget_target_property(found _small CXX_STANDARD)\n"
+        'message(STATUS "standard: ${found}")\n'
+    )
+    cache = {
+        "CMAKE_MODULE_PATH": BACKEND / "cmake", "KERNELWHEEL_TORCH": tmp_path / "torch", "KERNELWHEEL_OUTPUT": tmp_path,
+        "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_MODULE_HEADERS": tmp_path,
+    }  # fmt: skip
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
+
+    definitions = [f"-D{name}={value}" for name, value in cache.items()]
+    done = run([cmake, "-S", tmp_path, "-B", tmp_path / "build", *definitions], cwd=tmp_path, check=False)
+
+    assert f"standard: {standard}\n" in done.stdout

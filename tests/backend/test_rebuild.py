@@ -1,0 +1,414 @@
+"""The second build: from a store it runs no compiler at all; after an edit, those alone whose files were edited."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from builds import NATIVE, TORCH, Wheel, build, contents, needs_cuda_torch, remove_work
+from editables import REQUIRE, SMALL, Editable, make_editable, make_user
+from kernelwheel import plan as plans
+from kernelwheel import toolchain
+from kernelwheel.compile import compile_plan
+from kernelwheel.errors import BuildError
+from kernelwheel.package import PackageFacts
+from kernelwheel.toolchain import Torch
+from kernelwheel.work import Work, lay_out, work_path
+from processes import run
+from standins import make_machine, settings_with
+
+Checkout = Callable[[], Path]
+
+
+# From the store
+
+
+def pip(user: Editable, folder: Path, out: Path, *, kept: bool = False, **env: str | None) -> Wheel:
+    """A wheel of a checkout, built by a user with pip."""
+    environment = {**user.environment, "TINY_CUDA": "off", "PYTHONPATH": None, **env}
+    return build(folder, out, env=environment, kept=kept)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A user who built a wheel of a checkout, with a compiler that counts."""
+
+    user: Editable
+    checkout: Path
+    wheel: Wheel
+
+
+@pytest.fixture(scope="module")
+def built(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A wheel of small sources, which is in its user's store."""
+    folder = tmp_path_factory.mktemp("built")
+    user = make_user(folder / "site", folder / "user")
+    made = checkout()
+    shutil.rmtree(made / "native")
+    (made / "native").mkdir()
+    for name, text in SMALL.items():
+        (made / "native" / name).write_text(text)
+    return Built(user, made, pip(user, made, user.folder / "wheel"))
+
+
+def test_a_second_build_in_another_folder_runs_no_compiler_and_gives_the_same_file(
+    built: Built, tmp_path: Path
+) -> None:
+    shutil.copytree(built.checkout, tmp_path / "elsewhere")
+    before = (built.user.folder / "calls").read_text()
+    second = pip(built.user, tmp_path / "elsewhere", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+    (entry,) = built.user.store.entries()
+    assert f"nothing to compile: reusing {entry.folder}" in second.output
+    calls = (built.user.folder / "calls").read_text().removeprefix(before).split()
+    assert {call for call in calls if not call.startswith("-")} == set()  # it was only asked what it is
+    assert second.file.read_bytes() == built.wheel.file.read_bytes()
+
+
+def other_python() -> str:
+    """A Python of another version that runs here."""
+    for minor in (10, 11, 12, 13):
+        program = shutil.which(f"python3.{minor}")
+        if program and minor != sys.version_info.minor:
+            done = subprocess.run([program, "-c", "import ssl, zlib"], capture_output=True, check=False)
+            if done.returncode == 0:
+                return program
+    pytest.skip("there is no other Python on PATH")
+
+
+HOOK = """
+import sys
+sys.path.insert(0, "backend")
+from kernelwheel import hooks
+hooks.build_wheel(sys.argv[1])
+"""
+
+
+def test_another_python_reuses_what_this_one_compiled(built: Built, tmp_path: Path) -> None:
+    # The packages of this environment serve it: those that the build uses are of Python alone.
+    env = {**built.user.environment, "TINY_CUDA": "off", "PYTHONPATH": sysconfig.get_path("purelib")}
+    done = run([other_python(), "-c", HOOK, tmp_path], cwd=built.checkout, env=env)
+
+    assert "nothing to compile: reusing" in done.stdout
+    (second,) = tmp_path.glob("*.whl")
+    assert second.read_bytes() == built.wheel.file.read_bytes()
+
+
+def test_a_first_call_finds_what_a_wheel_s_build_compiled(built: Built, tmp_path: Path) -> None:
+    editable = make_editable(tmp_path, SMALL)
+    done = editable.python(REQUIRE, TINY_CACHE_DIR=str(built.user.cache))
+
+    assert str(built.user.cache) in done.stdout
+    assert editable.compiled() == []
+
+
+def no_home(user: Editable, folder: Path) -> dict[str, str]:
+    (folder / "patch").mkdir()
+    (folder / "patch" / "sitecustomize.py").write_text(
+        "import pwd\ndef getpwuid(uid): raise KeyError(uid)\npwd.getpwuid = getpwuid\n"
+    )
+    return {"TINY_CACHE_DIR": "", "XDG_CACHE_HOME": "", "HOME": "relative", "PYTHONPATH": str(folder / "patch")}
+
+
+def a_file(user: Editable, folder: Path) -> dict[str, str]:
+    (folder / "file").touch()
+    return {"TINY_CACHE_DIR": str(folder / "file")}
+
+
+def unsafe(user: Editable, folder: Path) -> dict[str, str]:
+    shutil.copytree(user.cache, folder / "unsafe")
+    (folder / "unsafe" / "tiny").chmod(0o777)
+    return {"TINY_CACHE_DIR": str(folder / "unsafe")}
+
+
+def no_platformdirs(user: Editable, folder: Path) -> dict[str, str]:
+    (folder / "hides").mkdir()
+    (folder / "hides" / "platformdirs.py").write_text("raise ImportError('there is no platformdirs')\n")
+    return {"TINY_CACHE_DIR": "", "PYTHONPATH": str(folder / "hides")}
+
+
+@pytest.mark.parametrize(
+    ("state", "because"),
+    [
+        (no_home, "no folder to keep compiled kernels in"), (a_file, "File exists"), (unsafe, "is not safe"),
+        (no_platformdirs, "there is no platformdirs"),
+    ],
+)  # fmt: skip
+def test_a_build_goes_on_without_a_store_that_cannot_be_used_and_says_so_in_a_line(
+    built: Built, tmp_path: Path, state: Callable[[Editable, Path], dict[str, str]], because: str
+) -> None:
+    again = pip(built.user, built.checkout, tmp_path / "out", kept=True, **state(built.user, tmp_path))
+
+    (line,) = (line for line in again.output.splitlines() if "are not kept for other builds" in line)
+    assert because in line
+    assert again.file.read_bytes() == built.wheel.file.read_bytes()
+
+
+def test_a_build_goes_on_where_the_store_s_disk_is_full(built: Built, tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    (tmp_path / "full").mkdir()
+    again = build(
+        built.checkout,
+        tmp_path / "out",
+        env={
+            **built.user.environment,
+            "TINY_CUDA": "off",
+            "PYTHONPATH": None,
+            "TINY_CACHE_DIR": str(tmp_path / "full"),
+        },
+        prefix=("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=12k none {tmp_path}/full; exec "$@"', "sh"),
+        kept=True,
+    )
+
+    assert "No space left on device" in again.output
+    assert again.file.read_bytes() == built.wheel.file.read_bytes()
+
+
+def test_read_only_stores_serve_a_build_and_a_damaged_one_is_passed_over_with_a_word(
+    built: Built, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(built.user.cache, damaged)
+    (library,) = damaged.rglob("*.so")
+    library.write_bytes(library.read_bytes()[:-1] + b"?")
+    before = contents(damaged), contents(built.user.cache)
+    again = pip(
+        built.user,
+        built.checkout,
+        tmp_path / "out",
+        TINY_CACHE_PATH=os.pathsep.join(map(str, [tmp_path / "nowhere", damaged, built.user.cache])),
+        TINY_CACHE_DIR=str(tmp_path / "own"),
+    )
+
+    assert f"not looking in {damaged}: the compiled kernels are damaged" in again.output
+    assert f"reusing {built.user.cache}" in again.output
+    assert not (tmp_path / "own").exists()
+    assert (contents(damaged), contents(built.user.cache)) == before
+    assert again.file.read_bytes() == built.wheel.file.read_bytes()
+
+
+def test_a_damaged_entry_is_put_away_with_a_word_and_made_anew(built: Built, tmp_path: Path) -> None:
+    shutil.copytree(built.user.cache, tmp_path / "own")
+    (library,) = (tmp_path / "own").rglob("*.so")
+    library.write_bytes(b"")
+    again = pip(built.user, built.checkout, tmp_path / "out", kept=True, TINY_CACHE_DIR=str(tmp_path / "own"))
+
+    (quarantined,) = (tmp_path / "own" / "tiny" / "1.2.3" / ".quarantine").iterdir()
+    assert f"it is now in {quarantined}" in again.output
+    assert library.read_bytes() == built.wheel.libraries["libtiny_cpu.so"]
+
+
+# After an edit
+
+
+class Project:
+    """Small sources, compiled in this process without a store, and a count of what was compiled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.editable = make_editable(folder, SMALL)
+        self.native = self.editable.checkout / "native"
+        self.torch: Torch | None = None
+        self.counted: Counter[str] = Counter()
+
+    def compile(self) -> tuple[list[str], bytes]:
+        """The files that were compiled now, and the library."""
+        chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
+        tools = toolchain.find(chosen, os.environ)
+        tools = replace(tools, torch=self.torch or tools.torch)
+        self.plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
+        out = Path(tempfile.mkdtemp(dir=self.editable.folder))
+        try:
+            compile_plan(self.plan, tools, self.native, out, jobs=2, say=lambda line: None)
+        finally:
+            before, self.counted = self.counted, Counter(self.editable.compiled())
+        return sorted((self.counted - before).elements()), (out / "libtiny_cpu.so").read_bytes()
+
+    def compile_afresh(self) -> bytes:
+        """The library, where nothing was compiled before."""
+        remove_work(self.editable.temporary)
+        files, library = self.compile()
+        assert len(files) == len(list(self.native.rglob("*.cpp")))
+        return library
+
+    @property
+    def work(self) -> Path:
+        return work_path(self.plan)
+
+    def change(self, file: str, old: str, new: str) -> None:
+        self.editable.change(f"native/{file}", old, new)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project that was compiled once."""
+    made = Project(tmp_path / "project")
+    monkeypatch.setattr(tempfile, "tempdir", str(made.editable.temporary))
+    assert made.compile()[0] == ["one.cpp", "two.cpp"]
+    return made
+
+
+def test_only_what_depends_on_an_edit_is_compiled_and_the_bytes_are_those_of_a_build_from_nothing(
+    project: Project,
+) -> None:
+    project.change("two.cpp", "return 2", "return 22")
+    first, _ = project.compile()
+    project.change("one.h", "ONE 1", "ONE 11")
+    second, library = project.compile()
+    third, same = project.compile()
+
+    assert (first, second, third) == (["two.cpp"], ["one.cpp"], [])
+    assert same == library == project.compile_afresh()
+
+
+def test_an_edit_counts_whatever_its_date_and_the_clock_say(project: Project) -> None:
+    project.change("two.cpp", "return 2", "return 22")
+    os.utime(project.native / "two.cpp", (1_000_000_000, 1_000_000_000))
+    files, _ = project.compile()
+    project.change("two.cpp", "return 22", "return 222")
+    for path in (project.work / "build").rglob("*"):
+        os.utime(path, (time.time() + 3600, time.time() + 3600))  # made before the clock was set back
+    _, library = project.compile()
+
+    assert files == ["two.cpp"]
+    assert library == project.compile_afresh()
+
+
+def test_a_new_header_that_hides_another_one_counts(project: Project) -> None:
+    (project.native / "sub").mkdir()
+    (project.native / "sub" / "one.cpp").write_text((project.native / "one.cpp").read_text())
+    project.change("CMakeLists.txt", "one.cpp", "sub/one.cpp")
+    (project.native / "one.cpp").unlink()
+    project.compile()
+    (project.native / "sub" / "one.h").write_text("#define ONE 1111\n")
+    _, library = project.compile()
+
+    assert library == project.compile_afresh()
+
+
+def test_an_edit_of_cmakelists_counts(project: Project) -> None:
+    (project.native / "CMakeLists.txt").write_text(
+        SMALL["CMakeLists.txt"].replace("include(", "option(MORE more ON)\ninclude(")
+        + "if(MORE)\n  set_source_files_properties(two.cpp PROPERTIES COMPILE_OPTIONS -DMORE)\nendif()\n"
+    )
+    project.change("two.cpp", "return 2;", "\n#ifdef MORE\nreturn 3;\n#endif\nreturn 2;")
+    _, more = project.compile()
+    project.change("CMakeLists.txt", "more ON", "more OFF")
+    files, library = project.compile()
+
+    assert files == ["two.cpp"]
+    assert more != library == project.compile_afresh()
+
+
+def torch_in(site: Path, version: str = TORCH.version) -> Torch:
+    """A torch elsewhere, whose files are new: as much of it as small sources need."""
+    root = site / "torch"
+    header = "include/torch/csrc/stable/library.h"
+    (root / header).parent.mkdir(parents=True)
+    (root / header).write_text("// any\n")
+    (root / "lib").symlink_to(TORCH.root / "lib")
+    (root / "version.py").write_text(f"__version__ = {version!r}\n")
+    return toolchain.read_torch(root)
+
+
+def test_another_environment_with_the_same_torch_keeps_the_objects_and_one_with_another_does_not(
+    project: Project, tmp_path: Path
+) -> None:
+    project.change("one.cpp", '#include "one.h"', '#include "one.h"\n#include <torch/csrc/stable/library.h>')
+    project.torch = torch_in(tmp_path / "first")
+    project.compile()
+    shutil.rmtree(tmp_path / "first")
+    info = project.work / "build" / ".skbuild-info.json"  # scikit-build-core would begin anew in another place
+    info.write_text(json.dumps({**json.loads(info.read_text()), "skbuild_path": str(tmp_path / "first")}))
+    project.torch = torch_in(tmp_path / "second")
+    project.change("two.cpp", "return 2", "return 22")
+    moved, library = project.compile()
+    project.torch = torch_in(tmp_path / "third", "2.99.0")
+    changed, _ = project.compile()
+
+    assert (moved, changed) == (["two.cpp"], ["one.cpp", "two.cpp"])
+    assert library == project.compile_afresh()
+
+
+@pytest.mark.parametrize("harm", ["killed", "booted", "open to others"])
+def test_nothing_is_used_again_that_may_not_be_whole(project: Project, harm: str) -> None:
+    record = project.work / "whole.json"
+    if harm == "killed":
+        record.unlink()
+    elif harm == "booted":
+        record.write_text(record.read_text().replace('"boot": "', '"boot": "another '))
+    else:
+        project.work.chmod(0o770)
+    (project.work / "build" / "left").touch()
+
+    assert project.compile()[0] == ["one.cpp", "two.cpp"]
+    assert not (project.work / "build" / "left").exists()
+    assert project.work.stat().st_mode & 0o777 == 0o700
+
+
+def test_after_a_compile_error_only_the_file_with_the_error_is_compiled_again(project: Project) -> None:
+    for name in ("one.cpp", "two.cpp"):
+        project.change(name, "return ", "return 5 + ")
+    project.change("two.cpp", "return", "return nonsense +")
+    with pytest.raises(BuildError, match="nonsense"):
+        project.compile()
+    log = (project.work / "build.log").read_text()
+    project.change("two.cpp", "return nonsense +", "return")
+    files, library = project.compile()
+
+    assert "nonsense" in log
+    assert files == ["two.cpp"]
+    assert library == project.compile_afresh()
+
+
+def test_what_a_compile_leaves_is_small(project: Project) -> None:
+    assert {path.name for path in project.work.iterdir()} == {"src", "torch", "build", "build.log", "whole.json"}
+    assert not (project.work / "build" / "keep").exists()
+
+
+def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path / "machine")
+    plan = machine.draw(cuda="off")
+    (machine.sources / "twice.cpp").write_text("int edited;\n")
+    (tmp_path / "work").mkdir()
+    tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
+
+    with pytest.raises(BuildError, match="edited while they were being built"):
+        lay_out(Work(tmp_path / "work", ()), plan, tools, machine.sources)
+
+
+@needs_cuda_torch
+def test_an_edited_cu_file_is_compiled_alone_and_gives_the_bytes_of_a_build_from_nothing(
+    two_archs_wheel: Wheel, checkout: Checkout, build_root: Path, tmp_path: Path
+) -> None:
+    folder = checkout()
+    edited = (folder / "native/twice.cu").read_text().replace("256", "128")
+    original = (folder / "native/twice.cu").read_text()
+    env = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
+    (folder / "native/twice.cu").write_text(edited)
+    other = build(folder, build_root / "edited", env=env)
+    (folder / "native/twice.cu").write_text(original)
+    again = build(folder, build_root / "edited back", env=env, kept=True)
+
+    assert "CXX twice.cpp" in other.output
+    assert "CXX twice.cpp" not in again.output
+    assert "CUDA twice.cu" in again.output
+    assert other.libraries["libtiny_cuda.so"] != again.libraries["libtiny_cuda.so"]
+    assert again.libraries == two_archs_wheel.libraries
+    work = next(iter(build_root.glob("kernelwheel-*/")))
+    deps = run(["ninja", "-t", "deps"], cwd=work / "build").stdout
+    assert f"{work}/src/twice.h" in deps
+    assert f"{work}/torch" not in deps
+    assert f"{work}/cuda" not in deps
+    assert (again.unpacked / NATIVE / "src/twice.cu").read_text() == original

@@ -1,0 +1,189 @@
+"""Real toolkits and real compilers: whatever the layout and the names, what they make is what the Plan says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+import pytest
+from builds import TORCH, needs_cuda_torch
+from kernelwheel import plan as plans
+from kernelwheel import toolchain
+from kernelwheel.compile import Artifact, compile_plan
+from kernelwheel.cxx import host_limits
+from kernelwheel.nvcc import Nvcc, find_cudart
+from kernelwheel.package import PackageFacts
+from kernelwheel.toolchain import Torch
+from standins import NOWHERE, make_cxx, make_program, settings_with
+
+# A kernel and a function that include nothing: what is tested is who compiles them.
+SOURCES = {
+    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.24)
+project(tiny LANGUAGES CXX)
+include(KernelWheel)
+kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)
+if(KERNELWHEEL_CUDA)
+  kernelwheel_add_op_library(tiny_cuda CUDA SOURCES add.cu)
+endif()
+""",
+    "one.cpp": 'extern "C" int tiny_one() { return 1; }\n',
+    "add.cu": "#include <cuda/std/cstdint>\n__global__ void add(cuda::std::int32_t* x) { x[threadIdx.x] += 1; }\n"
+    'extern "C" void tiny_add(cuda::std::int32_t* x) { add<<<1, 32>>>(x); }\n',
+}
+
+
+def compile_small(folder: Path, torch: Torch = TORCH, **options: str) -> Artifact:
+    """Compile SOURCES with the real toolchain that the options name, for one architecture."""
+    sources = folder / "sources"
+    sources.mkdir(parents=True)
+    for name, text in SOURCES.items():
+        (sources / name).write_text(text)
+    chosen = settings_with(archs="9.0", **options)
+    tools = toolchain.find(chosen, os.environ)
+    tools = replace(tools, torch=torch, cuda=toolchain.decide_cuda(chosen, torch, os.environ, sys.path))
+    plan = plans.draw(PackageFacts("tiny", "sources", "2.10"), "1.2.3", sources, chosen, tools)
+    return compile_plan(plan, tools, sources, folder / "artifact", jobs=1, say=print)
+
+
+def libraries(artifact: Artifact) -> dict[str, bytes]:
+    return {library.file: (artifact.folder / library.file).read_bytes() for library in artifact.manifest.libraries}
+
+
+@pytest.fixture(scope="module")
+def nvcc() -> Nvcc:
+    """The nvcc of this environment or machine."""
+    found = toolchain.decide_cuda(settings_with(), TORCH, os.environ, sys.path).nvcc
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def as_found(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """What is made with the toolkit as it lies there."""
+    return compile_small(tmp_path_factory.mktemp("found"))
+
+
+def copy_of(nvcc: Nvcc, root: Path, headers: str) -> Path:
+    """The toolkit once more, its headers and libraries in other folders, and its nvcc told so: conda's way."""
+    ignore = shutil.ignore_patterns("include", "lib*", "targets", "*.profile")
+    shutil.copytree(nvcc.root, root, ignore=ignore, copy_function=link_or_copy)
+    # Both bin/nvcc and nvvm/ are as they were: nothing in them is called include or lib, but what is needed of nvvm.
+    shutil.copytree(nvcc.root / "nvvm", root / "nvvm", dirs_exist_ok=True, copy_function=copy_over)
+    shutil.copytree(nvcc.include, root / headers, copy_function=link_or_copy)
+    cudart = find_cudart(nvcc.root)
+    assert cudart is not None
+    (root / headers).with_name("lib").mkdir()
+    for library in cudart.parent.glob("*.a"):
+        link_or_copy(str(library), str(root / headers / "../lib" / library.name))
+    profile = (nvcc.root / "bin/nvcc.profile").read_text()
+    profile = re.sub(r'"-I[^"]*"', f'"-I$(TOP)/{headers}"', profile)
+    profile = re.sub(r'"-isystem" "[^"]*"', f'"-isystem" "$(TOP)/{headers}/cccl"', profile)
+    (root / "bin/nvcc.profile").write_text(profile)
+    return root
+
+
+def link_or_copy(source: str, destination: str) -> None:
+    try:
+        os.link(source, destination)
+    except OSError:
+        shutil.copy2(source, destination)
+
+
+def copy_over(source: str, destination: str) -> None:
+    if not Path(destination).exists():
+        link_or_copy(source, destination)
+
+
+@needs_cuda_torch
+def test_a_toolkit_in_conda_s_layout_makes_the_same_artifact(nvcc: Nvcc, as_found: Artifact, tmp_path: Path) -> None:
+    prefix = copy_of(nvcc, tmp_path / "conda", "targets/x86_64-linux/include")
+    assert not (prefix / "include").exists()
+
+    again = compile_small(tmp_path / "again", cuda_home=str(prefix))
+
+    assert again.manifest == as_found.manifest
+    assert libraries(again) == libraries(as_found)
+
+
+@needs_cuda_torch
+def test_an_nvcc_behind_wrappers_and_of_another_minor_than_torch_s_makes_the_same_and_the_manifest_has_both(
+    nvcc: Nvcc, as_found: Artifact, tmp_path: Path
+) -> None:
+    launcher = make_program(tmp_path / "ccache", 'exec "$@"')
+    shim = make_program(tmp_path / "shims/nvcc", f'exec {launcher} {nvcc.path} "$@"')
+    other = f"{nvcc.release[0]}.97"
+
+    again = compile_small(tmp_path / "again", replace(TORCH, cuda=other), nvcc=str(shim))
+
+    assert (again.manifest.built_with["torch_cuda"], again.manifest.built_with["nvcc"]) == (other, nvcc.version)
+    assert again.manifest.fingerprint == as_found.manifest.fingerprint
+    assert libraries(again) == libraries(as_found)
+
+
+@needs_cuda_torch
+def test_the_compilers_that_we_refuse_are_those_that_nvcc_refuses(nvcc: Nvcc, tmp_path: Path) -> None:
+    limit = host_limits(nvcc)["gcc"]
+    for major, taken in ((limit, True), (limit + 1, False)):
+        claims = make_program(tmp_path / f"g++-{major}", f'exec g++ -U__GNUC__ -D__GNUC__={major} "$@"')
+        (tmp_path / "empty.cu").touch()
+        command = [nvcc.path, "-ccbin", claims, "-E", tmp_path / "empty.cu", "-o", tmp_path / "out"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) is taken, done.stderr
+        assert ("unsupported GNU version" in done.stderr) is not taken
+
+
+@needs_cuda_torch
+def test_a_compiler_that_is_too_new_for_the_real_nvcc_is_refused_before_anything_is_compiled(
+    nvcc: Nvcc, tmp_path: Path
+) -> None:
+    newest = host_limits(nvcc)["gcc"]
+    too_new = make_cxx(tmp_path / "g++-99", f"{newest + 1}.1.0")
+
+    with pytest.raises(toolchain.BuildError, match=f"too new for nvcc {re.escape(nvcc.version)}") as caught:
+        compile_small(tmp_path / "build", cxx=str(too_new))
+
+    assert f"gcc <= {newest}" in caught.value.required
+
+
+@needs_cuda_torch
+def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp_path: Path) -> None:
+    remedy = toolchain.no_nvcc(TORCH, []).remedies[0]
+    pip, install, *requirements = shlex.split(remedy[remedy.index("pip install") :])
+    assert [pip, install, len(requirements)] == ["pip", "install", 1]
+
+    # --target: as if nothing were installed, so that the whole toolkit is resolved.
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--target", tmp_path, *requirements]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "does not provide the extra" not in done.stdout + done.stderr
+    resolved = dict(word.rpartition("-")[::2] for word in done.stdout.splitlines()[-1].split()[2:])
+    release = ".".join(str(TORCH.cuda).split(".")[:2])
+    for part in ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-cccl", "nvidia-cuda-runtime"):
+        assert resolved[part].startswith(f"{release}."), resolved
+    # Torch's own runtime is of the same release, so that nothing beside torch is replaced.
+    assert resolved["cuda-toolkit"] == TORCH.toolkit == installed_version("cuda-toolkit")
+    assert resolved["nvidia-cuda-runtime"] == installed_version("nvidia-cuda-runtime")
+
+
+def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
+    if not shutil.which("clang++"):
+        pytest.skip("no clang++ on PATH; apt-get install clang")
+
+    built = compile_small(tmp_path, cxx="clang++").manifest
+
+    assert built.built_with["cxx"].startswith("clang ")
+    assert built.plan["cxx"]["kind"] == "clang"
+    assert [library.device for library in built.libraries] == (["cpu", "cuda"] if TORCH.cuda else ["cpu"])
+
+
+def test_a_torch_of_a_major_that_no_nvcc_here_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(toolchain.BuildError, match="no usable nvcc of CUDA 99"):
+        compile_small(tmp_path, replace(TORCH, cuda=NOWHERE))

@@ -1,0 +1,209 @@
+"""What only a GPU can show: the CUDA operators, held against the CPU's; streams, graphs and determinism.
+
+Skipped without one; ci/gpu runs this file, and the others whose fixture `device` then includes CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import scenes
+import torch
+from scenes import Scene, random_scene
+from test_cuda_kernels import CASES, intersect_arguments
+from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
+from torch import Tensor
+
+import splat
+from splat import _kernels
+
+DEVICE = "cuda"
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+OPS = torch.ops.splat
+
+
+@pytest.fixture(autouse=True)
+def loaded() -> None:
+    for device in ("cpu", DEVICE):
+        _kernels.require(torch.device(device))
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def on(device: str, arguments: Arguments) -> Arguments:
+    return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in arguments.items()}
+
+
+def cpu(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(tensor.cpu() for tensor in tensors)
+
+
+def backward_arguments(arguments: Arguments, v: tuple[Tensor, Tensor], absgrad: bool = True) -> Arguments:
+    """Arguments of rasterize_backward, on the device of those of rasterize."""
+    device = str(arguments["means2d"].device)
+    _, alphas, last_ids = OPS.rasterize(**arguments)
+    outputs = {"alphas": alphas, "last_ids": last_ids, "v_colors": v[0].to(device), "v_alphas": v[1].to(device)}
+    return arguments | outputs | {"absgrad": absgrad}
+
+
+# The operators
+
+
+def pairs(lists: tuple[Tensor, ...]) -> set[tuple[int, int]]:
+    """Tile (with its image) and Gaussian of each entry."""
+    _, keys, flatten_ids, _ = lists
+    return set(zip((keys >> 32).tolist(), flatten_ids.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("size", "tile_size"), [("mixed", 16), ("huge", 3), ("tiny", 32), ("small", 1)])
+def test_lists_are_those_of_the_cpu(size: str, tile_size: int, packed: bool) -> None:
+    arguments = intersect_arguments(1, size, tile_size, packed, gaussians=2000)
+    found = cpu(OPS.intersect(**on(DEVICE, arguments)))
+    expected = OPS.intersect(**arguments)
+    # The two logarithms differ by roundings, and may decide otherwise on a tile that the ellipse grazes.
+    differing = pairs(found) ^ pairs(expected)
+    assert len(differing) <= 1e-3 * len(expected[1])
+    counts, keys, flatten_ids, offsets = found
+    assert int(counts.sum()) == len(keys) == len(flatten_ids)
+    assert (keys[1:] >= keys[:-1]).all()
+    same = keys[1:] == keys[:-1]
+    assert (flatten_ids[1:] > flatten_ids[:-1])[same].all()
+    assert torch.equal(counts.flatten(), torch.bincount(flatten_ids, minlength=counts.numel()).int())
+    bits = (arguments["tile_width"] * arguments["tile_height"]).bit_length()
+    image, row, column = torch.ones_like(offsets).nonzero().T
+    first = ((image << bits) | (row * arguments["tile_width"] + column)) << 32
+    assert torch.equal(offsets.flatten().long(), torch.searchsorted(keys, first))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_images_and_gradients_are_those_of_the_reference(name: str) -> None:
+    arguments = gaussians(3, **CASES[name])
+    case = by_reference(arguments)
+    moved = on(DEVICE, arguments)
+    colors, alphas, _ = cpu(OPS.rasterize(**moved))
+    for found, expected in ((colors, case.colors), (alphas, case.alphas)):
+        assert ((found - expected).abs()[case.compared] <= 1e-4).all()
+    for deterministic in (False, True):
+        backward = backward_arguments(moved, (case.v_colors, case.v_alphas)) | {"deterministic": deterministic}
+        means2d, means2d_abs, *others = cpu(OPS.rasterize_backward(**backward))
+        for parameter, found in zip(PARAMETERS, (means2d, *others), strict=True):
+            if arguments[parameter] is not None:
+                expected, absolute = getattr(case.gradients, parameter), getattr(case.absolute, parameter)
+                assert_near(found, expected, absolute, parameter)
+        assert_near(means2d_abs, case.absolute.means2d, case.absolute.means2d, "absgrad")
+
+
+def test_indices_out_of_range_are_survived() -> None:
+    arguments = on(DEVICE, gaussians(2))
+    arguments["flatten_ids"][::3] = torch.tensor(2**31 - 1, dtype=torch.int32)
+    arguments["flatten_ids"][1::3] = -1
+    colors, _, _ = OPS.rasterize(**arguments)
+    assert colors.isfinite().all()
+    gradients = OPS.rasterize_backward(**backward_arguments(arguments, random_v(arguments)))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+# Streams and graphs
+
+
+def test_work_is_put_on_the_current_stream() -> None:
+    arguments = on(DEVICE, gaussians(4, images=2, count=60))
+    expected = OPS.rasterize(**arguments)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        # Whoever does not wait for this sees the colours as they were.
+        torch.cuda._sleep(50_000_000)
+        moved = arguments | {"colors": arguments["colors"] * 2}
+        found = OPS.rasterize(**moved)
+    stream.synchronize()
+    background = expected[0] - OPS.rasterize(**arguments | {"backgrounds": None})[0]
+    torch.testing.assert_close(found[0] - background, 2 * (expected[0] - background), rtol=1e-5, atol=1e-5)
+
+
+def test_rendering_and_its_gradients_can_be_captured_in_a_graph() -> None:
+    """So nothing in either waits for the GPU. The lists cannot: their length is the size of a tensor."""
+    arguments = on(DEVICE, gaussians(5, count=80, width=70, height=50))
+    v = tuple(part.to(DEVICE) for part in random_v(arguments))
+
+    def run() -> tuple[Tensor, ...]:
+        images = OPS.rasterize(**arguments)
+        return images + OPS.rasterize_backward(**backward_arguments(arguments, (v[0], v[1])))
+
+    run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = run()
+    for seed in (6, 7):
+        other = on(DEVICE, gaussians(seed, count=80, width=70, height=50))
+        for name in ("colors", "opacities", "backgrounds"):
+            arguments[name].copy_(other[name])
+        graph.replay()
+        for found, expected in zip(captured, run(), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+# The whole of it
+
+
+def whole(device: str, scene: Scene, **options: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    """The images, and the gradients of all parameters."""
+    leaves = {
+        name: getattr(scene, name).to(device).requires_grad_()
+        for name in ("means", "quats", "scales", "opacities", "colors", "viewmats")
+    }
+    rest = {"Ks": scene.Ks.to(device), "width": scene.width, "height": scene.height}
+    colors, alphas, _ = splat.rasterization(**leaves, **rest, **options)
+    generator = torch.Generator().manual_seed(0)
+    v_colors, v_alphas = (torch.randn(part.shape, generator=generator).to(device) for part in (colors, alphas))
+    found = torch.autograd.grad((colors, alphas), list(leaves.values()), (v_colors, v_alphas))
+    return colors.detach().cpu(), dict(zip(leaves, cpu(found), strict=True))
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "small": lambda: random_scene(1, gaussians=3000, width=131, height=77, size="small", views=("front", "close")),
+    "mixed": lambda: random_scene(2, gaussians=800, width=131, height=77, size="mixed", views=("front", "inside")),
+    "garden": lambda: scenes.garden(4),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", SCENES)
+def test_scenes_are_rendered_and_differentiated_as_on_the_cpu(name: str, packed: bool) -> None:
+    scene = SCENES[name]()
+    colors, gradients = whole(DEVICE, scene, packed=packed)
+    expected_colors, expected_gradients = whole("cpu", scene, packed=packed)
+    # Where a decision (which Gaussian ends a ray) falls otherwise, a pixel jumps.
+    assert ((colors - expected_colors).abs() <= 1e-4).double().mean() > 0.999
+    for parameter, expected in expected_gradients.items():
+        off = (gradients[parameter] - expected).norm() / expected.norm()
+        assert off <= 1e-2, f"{parameter}: off by {off:.2g} of its norm"
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_gradients_are_the_same_every_time_when_deterministic() -> None:
+    scene = random_scene(3, gaussians=20000, width=300, height=200, size="small", views=("front", "close"))
+    first = whole(DEVICE, scene)
+    for _ in range(3):
+        again = whole(DEVICE, scene)
+        assert torch.equal(again[0], first[0])
+        for name, gradient in again[1].items():
+            assert torch.equal(gradient, first[1][name]), name
+
+
+def test_a_million_gaussians() -> None:
+    scene = random_scene(4, gaussians=1_000_000, width=1920, height=1080, size="tiny")
+    colors, gradients = whole(DEVICE, scene)
+    assert colors.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    assert (colors > 0).double().mean() > 0.05

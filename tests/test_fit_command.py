@@ -1,0 +1,259 @@
+"""`python -m splat fit`: scenes learn, densify, and are written; and what is said when they cannot be."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scenes import random_scene, real_scene
+
+import splat
+from splat import fit_command
+from splat.losses import psnr, ssim
+from splat.ply import read_ply
+from splat.ply_writer import write_ply
+from splat.scene import Gaussians
+from splat.training import Plan, Trainer, rotate
+from splat.views import read_views
+
+
+def run(*arguments: str | Path) -> int:
+    parser = argparse.ArgumentParser(prog="splat fit")
+    fit_command.add_arguments(parser)
+    return fit_command.run(parser.parse_args([str(argument) for argument in (*arguments, "--device", "cpu")]))
+
+
+def scene_file(path: Path, views: int = 9, changes: dict[str, Any] | None = None) -> Path:
+    """An .npz file with pictures, 48 x 36, of a few large Gaussians, from all around."""
+    scene = random_scene(3, 25, 48, 36, size="mixed", opacity="solid", views=("front",) * views)
+    with torch.no_grad():
+        images, _, _ = splat.rasterization(**scene.arguments)
+    arrays = {
+        "images": (images.clamp(0, 1) * 255).round().byte().numpy(),
+        "viewmats": scene.viewmats.numpy(),
+        "Ks": scene.Ks.numpy(),
+        **(changes or {}),
+    }
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+    return path
+
+
+def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "scene.ply"
+    source = scene_file(tmp_path / "views.npz", views=16)
+    assert run(source, "-o", out, "--steps", "250", "--gaussians", "300", "--sh-degree", "0") == 0
+    text, err = capsys.readouterr()
+    assert err == ""
+    assert text.startswith("300 Gaussians from 14 pictures of 48x36, 250 steps, cpu, ")
+    assert f"side by side: {tmp_path / 'scene.png'}" in text
+    quality = float(text.split("PSNR ")[1].split(" dB on 2 that were kept aside")[0])
+    assert quality > 22
+    scene = read_ply(out)
+    assert len(scene) == 300
+    assert scene.degree == 0
+    with Image.open(tmp_path / "scene.png") as picture:
+        assert picture.size == (96, 36)
+        pixels = np.asarray(picture, dtype=float) / 255
+    # The target beside what the scene makes of it.
+    assert psnr(torch.from_numpy(pixels[:, 48:]), torch.from_numpy(pixels[:, :48])) > 20
+
+
+def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, columns = np.mgrid[0:30, 0:40]
+    pixels = np.stack([columns * 6, rows * 8, np.full_like(rows, 60)], axis=-1).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    out = tmp_path / "a.ply"
+    picture = tmp_path / "both.png"
+    assert run(tmp_path / "a.png", "-o", out, "--picture", picture, "--steps", "150", "--gaussians", "200") == 0
+    text = capsys.readouterr().out
+    assert "from 1 picture of 40x30, 150 steps" in text
+    assert float(text.split("PSNR ")[1].split(" dB on what it was fitted to")[0]) > 25
+    with Image.open(picture) as image:
+        assert np.array_equal(np.asarray(image)[:, :40], pixels)
+
+
+def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
+    trainer = Trainer(read_views([], 300, 0), Plan(steps=60, gaussians=400, sh_degree=1))
+    assert len(trainer.parameters["means"]) == 300
+    losses: list[float] = []
+    trainer.fit(lambda _, loss: losses.append(loss))
+    assert len(losses) == 60
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
+    assert {len(value) for value in trainer.parameters.values()} == {400}
+    for value in trainer.parameters.values():
+        assert value.isfinite().all()
+
+
+def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None:
+    trainer = Trainer(read_views([], 300, 0), Plan(steps=60, gaussians=400, sh_degree=1))
+    for step in range(1, 6):
+        trainer.step(step)
+    before = {name: (value, dict(trainer.optimizer.state[value])) for name, value in trainer.parameters.items()}
+    trainer.parameters["opacities"].data[:10] = -9.0
+    trainer.pull = torch.arange(300.0)
+    trainer._refine(60)
+    for name, (values, state) in before.items():
+        now = trainer.parameters[name]
+        # 10 became transparent, the 110 that are pulled at the most became two.
+        assert torch.equal(now[:180], values[10:190]), name
+        assert len(now) == 400
+        for moment in ("exp_avg", "exp_avg_sq"):
+            found = trainer.optimizer.state[now][moment]
+            assert torch.equal(found[:180], state[moment][10:190]), name
+            assert not found[180:].any(), name
+    # One half where the parent was, the others at the end, the most pulled first.
+    scales = before["scales"][0][190:] - math.log(1.6)
+    assert torch.equal(trainer.parameters["scales"][180:290], scales)
+    assert torch.equal(trainer.parameters["scales"][290:].flip(0), scales)
+    both = trainer.parameters["means"][180:290] + trainer.parameters["means"][290:].flip(0)
+    torch.testing.assert_close(both / 2, before["means"][0][190:])
+
+
+def test_the_same_seed_gives_the_same_scene() -> None:
+    scenes = []
+    for seed in (1, 1, 2):
+        trainer = Trainer(read_views([], 100, seed), Plan(steps=20, gaussians=150, sh_degree=0, seed=seed))
+        trainer.fit(lambda *_: None)
+        scenes.append(trainer.gaussians())
+    for first, again, other in zip(*(vars(scene).values() for scene in scenes), strict=True):
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+
+# What it is made of
+
+
+def test_ssim_is_that_of_the_definition() -> None:
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.rand(17, 14, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    offsets = torch.arange(11) - 5.0
+    weights = torch.exp(-(offsets[:, None] ** 2 + offsets**2) / (2 * 1.5**2)).double()
+    weights = weights / weights.sum()
+    windows = [
+        torch.nn.functional.pad(part.movedim(2, 0), (5, 5, 5, 5)).unfold(1, 11, 1).unfold(2, 11, 1) for part in (x, y)
+    ]
+    mean_x, mean_y = ((part * weights).sum((-1, -2)) for part in windows)
+    variance_x, variance_y = (
+        (part.square() * weights).sum((-1, -2)) - mean**2 for part, mean in zip(windows, (mean_x, mean_y), strict=True)
+    )
+    covariance = (windows[0] * windows[1] * weights).sum((-1, -2)) - mean_x * mean_y
+    expected = (2 * mean_x * mean_y + 1e-4) * (2 * covariance + 9e-4)
+    expected = expected / ((mean_x**2 + mean_y**2 + 1e-4) * (variance_x + variance_y + 9e-4))
+    torch.testing.assert_close(ssim(x, y), expected.mean(), rtol=1e-5, atol=0)
+    assert ssim(x, x).item() == pytest.approx(1)
+
+
+def test_psnr_of_known_errors() -> None:
+    assert psnr(torch.full((4, 4, 3), 0.6), torch.full((4, 4, 3), 0.5)) == pytest.approx(20, abs=1e-3)
+    assert psnr(torch.zeros(2, 2, 3), torch.zeros(2, 2, 3)) == math.inf
+
+
+def test_vectors_turn_as_rotation_matrices_turn_them() -> None:
+    generator = torch.Generator().manual_seed(1)
+    quats, vectors = torch.randn(9, 4, generator=generator), torch.randn(9, 3, generator=generator)
+    # A covariance with one axis is the outer product of that axis.
+    scales = torch.tensor([[0.0, 1.0, 0.0]]).expand(9, 3)
+    covars, _ = splat.quat_scale_to_covar_preci(quats, scales, compute_preci=False)
+    axes = rotate(quats, scales)
+    torch.testing.assert_close(axes[:, :, None] * axes[:, None], covars)
+    torch.testing.assert_close(rotate(quats, vectors).norm(dim=1), vectors.norm(dim=1))
+
+
+@pytest.mark.parametrize("bases", [1, 4, 16])
+def test_a_scene_that_is_written_is_read_again(tmp_path: Path, bases: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    scene = random_scene(2, 40)
+    opacities = torch.cat([torch.tensor([0.0, 1.0]), torch.rand(38, generator=generator)])
+    sh = torch.randn(40, bases, 3, generator=generator)
+    write_ply(tmp_path / "a.ply", Gaussians(scene.means, scene.quats, scene.scales, opacities, sh))
+    found = read_ply(tmp_path / "a.ply")
+    assert torch.equal(found.means, scene.means)
+    assert torch.equal(found.sh, sh)
+    torch.testing.assert_close(found.scales, scene.scales)
+    torch.testing.assert_close(found.opacities, opacities, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.quats, torch.nn.functional.normalize(scene.quats, dim=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ply"]
+
+
+# What cannot be fitted
+
+
+def test_pictures_without_cameras_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    assert run(tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "a.ply") == 1
+    err = capsys.readouterr().err
+    assert (
+        "2 pictures need to be told where their cameras stood: one SCENE.npz with images [C, H, W, 3], viewmats" in err
+    )
+    assert not (tmp_path / "a.ply").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": None}, r"images [C, H, W, 3] required, found viewmats, Ks"),
+        ({"Ks": None, "viewmats": None}, r"viewmats [C, 4, 4] and Ks [C, 3, 3] required, found images"),
+        ({"images": np.zeros((9, 8, 8), np.uint8)}, "images must have shape [C, H, W, 3], found [9, 8, 8]"),
+        ({"images": np.zeros((9, 8, 8, 3), np.int64)}, "images must be uint8, or floating from 0 to 1; found int64"),
+        ({"viewmats": np.zeros((8, 4, 4))}, "viewmats must have shape [9, 4, 4], found [8, 4, 4]"),
+        ({"viewmats": np.zeros((9, 4, 4))}, "viewmats must be invertible"),
+        ({"Ks": np.full((9, 3, 3), np.nan)}, "Ks must be finite numbers"),
+        ({"points": np.zeros((5, 2))}, "points and colors must have shape [P, 3], found [5, 2]"),
+        ({"points": np.zeros((5, 3)), "colors": np.zeros((4, 3))}, "found [5, 3] and [4, 3]"),
+    ],
+    ids=str,
+)
+def test_files_that_hold_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    source = scene_file(tmp_path / "a.npz", changes=changes)
+    assert run(source, "-o", tmp_path / "a.ply", "--steps", "2", "--gaussians", "9") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.startswith("splat: ")
+
+
+def test_points_alone_are_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(real_scene("test_garden.npz"), "-o", tmp_path / "a.ply") == 1
+    assert "images [C, H, W, 3] required, found means3d, colors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"text"])
+@pytest.mark.parametrize("name", ["a.npz", "a.jpg"])
+def test_files_that_are_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert run(tmp_path / name, "-o", tmp_path / "a.ply") == 1
+    assert f"splat: {tmp_path / name}: " in capsys.readouterr().err
+    assert run(tmp_path / "none.npz", "-o", tmp_path / "a.ply") == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: -o"),
+        (["-o", "a.npz"], "scenes are written as PLY, so the name must end in .ply, found 'a.npz'"),
+        (["-o", "a.ply", "--picture", "a.jpg"], "the name must end in .png, found 'a.jpg'"),
+        (["-o", "none/a.ply"], "the folder 'none' for 'a.ply' must exist"),
+        (["-o", "a.ply", "--steps", "0"], "a whole number above 0 is required, found '0'"),
+        (["-o", "a.ply", "--gaussians", "many"], "a whole number above 0 is required, found 'many'"),
+        (["-o", "a.ply", "--sh-degree", "4"], "invalid choice: 4"),
+    ],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit) as raised:
+        run(*arguments)
+    assert raised.value.code == 2
+    assert message in capsys.readouterr().err

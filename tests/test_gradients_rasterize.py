@@ -1,0 +1,545 @@
+"""The gradients of the operator `rasterize`, on the CPU: against autograd of the float64 reference and against central
+differences in float64, the same for any number of threads and any instruction set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import reference
+import torch
+from hypothesis import HealthCheck, given, settings
+from torch import Tensor
+
+from splat import _kernels, ops
+
+_kernels.require(torch.device("cpu"))
+OPS = torch.ops.splat
+
+KINDS = ("any", "edges", "clamped", "saturated", "thin", "huge", "beside")
+PARAMETERS = ("means2d", "conics", "colors", "opacities", "backgrounds")
+TOLERANCE = 1e-3
+
+Arguments = dict[str, Any]
+
+
+def gaussians(
+    seed: int,
+    kind: str = "any",
+    images: int = 1,
+    count: int = 20,
+    width: int = 37,
+    height: int = 23,
+    channels: int = 3,
+    tile_size: int = 16,
+    packed: bool = False,
+    has_background: bool = True,
+    has_masks: bool = False,
+) -> Arguments:
+    """Arguments of rasterize: random Gaussians in the plane of each image."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(shape, generator=generator)
+
+    size = torch.tensor([width, height])
+    means = uniform(-0.1, 1.1, images, count, 2) * size
+    low, high = {"thin": (0.3, 0.5), "huge": (20.0, 300.0)}.get(kind, (0.6, 8.0))
+    deviations = uniform(low, high, images, count, 2)
+    angle = uniform(0, torch.pi, images, count)
+    opacities = uniform(0.05, 0.95, images, count)
+    if kind == "edges":
+        means = (means / tile_size).round() * tile_size + torch.randint(-1, 2, means.shape, generator=generator) / 2
+    elif kind == "clamped":
+        means = means.floor() + 0.5
+        opacities = uniform(0.998, 1.0, images, count)
+    elif kind == "saturated":
+        opacities = uniform(0.9, 0.99, images, count)
+        deviations = deviations + 10
+    elif kind == "thin":
+        deviations[..., 0] = uniform(1, 60, images, count)
+    elif kind == "beside":
+        means = means + size * torch.tensor([1.2, 0.0])
+    axis = torch.stack([angle.cos(), angle.sin()], -1)
+    other = torch.stack([-angle.sin(), angle.cos()], -1)
+    a, b = deviations[..., 0, None, None] ** -2, deviations[..., 1, None, None] ** -2
+    inverse = a * axis[..., None] * axis[..., None, :] + b * other[..., None] * other[..., None, :]
+    conics = torch.stack([inverse[..., 0, 0], inverse[..., 0, 1], inverse[..., 1, 1]], -1)
+    values = {
+        "means2d": means,
+        "conics": conics,
+        "colors": uniform(-0.5, 1.5, images, count, channels),
+        "opacities": opacities,
+    }
+    lists = {"depths": uniform(1, 2, images, count), "radii": torch.full((images, count, 2), 1000, dtype=torch.int32)}
+    keep = torch.rand(images, count, generator=generator) < 0.8
+    if packed:
+        values, lists = ({name: value[keep] for name, value in part.items()} for part in (values, lists))
+    columns, rows = -(-width // tile_size), -(-height // tile_size)
+    _, _, flatten_ids, offsets = OPS.intersect(
+        values["means2d"],
+        lists["radii"],
+        lists["depths"],
+        values["conics"],
+        values["opacities"],
+        keep.nonzero()[:, 0] if packed else None,
+        images,
+        tile_size,
+        columns,
+        rows,
+    )
+    return values | {
+        "backgrounds": uniform(0, 1, images, channels) if has_background else None,
+        "masks": torch.rand(images, rows, columns, generator=generator) < 0.7 if has_masks else None,
+        "width": width,
+        "height": height,
+        "tile_size": tile_size,
+        "isect_offsets": offsets,
+        "flatten_ids": flatten_ids,
+    }
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of rasterize's parameters, in the parameters' shapes."""
+
+    means2d: Tensor
+    conics: Tensor
+    colors: Tensor
+    opacities: Tensor
+    backgrounds: Tensor
+
+    def items(self) -> list[tuple[str, Tensor]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One rendering, the gradients that come from its images, and what the reference makes of both."""
+
+    arguments: Arguments
+    v_colors: Tensor
+    v_alphas: Tensor
+    colors: Tensor
+    alphas: Tensor
+    gradients: Gradients
+    absolute: Gradients
+    """Sums over the pixels of the absolute values of what each adds."""
+    compared: Tensor
+    """[I, H, W] bool: pixels where float32 cannot decide otherwise. The gradients of the others are zero."""
+
+
+def tiles(arguments: Arguments) -> Iterator[tuple[int, slice, slice, Tensor, bool]]:
+    """Image, rows, columns, list of Gaussians and mask of each tile."""
+    size, offsets = arguments["tile_size"], arguments["isect_offsets"]
+    ends = [*offsets.flatten().tolist(), len(arguments["flatten_ids"])]
+    masks = torch.ones_like(offsets, dtype=torch.bool) if arguments["masks"] is None else arguments["masks"]
+    for tile, (image, row, column) in enumerate(torch.ones_like(offsets).nonzero().tolist()):
+        rows = slice(row * size, min((row + 1) * size, arguments["height"]))
+        columns = slice(column * size, min((column + 1) * size, arguments["width"]))
+        ids = arguments["flatten_ids"][ends[tile] : ends[tile + 1]].long()
+        rendered = bool(masks[image, row, column])
+        yield image, rows, columns, ids if rendered else ids[:0], rendered
+
+
+def by_reference(arguments: Arguments, seed: int = 0) -> Case:
+    """Each pixel gets its own copy of the tile's Gaussians, whose gradients are what the pixel adds."""
+    generator = torch.Generator().manual_seed(seed)
+    images, channels = len(arguments["isect_offsets"]), arguments["colors"].shape[-1]
+    shape = (images, arguments["height"], arguments["width"])
+    colors, alphas = torch.zeros(*shape, channels).double(), torch.zeros(*shape, 1).double()
+    v_colors, v_alphas = (torch.randn(*shape, n, generator=generator) for n in (channels, 1))
+    compared = torch.zeros(shape, dtype=torch.bool)
+    dimension = arguments["means2d"].dim() - 1
+    flat = {name: arguments[name].flatten(0, dimension - 1).double() for name in PARAMETERS[:4]}
+    sums = {name: [torch.zeros_like(value) for _ in range(2)] for name, value in flat.items()}
+    sums["backgrounds"] = [torch.zeros(images, channels).double() for _ in range(2)]
+    for image, rows, columns, ids, _ in tiles(arguments):
+        y, x = torch.meshgrid(torch.arange(shape[1])[rows], torch.arange(shape[2])[columns], indexing="ij")
+        pixels = torch.stack([x.flatten(), y.flatten()], 1).double() + 0.5
+        own = [value[ids].expand(len(pixels), *value[ids].shape) for value in flat.values()]
+        background = torch.zeros(channels) if arguments["backgrounds"] is None else arguments["backgrounds"][image]
+        own = [value.clone().requires_grad_() for value in (*own, background.double().expand(len(pixels), -1))]
+        blended = reference.blend(*own, pixels)
+        here = (image, rows, columns)
+        extent = colors[here].shape[:2]
+        colors[here] = blended.colors.detach().reshape(*extent, channels)
+        alphas[here] = blended.alphas.detach().reshape(*extent, 1)
+        compared[here] = ~blended.doubtful.reshape(extent)
+        for v in (v_colors, v_alphas):
+            v[here] *= compared[here][..., None]
+        added = torch.autograd.grad(
+            (blended.colors, blended.alphas),
+            own,
+            (v_colors[here].flatten(0, 1).double(), v_alphas[here].flatten(0, 1).double()),
+        )
+        for (signed, absolute), value in zip(list(sums.values())[:4], added[:4], strict=True):
+            signed.index_add_(0, ids, value.sum(0))
+            absolute.index_add_(0, ids, value.abs().sum(0))
+        sums["backgrounds"][0][image] += added[4].sum(0)
+        sums["backgrounds"][1][image] += added[4].abs().sum(0)
+    shapes = [arguments[name].shape for name in PARAMETERS[:4]] + [sums["backgrounds"][0].shape]
+    gradients, absolute = (
+        Gradients(*(value[i].reshape(shape) for value, shape in zip(sums.values(), shapes, strict=True)))
+        for i in range(2)
+    )
+    return Case(arguments, v_colors, v_alphas, colors, alphas, gradients, absolute, compared)
+
+
+def backward(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor, absgrad: bool = False) -> tuple[Tensor, ...]:
+    """The outputs of rasterize_backward after rasterize."""
+    _, alphas, last_ids = OPS.rasterize(**arguments)
+    found: tuple[Tensor, ...] = OPS.rasterize_backward(
+        **arguments, alphas=alphas, last_ids=last_ids, v_colors=v_colors, v_alphas=v_alphas, absgrad=absgrad
+    )
+    return found
+
+
+def assert_near(found: Tensor, expected: Tensor, absolute: Tensor, what: str) -> None:
+    """Within 1e-3 of what the pixels add, in absolute values: sums may cancel."""
+    off = (found.double() - expected).abs()
+    allowed = TOLERANCE * absolute + 1e-9
+    assert found.shape == expected.shape
+    assert (off <= allowed).all(), f"{what}: off by {(off / allowed).max():.3g} times the tolerance"
+
+
+def check(arguments: Arguments, seed: int = 0) -> Case:
+    """Compare images and gradients with the reference."""
+    case = by_reference(arguments, seed)
+    colors, alphas, _ = OPS.rasterize(**arguments)
+    for found, expected in ((colors, case.colors), (alphas, case.alphas)):
+        assert ((found - expected).abs()[case.compared] <= 1e-4).all()
+    means2d, means2d_abs, *others = backward(arguments, case.v_colors, case.v_alphas, absgrad=True)
+    if arguments["backgrounds"] is None:
+        assert others.pop().shape == (0,)
+        others.append(case.gradients.backgrounds)
+    for (name, expected), (_, absolute), found in zip(
+        case.gradients.items(), case.absolute.items(), (means2d, *others), strict=True
+    ):
+        assert_near(found, expected, absolute, name)
+    assert_near(means2d_abs, case.absolute.means2d, case.absolute.means2d, "absgrad")
+    assert (means2d_abs * (1 + 1e-4) >= means2d.abs()).all()
+    return case
+
+
+# Against the reference
+
+
+def test_random_gaussians_agree_with_the_reference() -> None:
+    pixels = compared = 0
+
+    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(
+        seed=st.integers(0, 2**32 - 1),
+        kind=st.sampled_from(KINDS),
+        images=st.integers(1, 3),
+        count=st.integers(0, 30),
+        width=st.one_of(st.just(1), st.integers(1, 40)),
+        height=st.one_of(st.just(1), st.integers(1, 40)),
+        channels=st.sampled_from([1, 3, 4, 5, 32, 40]),
+        tile_size=st.sampled_from([16, 16, 8, 20, 32]),
+        packed=st.booleans(),
+        has_background=st.booleans(),
+        has_masks=st.booleans(),
+    )
+    def run(**drawn: Any) -> None:
+        nonlocal pixels, compared
+        case = check(gaussians(**drawn))
+        pixels += case.compared.numel()
+        compared += int(case.compared.sum())
+
+    run()
+    assert compared > 0.95 * pixels > 1000
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 32, 40])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_and_number_of_channels(kind: str, channels: int) -> None:
+    case = check(gaussians(3, kind, channels=channels, images=2))
+    assert case.compared.double().mean() > 0.95
+    if kind == "saturated":
+        assert (case.alphas > 0.999).any()
+
+
+def test_thousands_of_gaussians_in_one_tile() -> None:
+    arguments = gaussians(4, count=3000, width=16, height=16)
+    arguments["opacities"] *= 0.03
+    _, _, flatten_ids, offsets = OPS.intersect(
+        arguments["means2d"],
+        torch.full((1, 3000, 2), 1000, dtype=torch.int32),
+        torch.rand(1, 3000, generator=torch.Generator().manual_seed(1)),
+        arguments["conics"],
+        arguments["opacities"],
+        None,
+        1,
+        16,
+        1,
+        1,
+    )
+    assert len(flatten_ids) > 2000
+    check(arguments | {"flatten_ids": flatten_ids, "isect_offsets": offsets})
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+@pytest.mark.parametrize("kind", ["any", "edges", "saturated", "thin"])
+def test_gradients_are_central_differences(kind: str, parameter: str) -> None:
+    arguments = gaussians(7, kind, count=25)
+    case = by_reference(arguments, seed=1)
+    found = dict(zip(PARAMETERS, torch_gradients(arguments, case.v_colors, case.v_alphas), strict=True))[parameter]
+    generator = torch.Generator().manual_seed(8)
+    step = 1e-6
+    for _ in range(5):
+        direction = torch.randn(arguments[parameter].shape, generator=generator).double()
+        # So that no entry drowns in a larger one.
+        absolute = getattr(case.absolute, parameter)
+        direction /= absolute.clamp(min=float(absolute.mean()))
+
+        def loss(sign: int, direction: Tensor = direction) -> float:
+            moved = arguments | {parameter: arguments[parameter].double() + sign * step * direction}
+            return float(weighted_sum(moved, case.v_colors, case.v_alphas))
+
+        expected = (loss(1) - loss(-1)) / (2 * step)
+        terms = (found.double() * direction).abs().sum()
+        assert abs(float((found.double() * direction).sum()) - expected) <= TOLERANCE * float(terms)
+
+
+def weighted_sum(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor) -> Tensor:
+    """The reference's image, in float64, times the gradients."""
+    total = torch.zeros((), dtype=torch.float64)
+    flat = [arguments[name].flatten(0, -1 if name == "opacities" else -2).double() for name in PARAMETERS[:4]]
+    for image, rows, columns, ids, _ in tiles(arguments):
+        y, x = torch.meshgrid(
+            torch.arange(arguments["height"])[rows], torch.arange(arguments["width"])[columns], indexing="ij"
+        )
+        pixels = torch.stack([x.flatten(), y.flatten()], 1).double() + 0.5
+        blended = reference.blend(*(value[ids] for value in flat), arguments["backgrounds"][image].double(), pixels)
+        here = (image, rows, columns)
+        total += (blended.colors * v_colors[here].flatten(0, 1)).sum()
+        total += (blended.alphas * v_alphas[here].flatten(0, 1)).sum()
+    return total
+
+
+# Through autograd
+
+
+def torch_gradients(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor) -> tuple[Tensor, ...]:
+    """What `backward` leaves for the parameters that there are."""
+    leaves = {name: arguments[name].clone().requires_grad_() for name in PARAMETERS if arguments[name] is not None}
+    colors, alphas, last_ids = OPS.rasterize(**arguments | leaves)
+    assert not last_ids.requires_grad
+    return torch.autograd.grad((colors, alphas), list(leaves.values()), (v_colors, v_alphas))
+
+
+def random_v(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """Gradients for the images and the alphas."""
+    generator = torch.Generator().manual_seed(9)
+    shape = (len(arguments["isect_offsets"]), arguments["height"], arguments["width"])
+    return torch.randn(*shape, arguments["colors"].shape[-1], generator=generator), torch.randn(
+        *shape, 1, generator=generator
+    )
+
+
+@pytest.mark.parametrize("has_background", [False, True])
+def test_autograd_calls_the_operator(has_background: bool) -> None:
+    arguments = gaussians(1, images=2, has_background=has_background, has_masks=True)
+    means2d, _, *others = backward(arguments, *random_v(arguments))
+    found = torch_gradients(arguments, *random_v(arguments))
+    for one, other in zip(found, [means2d, *others][: 4 + has_background], strict=True):
+        assert torch.equal(one, other)
+
+
+def test_gradients_of_a_sum_arrive_expanded() -> None:
+    arguments = gaussians(1)
+    leaf = arguments["means2d"].clone().requires_grad_()
+    colors, _, _ = OPS.rasterize(**arguments | {"means2d": leaf})
+    colors.sum().backward()
+    zeros = torch.zeros_like(colors[..., :1])
+    assert torch.equal(leaf.grad, backward(arguments, torch.ones_like(colors), zeros)[0])
+
+
+@pytest.mark.parametrize("absgrad", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_torch_finds_the_operators_well_made(packed: bool, absgrad: bool) -> None:
+    arguments = gaussians(1, images=2, packed=packed, has_masks=packed, has_background=not packed)
+    leaves = {name: arguments[name].clone().requires_grad_() for name in PARAMETERS if arguments[name] is not None}
+    torch.library.opcheck(OPS.rasterize.default, (), arguments | leaves)
+    _, alphas, last_ids = OPS.rasterize(**arguments)
+    v_colors, v_alphas = random_v(arguments)
+    rest = {"alphas": alphas, "last_ids": last_ids, "v_colors": v_colors, "v_alphas": v_alphas, "absgrad": absgrad}
+    torch.library.opcheck(OPS.rasterize_backward.default, (), arguments | rest)
+
+
+def test_a_second_derivative_is_refused() -> None:
+    arguments = gaussians(1)
+    leaf = arguments["means2d"].clone().requires_grad_()
+    colors, _, _ = OPS.rasterize(**arguments | {"means2d": leaf})
+    (first,) = torch.autograd.grad(colors.square().sum(), leaf, create_graph=True)
+    with pytest.raises(NotImplementedError, match="splat::rasterize_backward has no backward pass"):
+        first.sum().backward()
+
+
+# absgrad
+
+
+def rendered_loss(means2d: Tensor, arguments: Arguments, absgrad: bool) -> Tensor:
+    colors, alphas, _ = ops.rasterize(**arguments | {"means2d": means2d}, absgrad=absgrad)
+    loss: Tensor = colors.square().sum() + alphas.sum()
+    return loss
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_absgrad_is_an_attribute_of_means2d(is_leaf: bool) -> None:
+    arguments = gaussians(2, images=2)
+    leaf = arguments["means2d"].clone().requires_grad_()
+    means2d = leaf if is_leaf else leaf * 1.0
+    means2d.retain_grad()
+    rendered_loss(means2d, arguments, absgrad=True).backward()
+    without = arguments["means2d"].clone().requires_grad_()
+    rendered_loss(without, arguments, absgrad=False).backward()
+    assert torch.equal(leaf.grad, without.grad)
+    assert not hasattr(without, "absgrad")
+    colors, _, _ = OPS.rasterize(**arguments)
+    expected = backward(arguments, 2 * colors, torch.ones_like(colors[..., :1]), absgrad=True)[1]
+    assert torch.equal(means2d.absgrad, expected)
+
+
+def test_rendering_compiles_with_its_gradients_into_one_graph() -> None:
+    arguments = gaussians(2)
+    results = []
+    compiled = torch.compile(rendered_loss, fullgraph=True, backend="aot_eager")
+    for function in (rendered_loss, compiled):
+        leaf = arguments["means2d"].clone().requires_grad_()
+        function(leaf, arguments, False).backward()
+        results.append(leaf.grad)
+    assert torch.equal(*results)
+
+
+def test_absgrad_leaves_a_compiled_graph_and_says_so() -> None:
+    arguments = gaussians(2)
+    expected, found = (arguments["means2d"].clone().requires_grad_() for _ in range(2))
+    rendered_loss(expected, arguments, absgrad=True).backward()
+    torch.compile(rendered_loss, backend="aot_eager")(found, arguments, True).backward()
+    assert torch.equal(found.grad, expected.grad)
+    assert torch.equal(found.absgrad, expected.absgrad)
+    torch.compiler.reset()
+    with pytest.raises(RuntimeError, match="absgrad=True sets an attribute"):
+        torch.compile(rendered_loss, fullgraph=True, backend="aot_eager")(found, arguments, True)
+
+
+# Masks
+
+
+@pytest.mark.parametrize("tile_size", [8, 16, 20])
+def test_a_masked_tile_is_background_and_has_no_gradients(tile_size: int) -> None:
+    arguments = gaussians(5, images=2, tile_size=tile_size, has_masks=True)
+    everywhere = OPS.rasterize(**arguments | {"masks": None})
+    found = OPS.rasterize(**arguments)
+    v_colors, v_alphas = random_v(arguments)
+    shown = torch.zeros(found[2].shape, dtype=torch.bool)
+    for image, rows, columns, _, rendered in tiles(arguments):
+        shown[image, rows, columns] = rendered
+    assert 0 < shown.sum() < shown.numel()
+    empty = (arguments["backgrounds"][:, None, None], torch.zeros(1), torch.zeros(1, dtype=torch.int32))
+    for one, other, nothing in zip(found, everywhere, empty, strict=True):
+        mask = shown if one.dim() == 3 else shown[..., None]
+        assert torch.equal(one, torch.where(mask, other, nothing))
+    seen = (v_colors * shown[..., None], v_alphas * shown[..., None])
+    *gradients, v_backgrounds = backward(arguments, v_colors, v_alphas, absgrad=True)
+    *expected, _ = backward(arguments | {"masks": None}, *seen, absgrad=True)
+    for one, other in zip(gradients, expected, strict=True):
+        assert torch.equal(one, other)
+    left = 1 - found[1]
+    torch.testing.assert_close(v_backgrounds, (left * v_colors).sum((1, 2)), rtol=1e-4, atol=1e-4)
+
+
+# The same bits, and nothing but what belongs to a Gaussian
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def instruction_set() -> Iterator[Callable[[str], str]]:
+    before = OPS.instruction_set("")
+    yield OPS.instruction_set
+    OPS.instruction_set(before)
+
+
+BUSY = {"images": 3, "count": 300, "width": 101, "height": 77}
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 40])
+@pytest.mark.parametrize("tile_size", [16, 20])
+def test_threads_do_not_matter(channels: int, tile_size: int, threads: Callable[[int], None]) -> None:
+    arguments = gaussians(6, channels=channels, tile_size=tile_size, **BUSY)
+    threads(1)
+    expected = backward(arguments, *random_v(arguments), absgrad=True)
+    for count in (2, 3, 7):
+        threads(count)
+        found = backward(arguments, *random_v(arguments), absgrad=True)
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_many_gaussians_are_summed_by_many_threads(threads: Callable[[int], None]) -> None:
+    arguments = gaussians(6, count=20000, width=50, height=50)
+    threads(1)
+    expected = backward(arguments, *random_v(arguments))
+    threads(4)
+    found = backward(arguments, *random_v(arguments))
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 40])
+@pytest.mark.parametrize("absgrad", [False, True])
+def test_instruction_sets_do_not_matter(
+    name: str, channels: int, absgrad: bool, instruction_set: Callable[[str], str]
+) -> None:
+    arguments = gaussians(6, "thin", channels=channels, **BUSY)
+    instruction_set("baseline")
+    expected = backward(arguments, *random_v(arguments), absgrad=absgrad)
+    try:
+        instruction_set(name)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    found = backward(arguments, *random_v(arguments), absgrad=absgrad)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["baseline", "avx2", "avx512"])
+def test_a_gradient_that_is_not_a_number_reaches_only_what_its_pixel_shows(
+    name: str, instruction_set: Callable[[str], str]
+) -> None:
+    try:
+        instruction_set(name)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    arguments = gaussians(6, count=40)
+    v_colors, v_alphas = random_v(arguments)
+    clean = backward(arguments, v_colors, v_alphas, absgrad=True)
+    only = torch.zeros_like(v_colors)
+    only[0, 11, 20] = 1
+    shown = (backward(arguments, only, torch.zeros_like(v_alphas))[2] != 0).any(-1)
+    assert 0 < shown.sum() < shown.numel() / 2
+    v_colors[0, 11, 20] = torch.nan
+    for found, expected in zip(backward(arguments, v_colors, v_alphas, absgrad=True)[:5], clean[:5], strict=True):
+        assert torch.equal(found[~shown], expected[~shown])
+        assert found[shown].isnan().reshape(int(shown.sum()), -1).any(1).all()
+
+
+def test_what_nobody_sees_has_no_gradient() -> None:
+    arguments = gaussians(6, count=40)
+    arguments["conics"][0, 3] = torch.inf
+    arguments["opacities"][0, 4] = 0.0
+    arguments["means2d"][0, 5] = torch.nan
+    for found in backward(arguments, *random_v(arguments), absgrad=True)[:5]:
+        assert not found[0, 3:6].any()
+        assert torch.isfinite(found).all()
