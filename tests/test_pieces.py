@@ -156,11 +156,12 @@ def test_packed_projections_are_the_visible_ones(batch: tuple[int, ...]) -> None
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("batch", [(), (2,)])
-def test_tiles_are_those_of_gsplat(batch: tuple[int, ...], packed: bool) -> None:
+@pytest.mark.parametrize("rows", [3, 4])  # 12 tiles, and 16: a power of two
+def test_tiles_are_those_of_gsplat(batch: tuple[int, ...], packed: bool, rows: int) -> None:
     radii, means2d, depths, _, _ = projected(scene(batch))
-    grid = (16, 4, 3)
+    grid = (16, 4, rows)
     expected = theirs._isect_tiles(means2d, radii, depths, *grid)
-    offsets = theirs._isect_offset_encode(expected[1], 3 * len(means2d) if batch else 3, 4, 3)
+    offsets = theirs._isect_offset_encode(expected[1], 3 * len(means2d) if batch else 3, 4, rows)
     if packed:
         keep = (radii > 0).all(-1)
         image_ids = torch.arange(keep[..., 0].numel()).reshape(*keep.shape[:-1], 1).expand(keep.shape)[keep]
@@ -176,9 +177,9 @@ def test_tiles_are_those_of_gsplat(batch: tuple[int, ...], packed: bool) -> None
     assert torch.equal(isect_ids, expected[1])
     assert torch.equal(flatten_ids, expected[2])
     images = means2d[..., 0, 0].numel()
-    found = splat.isect_offset_encode(isect_ids, images, 4, 3)
+    found = splat.isect_offset_encode(isect_ids, images, 4, rows)
     assert found.dtype == torch.int32
-    assert torch.equal(found, offsets.reshape(images, 3, 4))
+    assert torch.equal(found, offsets.reshape(images, rows, 4))
 
 
 def test_offsets_of_no_intersections_are_zero() -> None:
