@@ -140,6 +140,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_CXX_FLAGS": ";".join(plan.cxx_flags),
         "KERNELWHEEL_LINK_FLAGS": ";".join(plan.link_flags),
         "KERNELWHEEL_OUTPUT": str(work / "out"),
+        "KERNELWHEEL_KEPT": True,
     }
     if plan.binding:
         count = len(header_folders(toolchain))

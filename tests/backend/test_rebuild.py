@@ -222,7 +222,7 @@ class Project:
         self.torch: Torch | None = None
         self.counted: Counter[str] = Counter()
 
-    def compile(self) -> tuple[list[str], bytes]:
+    def compile(self, say: Callable[[str], None] = lambda line: None) -> tuple[list[str], bytes]:
         """The files that were compiled now, and the library."""
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
         tools = toolchain.find(chosen, os.environ)
@@ -230,7 +230,7 @@ class Project:
         self.plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
-            compile_plan(self.plan, tools, self.native, out, jobs=2, say=lambda line: None)
+            compile_plan(self.plan, tools, self.native, out, jobs=2, say=say)
         finally:
             before, self.counted = self.counted, Counter(self.editable.compiled())
         return sorted((self.counted - before).elements()), (out / "libtiny_cpu.so").read_bytes()
@@ -355,6 +355,16 @@ def test_nothing_is_used_again_that_may_not_be_whole(project: Project, harm: str
     assert project.compile()[0] == ["one.cpp", "two.cpp"]
     assert not (project.work / "build" / "left").exists()
     assert project.work.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_marked_whole_while_compilers_work_in_it(project: Project) -> None:
+    marked = []
+    project.change("two.cpp", "return 2", "return 22")
+    project.compile(lambda line: marked.append((project.work / "whole.json").exists()))
+
+    assert marked
+    assert not any(marked)
+    assert (project.work / "whole.json").exists()
 
 
 def test_after_a_compile_error_only_the_file_with_the_error_is_compiled_again(project: Project) -> None:

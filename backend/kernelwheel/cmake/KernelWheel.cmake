@@ -13,6 +13,7 @@
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    lists from the settings
 #   KERNELWHEEL_MODULE_HEADERS    folders of headers that modules need beside torch's: Python, the CUDA libraries
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
+#   KERNELWHEEL_KEPT           ON where the build folder is used again; not for editors' compile_commands.json
 
 include_guard(GLOBAL)
 
@@ -40,10 +41,12 @@ endif()
 
 # torch's and the toolkit's headers are newer in another isolated environment, and yet the same: compile(), which keeps
 # this folder for its next call, sees to that. So Ninja is not told of them, by a second command of the rules.
-foreach(language IN ITEMS CXX CUDA)
-  string(APPEND CMAKE_${language}_COMPILE_OBJECT
-    ";sed -i -E \"s:[^[:space:]]*/kernelwheel-[^/[:space:]]*/(torch|cuda|headers)/[^[:space:]]*::g\" <DEP_FILE>")
-endforeach()
+if(KERNELWHEEL_KEPT)
+  foreach(language IN ITEMS CXX CUDA)
+    string(APPEND CMAKE_${language}_COMPILE_OBJECT
+      ";sed -i -E \"s:[^[:space:]]*/kernelwheel-[^/[:space:]]*/(torch|cuda|headers)/[^[:space:]]*::g\" <DEP_FILE>")
+  endforeach()
+endif()
 
 # nvcc writes the names of its temporary files into the object (files that are kept have the same name every time) and
 # makes the names of internal symbols from its process id, unless it is given a seed.
