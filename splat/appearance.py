@@ -23,7 +23,7 @@ def finite_gaussians(gaussians: Gaussians, colors: Tensor, per_camera: bool, siz
             torch.linalg.vector_norm(tensor.flatten(dims + 1), float("inf"), dim=-1)
             if tensor.ndim > dims + 1
             else tensor
-            for tensor in vars(gaussians).values()
+            for tensor in gaussians.tensors
             if tensor is not None
         ]
         if not per_camera:

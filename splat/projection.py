@@ -191,6 +191,11 @@ class Gaussians:
     covars: Tensor | None
     opacities: Tensor | None
 
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All of them, in the order in which the operator takes them."""
+        return self.means, self.quats, self.scales, self.covars, self.opacities
+
     def with_sparse_gradients(self, rows: SparseRows) -> Gaussians:
         """The same, where all but the opacities get sparse gradients."""
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
@@ -198,9 +203,8 @@ class Gaussians:
 
     def of_batch(self, batch: int) -> tuple[Tensor | None, ...]:
         """The tensors of one scene, by its number among all."""
-        tensors = (self.means, self.quats, self.scales, self.covars, self.opacities)
         dims = self.means.ndim - 2
-        return tuple(None if t is None else t.flatten(0, dims - 1)[batch] if dims else t for t in tensors)
+        return tuple(None if t is None else t.flatten(0, dims - 1)[batch] if dims else t for t in self.tensors)
 
 
 def project(

@@ -60,8 +60,8 @@ static __device__ __forceinline__ float sum_block(const float* values, float (*w
   return sum;
 }
 
-// One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums of
-// the gradients by the poses go to pose_sums [blocks, I, 12]. Preconditions as above, and whole warps.
+// One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums
+// of the gradients by the poses go to pose_sums [blocks, I, 12]. Preconditions as above, and whole warps.
 __global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradients, GaussianGradients out,
                                  float* pose_sums) {
   __shared__ float warp_sums[kMaxWarps][kPoseEntries];
@@ -98,8 +98,8 @@ __global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradien
 
 constexpr int kPoseThreads = 128;
 
-// One block of kPoseThreads per entry of a viewmat, blockIdx.x = 16 image + entry: the sum over pose_sums [blocks, I, 12],
-// in a fixed order. v_viewmats [I, 4, 4]; their last rows are 0.
+// One block of kPoseThreads per entry of a viewmat, blockIdx.x = 16 image + entry: the sum over pose_sums [blocks, I,
+// 12], in a fixed order. v_viewmats [I, 4, 4]; their last rows are 0.
 __global__ void sum_poses(const float* pose_sums, int64_t blocks, int64_t images, float* v_viewmats) {
   __shared__ double partial[kPoseThreads];
   const int64_t image = blockIdx.x / 16;

@@ -2,9 +2,9 @@
 // principal point (Kannala and Brandt 2006, "A Generic Camera Model and Calibration Method for Conventional,
 // Wide-Angle, and Fish-Eye Lenses", equation 4; gsplat 1.5.3's fisheye).
 //
-// With rho^2 = x^2 + y^2 the image of (x, y, z) is (x g, y g), where g = theta / rho. Everything else follows from g and
-// its derivatives by rho^2, each of which is smooth on the axis but is a quotient of two numbers that vanish there. gsplat
-// adds 1e-7 against 0 / 0 and loses all digits; here a series takes over near the axis.
+// With rho^2 = x^2 + y^2 the image of (x, y, z) is (x g, y g), where g = theta / rho. Everything else follows from g
+// and its derivatives by rho^2, each of which is smooth on the axis but is a quotient of two numbers that vanish there.
+// gsplat adds 1e-7 against 0 / 0 and loses all digits; here a series takes over near the axis.
 #pragma once
 
 #include "vec.h"

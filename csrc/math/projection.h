@@ -45,8 +45,8 @@ struct Projection {
   int radius_x, radius_y;  // pixels; 0 where culled
   float x, y, depth;       // centre in pixels, distance along the camera's z axis
   float a, b, c;           // conic: inverse of the blurred 2D covariance, [[a, b], [b, c]]
-  float compensation;      // opacity factor that undoes the blur's gain in area (Yu et al. 2024, "Mip-Splatting", section
-                           // 4.2); 1 without antialiasing
+  float compensation;      // opacity factor that undoes the blur's gain in area (Yu et al. 2024, "Mip-Splatting",
+                           // section 4.2); 1 without antialiasing
 };
 
 // viewmat: 4x4 row-major, world to camera. k: 3x3 row-major intrinsics, without skew.
@@ -62,24 +62,23 @@ SPLAT_HD Vec3 to_camera(const Camera& camera, const float* mean) {
   return add(multiply(camera.rotation, Vec3{mean[0], mean[1], mean[2]}), camera.translation);
 }
 
-// A 3D covariance: A C A^T. From quats and scales the axes A are the Gaussian's own, and C has the squares of the scales
-// on its diagonal; from covars A is the identity.
+// A 3D covariance: A C A^T. From quats and scales the axes A are the Gaussian's own, and C has the squares of the
+// scales on its diagonal; from covars A is the identity.
 struct Shape {
   Mat3 axes;
   Sym3 covariance;
 };
 
-// False for a Gaussian that has no shape, because a number is not finite or the quaternion is no rotation.
+// False for a Gaussian whose quaternion is no rotation.
 SPLAT_HD bool load_shape(const Gaussians& g, Shape& shape) {
   if (g.covars != nullptr) {
-    if (!all_finite(g.covars, 6)) return false;
     shape = {{{{1.0f, 0.0f, 0.0f}, {0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}}},
              {g.covars[0], g.covars[1], g.covars[2], g.covars[3], g.covars[4], g.covars[5]}};
     return true;
   }
   Quaternion unit;
   float inverse_length;
-  if (!unit_quaternion(g.quats, unit, inverse_length) || !all_finite(g.scales, 3)) return false;
+  if (!unit_quaternion(g.quats, unit, inverse_length)) return false;
   const float x = g.scales[0], y = g.scales[1], z = g.scales[2];
   shape = {rotation(unit), {x * x, 0.0f, 0.0f, y * y, 0.0f, z * z}};
   return true;
@@ -148,8 +147,8 @@ SPLAT_HD Footprint footprint(const Camera& camera, const Linearization& at, cons
   f.xx = dot(f.frame_x, f.spread_x);
   f.xy = dot(f.frame_x, f.spread_y);
   f.yy = dot(f.frame_y, f.spread_y);
-  // det(F C F^T) by Cauchy and Binet. Unlike xx yy - xy xy it does not cancel for needles, and the blurred determinant is
-  // a sum of terms that are not negative. A NaN stays one.
+  // det(F C F^T) by Cauchy and Binet. Unlike xx yy - xy xy it does not cancel for needles, and the blurred determinant
+  // is a sum of terms that are not negative. A NaN stays one.
   f.determinant = maximum(0.0f, dot(f.normal, cross(f.spread_x, f.spread_y)));
   f.blurred = f.determinant + eps2d * (f.xx + f.yy) + eps2d * eps2d;
   return f;
@@ -161,11 +160,11 @@ SPLAT_HD float extent(float opacity) {
   return minimum(kMaxExtent, square_root(2.0f * natural_log(opacity / kMinAlpha)));
 }
 
-// `g` is one Gaussian. Returns false, and all zeros, for one that this camera does not see.
+// `g` is one Gaussian. Returns false, and all zeros, for one that this camera does not see, or that has a parameter
+// which is not finite: such a one leaves a NaN or an infinity in what is compared here.
 SPLAT_HD bool project_gaussian(const Camera& camera, const ProjectionSettings& settings, const Gaussians& g,
                                Projection& out) {
   out = {0, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-  if (!all_finite(g.means, 3)) return false;
   const Vec3 centre = to_camera(camera, g.means);
   if (!(centre.z >= settings.near_plane && centre.z <= settings.far_plane)) return false;
   Shape shape;

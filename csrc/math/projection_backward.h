@@ -1,10 +1,10 @@
 // The vector-Jacobian product of projection.h: gradients of a loss by a Gaussian's parameters and by the camera's pose,
-// from those by its image. Those of gsplat 1.5.3, its guard of the compensation included; radii and the decision to cull
-// have none. v_x is the gradient by x.
+// from those by its image. Those of gsplat 1.5.3, its guard of the compensation included; radii and the decision to
+// cull have none. v_x is the gradient by x.
 //
-// M = F C F^T is the covariance on the image and P = (M + e I)^-1 the conic (e: eps2d, B: det(M + e I)). The textbook way
-// from V, the gradient by P, is -P V P, then products with F. For a needle most digits cancel in P F: rows far longer than
-// the result meet in it. With adj(M) F = T, whose rows are cross products (a x (b x c) expanded backwards),
+// M = F C F^T is the covariance on the image and P = (M + e I)^-1 the conic (e: eps2d, B: det(M + e I)). The textbook
+// way from V, the gradient by P, is -P V P, then products with F. For a needle most digits cancel in P F: rows far
+// longer than the result meet in it. With adj(M) F = T, whose rows are cross products (a x (b x c) expanded backwards),
 //     P F = Q = (e F + T) / B,
 // which has all its digits, and so have the gradients in
 //     Y = -V Q + w T            w = v_ratio e / B, because d(det M / B) / dM = (e / B) adj(M) P
@@ -63,8 +63,8 @@ SPLAT_HD Vec3 linearize_backward(const Camera& camera, const ProjectionSettings&
   return {v_tx * inverse_z, v_ty * inverse_z, -inverse_z * (v_tx * x + v_ty * y + by_inverse_z)};
 }
 
-// Adds to `sums`, and sets `pose`. Precondition: project_gaussian gave true and `forward` for this Gaussian, so that the
-// shape is one and B is not 0.
+// Adds to `sums`, and sets `pose`. Precondition: project_gaussian gave true and `forward` for this Gaussian, so that
+// the shape is one and B is not 0.
 SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSettings& settings, const float* mean,
                                         const Shape& shape, const ConicAndCompensation& forward,
                                         const ProjectionGradient& v, GaussianGradient& sums, PoseGradient& pose) {
@@ -109,9 +109,9 @@ SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSe
   pose.translation = v_centre;
 }
 
-// From the gradient by C = diag(scale^2) in the quaternion's axes. Turning the axes by the small angle o about themselves
-// changes C by [o] C - C [o], and the unit quaternion q by q (0, o) / 2 (Sola 2017, "Quaternion kinematics for the
-// error-state Kalman filter", section 4); C = diag gives v_o = 2 v_C,yz (s_y^2 - s_z^2), ..., the tangent of q.
+// From the gradient by C = diag(scale^2) in the quaternion's axes. Turning the axes by the small angle o about
+// themselves changes C by [o] C - C [o], and the unit quaternion q by q (0, o) / 2 (Sola 2017, "Quaternion kinematics
+// for the error-state Kalman filter", section 4); C = diag gives v_o = 2 v_C,yz (s_y^2 - s_z^2), ..., the tangent of q.
 // Precondition: project_gaussian gave true.
 SPLAT_HD void quat_scale_backward(const float* quat, const float* scale, const Sym3& v, float* v_quat,
                                   float* v_scale) {

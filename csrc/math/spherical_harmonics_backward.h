@@ -81,8 +81,8 @@ SPLAT_HD void spherical_harmonics_color_backward(int degree, const float* direct
   }
 }
 
-// Gradients of set `first` of N coefficients, v_coeffs [bases, 3], which `images` images share: rows first, first + N, ...
-// of directions, mask (or null), v_colors and v_directions. What is masked gets 0.
+// Gradients of set `first` of N coefficients, v_coeffs [bases, 3], which `images` images share: rows first, first + N,
+// ... of directions, mask (or null), v_colors and v_directions. What is masked gets 0.
 SPLAT_HD void harmonics_set_backward(int degree, int64_t bases, const float* directions, const float* coeffs,
                                      const bool* mask, const float* v_colors, int64_t first, int64_t gaussians,
                                      int64_t images, float* v_directions, float* v_coeffs) {

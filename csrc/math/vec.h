@@ -50,13 +50,6 @@ SPLAT_HD Vec3 multiply(const Sym3& m, const Vec3& v) {
           m.xz * v.x + m.yz * v.y + m.zz * v.z};
 }
 
-SPLAT_HD bool all_finite(const float* values, int count) {
-  for (int i = 0; i < count; ++i) {
-    if (!is_finite(values[i])) return false;
-  }
-  return true;
-}
-
 struct Quaternion {
   float w;
   Vec3 v;

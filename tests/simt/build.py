@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -15,51 +14,25 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 HERE = Path(__file__).resolve().parent
-CSRC = HERE.parents[1] / "csrc"
+REPOSITORY = HERE.parents[1]
 NAME = "splat_simt"
-
-# -ffp-contract=off: the kernels ask for fused operations by name. Optimised only so far that the kernels run fast
-# enough: what the sanitizer reports must be what the source says.
-COMMON = [
-    "-std=c++17",
-    "-fPIC",
-    "-ffp-contract=off",
-    "-Wall",
-    "-Wextra",
-    "-Wno-unknown-pragmas",
-    "-Wno-unused-function",
-]
-SOURCES = {
-    "kernels.cpp": ["-O1", "-fsanitize=thread"],
-    "engine.cpp": ["-O2", "-U_FORTIFY_SOURCE"],
-    "module.cpp": ["-O0", "-fvisibility=hidden"],
-}
 
 
 def build(folder: Path) -> ModuleType:
-    """Compile into `folder`, all files at once, and load the result.
+    """Compile into `folder` and load the result.
 
     Raises:
-        RuntimeError: a compiler failed; with its output.
+        RuntimeError: CMake or a compiler failed; with its output.
     """
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
-    # torch's pybind11, so that none need be installed.
-    headers = [str(Path(torch.__file__).parent / "include"), sysconfig.get_path("include")]
-    options = [*COMMON, f"-I{HERE}", f"-I{CSRC}", *(part for header in headers for part in ("-isystem", header))]
-    compiling = [
-        subprocess.Popen(
-            [*compiler, *options, *own, "-c", str(HERE / source), "-o", str(folder / f"{source}.o")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for source, own in SOURCES.items()
-    ]
-    outputs = [process.communicate()[0] for process in compiling]
-    if any(process.returncode for process in compiling) or any(outputs):
-        raise RuntimeError("".join(outputs) or "a compiler failed without a message")
-    library = folder / f"{NAME}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    subprocess.run([*compiler, "-shared", "-o", library, *(folder / f"{source}.o" for source in SOURCES)], check=True)
+    torch_folder = Path(torch.__file__).parent
+    _run(
+        "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
+        f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
+        f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
+        f"-DKERNELWHEEL_MODULE_HEADERS={sysconfig.get_path('include')}",
+    )  # fmt: skip
+    _run("cmake", "--build", str(folder))
+    library = folder / f"{NAME}.so"
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
     assert spec.loader is not None
@@ -84,6 +57,15 @@ def shared_memory(library: Path) -> tuple[list[tuple[str, int, int, bool]], int]
     # A variable of a function has a mangled name that begins so; its last part is its own name.
     shared = [(_own_name(name), offset, size, not name.startswith("_ZZ")) for name, offset, size in found]
     return [entry for entry in shared if entry[1] != anchor], anchor
+
+
+def _run(*command: str) -> None:
+    # The programs of this Python's environment, as pip installs them.
+    scripts = sysconfig.get_path("scripts")
+    environ = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ.get("PATH", "")])}
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}")
 
 
 def _own_name(mangled: str) -> str:
