@@ -286,8 +286,8 @@ def rasterize(
 
     With `absgrad`, the backward pass sets the attribute `absgrad` of `absgrad_of`, a tensor of which `means2d` is a
     view, or else of `means2d`: a tensor of its shape with the sums, over the pixels, of the absolute values of what
-    each pixel adds to its gradient (Ye et al. 2024, "AbsGS", section 3). That is no part of a graph: `torch.compile`
-    renders with absgrad outside of the graph, and refuses to with `fullgraph=True`.
+    each pixel adds to its gradient (Ye et al. 2024, "AbsGS"). That is no part of a graph: `torch.compile` renders with
+    absgrad outside of the graph, and refuses to with `fullgraph=True`.
 
     Returns:
         Colours [I, H, W, D], alphas [I, H, W, 1] and the list's entry that was blended last, i32 [I, H, W].
