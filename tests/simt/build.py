@@ -63,7 +63,9 @@ def _run(*command: str) -> None:
     # The programs of this Python's environment, as pip installs them.
     scripts = sysconfig.get_path("scripts")
     environ = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ.get("PATH", "")])}
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}")
 
