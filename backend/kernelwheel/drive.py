@@ -27,6 +27,9 @@ CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
 
 
+ending = threading.Event()
+
+
 def end_with_caller() -> None:
     """End this process and all that it started when the caller is gone, or gave up: standard input ends.
 
@@ -34,6 +37,7 @@ def end_with_caller() -> None:
     """
     while os.getppid() == int(sys.argv[2]) and not select.select([0], [], [], 0.2)[0]:
         pass
+    ending.set()
     while others := session_members():
         for process in others:
             with contextlib.suppress(ProcessLookupError):
@@ -106,5 +110,10 @@ def note_peak(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=end_with_caller, daemon=True).start()
-    main(sys.argv[1])
+    ender = threading.Thread(target=end_with_caller, daemon=True)
+    ender.start()
+    try:
+        main(sys.argv[1])
+    finally:
+        if ending.is_set():
+            ender.join()  # it ends this process too, but not before all that Ninja left behind

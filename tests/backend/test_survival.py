@@ -380,7 +380,7 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 WORK = "tmp/kernelwheel-*/"
 STEPS = [
-    "die_at compile _drive before",
+    "die_at driving _drive before",
     f"die_when {WORK}job.json",
     f"die_when {WORK}build/CMakeFiles",  # in configure
     f"die_when {WORK}build/build.ninja",  # after it
