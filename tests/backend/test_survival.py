@@ -600,7 +600,7 @@ pwd.getpwuid = getpwuid
 """
     said = small.failure(script, TINY_CACHE_DIR=None, XDG_CACHE_HOME=None, HOME=home)
 
-    assert said.startswith("store.StoreError")
+    assert said.startswith("errors.StoreError")
     assert "XDG_CACHE_HOME" in said
     assert sorted(path.name for path in small.folder.iterdir()) == ["c++", "checkout", "tmp"]
 
