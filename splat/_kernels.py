@@ -28,9 +28,10 @@ def _require(device: torch.device) -> None:
     ops.register()
 
 
+# What torch.compiler.assume_constant_result does, which would import torch's compiler, a second, with the package:
 # torch.compile calls it while it traces, and leaves it out of the graph.
-_outside_of_graphs: Any = torch.compiler.assume_constant_result
-require: Callable[[torch.device], None] = _outside_of_graphs(_require)
+require: Callable[[torch.device], None] = _require
+vars(_require)["_dynamo_marked_constant"] = True
 
 
 def build_info() -> dict[str, Any]:

@@ -261,9 +261,14 @@ class _RasterizeAbsgrad(torch.autograd.Function):
         return None, *_differentiate_rasterize(ctx, v_colors, v_alphas, v_last_ids, ctx.absgrad_of)
 
 
-_outside_of_graphs: Any = torch.compiler.disable
-_rasterize_absgrad = _outside_of_graphs(
-    _RasterizeAbsgrad.apply, reason="absgrad=True sets an attribute of means2d, which a compiled graph cannot do"
+def _rasterize_absgrad(*inputs: Any) -> Any:
+    return _RasterizeAbsgrad.apply(*inputs)  # type: ignore[no-untyped-call]
+
+
+# What torch.compiler.disable does, which would import torch's compiler, a second, with the package.
+vars(_rasterize_absgrad).update(
+    _torchdynamo_disable=True,
+    _torchdynamo_disable_msg="absgrad=True sets an attribute of means2d, which a compiled graph cannot do",
 )
 
 
