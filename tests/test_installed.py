@@ -46,6 +46,16 @@ def test_importing_is_silent_and_initialises_no_cuda(run_python: RunPython) -> N
     assert done.stderr == ""
 
 
+def test_importing_leaves_torch_s_compiler_out(run_python: RunPython) -> None:
+    script = """
+import sys, torch
+before = "torch._dynamo" in sys.modules
+import splat
+assert ("torch._dynamo" in sys.modules) == before
+"""
+    run_python(script)
+
+
 def test_a_cuda_call_without_a_gpu_says_what_is_missing(run_python: RunPython) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
