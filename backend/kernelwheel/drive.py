@@ -15,7 +15,6 @@ import select
 import shutil
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -27,23 +26,25 @@ CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
 
 
-ending = threading.Event()
+def supervise(worker: int, alive: int) -> int:
+    """Wait for the worker, or until the caller is gone or gave up: standard input ends. Then nothing of it lives on.
 
+    A process apart from the one that starts CMake and Ninja, which it so can stop too: no compiler comes after the last
+    look. Where a child of the caller's forking has inherited the other end of standard input, the caller's death is
+    seen by itself.
 
-def end_with_caller() -> None:
-    """End this process and all that it started when the caller is gone, or gave up: standard input ends.
-
-    Where a child of the caller's forking has inherited the other end of it, the caller's death is seen by itself.
+    Returns:
+        The worker's exit status, as a shell gives it.
     """
-    while os.getppid() == int(sys.argv[2]) and not select.select([0], [], [], 0.2)[0]:
+    while os.getppid() == int(sys.argv[2]) and not select.select([0, alive], [], [], 0.2)[0]:
         pass
-    ending.set()
     while others := session_members():
         for process in others:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.01)
-    os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    return status if status >= 0 else 128 - status
 
 
 def session_members() -> list[int]:
@@ -110,10 +111,9 @@ def note_peak(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    ender = threading.Thread(target=end_with_caller, daemon=True)
-    ender.start()
-    try:
-        main(sys.argv[1])
-    finally:
-        if ending.is_set():
-            ender.join()  # it ends this process too, but not before all that Ninja left behind
+    alive, held_by_worker = os.pipe()
+    if worker := os.fork():
+        os.close(held_by_worker)
+        sys.exit(supervise(worker, alive))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    main(sys.argv[1])
