@@ -87,4 +87,10 @@ inline Tensor empty_like_device(std::initializer_list<int64_t> shape, ScalarType
                               std::nullopt, like.device());
 }
 
+// A pointer for a kernel; null where there is no tensor.
+template <class T>
+const T* data_or_null(const std::optional<Tensor>& tensor) {
+  return tensor ? tensor->const_data_ptr<T>() : nullptr;
+}
+
 }  // namespace splat

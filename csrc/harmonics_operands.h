@@ -16,30 +16,33 @@ struct HarmonicsOperands {
   bool shared_coeffs;  // one set of coefficients for all images
 
   int64_t sets() const { return shared_coeffs ? 1 : images; }
-  const bool* mask_or_null() const { return mask ? mask->const_data_ptr<bool>() : nullptr; }
 };
+
+// `coeffs` [1 or I, N, K, 3], for all images or for each, with K enough for the degree.
+inline Tensor checked_coeffs(const Tensor& coeffs, int64_t images, int64_t gaussians, int degree, const Tensor& like) {
+  const int64_t sets = checked_size(coeffs, "coeffs", 0, 4), bases = coeffs.size(2);
+  STD_TORCH_CHECK(sets == 1 || sets == images, "coeffs must hold 1 set of coefficients or one for each of the ", images,
+                  " images; found ", sets);
+  STD_TORCH_CHECK(bases >= base_count(degree), "degree ", degree, " needs ", base_count(degree),
+                  " coefficients per channel; coeffs holds ", bases);
+  return checked(coeffs, "coeffs", ScalarType::Float, {sets, gaussians, bases, 3}, like);
+}
 
 inline HarmonicsOperands check_spherical_harmonics(int64_t degree, const Tensor& directions, const Tensor& coeffs,
                                                    const std::optional<Tensor>& mask) {
   const int64_t images = checked_size(directions, "directions", 0, 3);
   const int64_t n = directions.size(1);
-  const int64_t sets = checked_size(coeffs, "coeffs", 0, 4);
-  const int64_t bases = coeffs.size(2);
   checked_count(images, n);
   const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
-  STD_TORCH_CHECK(sets == 1 || sets == images, "coeffs must hold 1 set of coefficients or one for each of the ", images,
-                  " images; found ", sets);
-  STD_TORCH_CHECK(bases >= base_count(checked_degree), "degree ", degree, " needs ", base_count(checked_degree),
-                  " coefficients per channel; coeffs holds ", bases);
   HarmonicsOperands p = {
       checked_degree,
       checked(directions, "directions", ScalarType::Float, {images, n, 3}, directions),
-      checked(coeffs, "coeffs", ScalarType::Float, {sets, n, bases, 3}, directions),
+      checked_coeffs(coeffs, images, n, checked_degree, directions),
       std::nullopt,
       images,
       n,
-      bases,
-      sets == 1,
+      coeffs.size(2),
+      coeffs.size(0) == 1,
   };
   if (mask) p.mask = checked(*mask, "mask", ScalarType::Bool, {images, n}, directions);
   return p;

@@ -85,10 +85,4 @@ inline void check_intersections(int64_t total) {
                   " tiles, more than 2^31 - 1; render fewer images at once or larger tiles");
 }
 
-// A pointer for a kernel; null where there is no tensor.
-template <class T>
-const T* data_or_null(const std::optional<Tensor>& tensor) {
-  return tensor ? tensor->const_data_ptr<T>() : nullptr;
-}
-
 }  // namespace splat

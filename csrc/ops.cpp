@@ -4,16 +4,17 @@
 
 STABLE_TORCH_LIBRARY(splat, m) {
   m.def(
-      "project(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor viewmats, "
-      "Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, float radius_clip, "
-      "bool antialiased, int camera_model) "
-      "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations)");
+      "project(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, "
+      "Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, "
+      "float radius_clip, bool antialiased, int camera_model, int degree) "
+      "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations, Tensor colors)");
   m.def(
       "project_backward(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, "
-      "Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, "
-      "float radius_clip, bool antialiased, int camera_model, Tensor radii, Tensor conics, Tensor compensations, "
-      "Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations) "
-      "-> (Tensor v_means, Tensor v_quats, Tensor v_scales, Tensor v_covars, Tensor v_viewmats)");
+      "Tensor? coeffs, Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, "
+      "float far_plane, float radius_clip, bool antialiased, int camera_model, int degree, Tensor radii, "
+      "Tensor conics, Tensor compensations, Tensor colors, Tensor v_means2d, Tensor v_depths, Tensor v_conics, "
+      "Tensor v_compensations, Tensor v_colors) "
+      "-> (Tensor v_means, Tensor v_quats, Tensor v_scales, Tensor v_covars, Tensor v_coeffs, Tensor v_viewmats)");
   m.def("spherical_harmonics(int degree, Tensor directions, Tensor coeffs, Tensor? mask) -> Tensor");
   m.def(
       "spherical_harmonics_backward(int degree, Tensor directions, Tensor coeffs, Tensor? mask, Tensor v_colors) "

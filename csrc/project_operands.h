@@ -1,10 +1,10 @@
 // Arguments, checked and contiguous, and outputs, allocated, of project and project_backward, on the CPU and on CUDA.
 //
-// Shapes: I images, N Gaussians.
+// Shapes: I images, N Gaussians, K coefficients per channel.
 #pragma once
 
-#include "checks.h"
-#include "math/projection_backward.h"
+#include "harmonics_operands.h"
+#include "math/project_rows.h"
 
 namespace splat {
 
@@ -13,24 +13,30 @@ struct ProjectOperands {
   std::optional<Tensor> quats, scales;               // [N, 4], [N, 3], or neither
   std::optional<Tensor> covars;                      // [N, 6], where the two are not
   std::optional<Tensor> opacities;                   // [N]
+  std::optional<Tensor> coeffs;                      // [1 or I, N, K, 3]
   Tensor viewmats, intrinsics;                       // [I, 4, 4], [I, 3, 3]
   int64_t images, gaussians;
   ProjectionSettings settings;
+  int degree;
 
   Gaussians pointers() const {
-    const auto pointer = [](const std::optional<Tensor>& tensor) {
-      return tensor ? tensor->const_data_ptr<float>() : nullptr;
-    };
-    return {means.const_data_ptr<float>(), pointer(quats), pointer(scales), pointer(covars), pointer(opacities)};
+    return {means.const_data_ptr<float>(), data_or_null<float>(quats), data_or_null<float>(scales),
+            data_or_null<float>(covars), data_or_null<float>(opacities)};
+  }
+
+  Harmonics harmonics() const {
+    if (!coeffs) return {};
+    return {coeffs->const_data_ptr<float>(), coeffs->size(2), degree, coeffs->size(0) == 1};
   }
 };
 
 inline ProjectOperands check_project(const Tensor& means, const std::optional<Tensor>& quats,
                                      const std::optional<Tensor>& scales, const std::optional<Tensor>& covars,
-                                     const std::optional<Tensor>& opacities, const Tensor& viewmats,
+                                     const std::optional<Tensor>& opacities,
+                                     const std::optional<Tensor>& coeffs, const Tensor& viewmats,
                                      const Tensor& intrinsics, int64_t width, int64_t height, double eps2d,
                                      double near_plane, double far_plane, double radius_clip, bool antialiased,
-                                     int64_t camera_model) {
+                                     int64_t camera_model, int64_t degree) {
   const int64_t n = checked_size(means, "means", 0, 2);
   const int64_t images = checked_size(viewmats, "viewmats", 0, 3);
   checked_count(images, n);
@@ -38,6 +44,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
   STD_TORCH_CHECK(quats.has_value() == scales.has_value() && quats.has_value() != covars.has_value(),
                   "a shape is quats and scales, or covars; found ", quats ? "quats, " : "no quats, ",
                   scales ? "scales, " : "no scales, ", covars ? "covars" : "no covars");
+  const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
   const auto checked_optional = [&](const std::optional<Tensor>& tensor, const char* name,
                                     std::initializer_list<int64_t> shape) -> std::optional<Tensor> {
     if (!tensor) return std::nullopt;
@@ -49,6 +56,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
       checked_optional(scales, "scales", {n, 3}),
       checked_optional(covars, "covars", {n, 6}),
       checked_optional(opacities, "opacities", {n}),
+      coeffs ? std::optional(checked_coeffs(*coeffs, images, n, checked_degree, means)) : std::nullopt,
       checked(viewmats, "viewmats", ScalarType::Float, {images, 4, 4}, means),
       checked(intrinsics, "Ks", ScalarType::Float, {images, 3, 3}, means),
       images,
@@ -56,26 +64,45 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
       {checked_int(width, "width", 1, kMaxImageSide), checked_int(height, "height", 1, kMaxImageSide),
        static_cast<float>(eps2d), static_cast<float>(near_plane), static_cast<float>(far_plane),
        static_cast<float>(radius_clip), antialiased, checked_int(camera_model, "camera_model", kPinhole, kFisheye)},
+      checked_degree,
   };
 }
 
 struct ProjectResults {
-  Tensor radii;                                    // int32 [I, N, 2]
+  Tensor radii;                                   // int32 [I, N, 2]
   Tensor means2d, depths, conics, compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
+  Tensor colors;                                  // [I, N, 3], or [0, N, 3] without coefficients
+
+  ProjectionRows pointers() const {
+    return {radii.mutable_data_ptr<int32_t>(), means2d.mutable_data_ptr<float>(), depths.mutable_data_ptr<float>(),
+            conics.mutable_data_ptr<float>(), compensations.mutable_data_ptr<float>(),
+            colors.mutable_data_ptr<float>()};
+  }
 };
 
 inline ProjectResults allocate_project(const ProjectOperands& p) {
   constexpr auto f32 = ScalarType::Float;
   const int64_t images = p.images, n = p.gaussians;
   return {empty_like_device({images, n, 2}, ScalarType::Int, p.means),
-          empty_like_device({images, n, 2}, f32, p.means), empty_like_device({images, n}, f32, p.means),
-          empty_like_device({images, n, 3}, f32, p.means), empty_like_device({images, n}, f32, p.means)};
+          empty_like_device({images, n, 2}, f32, p.means),
+          empty_like_device({images, n}, f32, p.means),
+          empty_like_device({images, n, 3}, f32, p.means),
+          empty_like_device({images, n}, f32, p.means),
+          empty_like_device({p.coeffs ? images : 0, n, 3}, f32, p.means)};
 }
 
 struct ProjectGradients {
-  Tensor radii, conics, compensations;                        // what project gave
-  Tensor v_means2d, v_depths, v_conics, v_compensations;      // incoming, like its results
-  Tensor v_means, v_quats, v_scales, v_covars, v_viewmats;  // outputs; of size 0 where there is no such input
+  Tensor radii, conics, compensations, colors;                          // what project gave
+  Tensor v_means2d, v_depths, v_conics, v_compensations, v_colors;      // incoming, like its results
+  Tensor v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats;  // outputs; of size 0 without such an input
+
+  ProjectionGradientRows rows() const {
+    return {radii.const_data_ptr<int32_t>(),      conics.const_data_ptr<float>(),
+            compensations.const_data_ptr<float>(), colors.const_data_ptr<float>(),
+            v_means2d.const_data_ptr<float>(),     v_depths.const_data_ptr<float>(),
+            v_conics.const_data_ptr<float>(),      v_compensations.const_data_ptr<float>(),
+            v_colors.const_data_ptr<float>()};
+  }
 
   GaussianGradients pointers() const {
     return {v_means.mutable_data_ptr<float>(), v_quats.mutable_data_ptr<float>(), v_scales.mutable_data_ptr<float>(),
@@ -84,24 +111,29 @@ struct ProjectGradients {
 };
 
 inline ProjectGradients check_project_gradients(const ProjectOperands& p, const Tensor& radii, const Tensor& conics,
-                                                const Tensor& compensations, const Tensor& v_means2d,
-                                                const Tensor& v_depths, const Tensor& v_conics,
-                                                const Tensor& v_compensations) {
+                                                const Tensor& compensations, const Tensor& colors,
+                                                const Tensor& v_means2d, const Tensor& v_depths,
+                                                const Tensor& v_conics, const Tensor& v_compensations,
+                                                const Tensor& v_colors) {
   constexpr auto f32 = ScalarType::Float;
-  const int64_t images = p.images, n = p.gaussians;
+  const int64_t images = p.images, n = p.gaussians, shaded = p.coeffs ? images : 0;
   const int64_t axes = p.covars ? 0 : n, whole = p.covars ? n : 0;
   const Tensor& like = p.means;
   return {checked(radii, "radii", ScalarType::Int, {images, n, 2}, like),
           checked(conics, "conics", f32, {images, n, 3}, like),
           checked(compensations, "compensations", f32, {images, n}, like),
+          checked(colors, "colors", f32, {shaded, n, 3}, like),
           checked(v_means2d, "v_means2d", f32, {images, n, 2}, like),
           checked(v_depths, "v_depths", f32, {images, n}, like),
           checked(v_conics, "v_conics", f32, {images, n, 3}, like),
           checked(v_compensations, "v_compensations", f32, {images, n}, like),
+          checked(v_colors, "v_colors", f32, {shaded, n, 3}, like),
           empty_like_device({n, 3}, f32, like),
           empty_like_device({axes, 4}, f32, like),
           empty_like_device({axes, 3}, f32, like),
           empty_like_device({whole, 6}, f32, like),
+          p.coeffs ? empty_like_device({p.coeffs->size(0), n, p.coeffs->size(2), 3}, f32, like)
+                   : empty_like_device({0}, f32, like),
           empty_like_device({images, 4, 4}, f32, like)};
 }
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from .arguments import Sizes
-from .harmonics import spherical_harmonics
 from .packing import Visible
 from .projection import Gaussians
 
@@ -36,26 +35,6 @@ def _sums(values: Tensor, dims: int) -> Tensor:
         return values * _SHARE
     rows = values.flatten(dims)
     return rows @ rows.new_full((rows.shape[-1],), _SHARE)
-
-
-def shade(degree: int, means: Tensor, coeffs: Tensor, per_camera: bool, viewmats: Tensor, radii: Tensor) -> Tensor:
-    """Colours [..., C, N, 3] as each camera sees them; what they are where culled does not matter."""
-    directions = means[..., None, :, :] - _centers(viewmats)[..., None, :]
-    coeffs = coeffs if per_camera else coeffs[..., None, :, :, :]
-    values = spherical_harmonics(degree, directions, coeffs, (radii > 0).all(dim=-1))
-    return (values + 0.5).clamp_min(0.0)
-
-
-def _centers(viewmats: Tensor) -> Tensor:
-    """Where the cameras are, [..., C, 3]: the last column of the inverse, by Cramer's rule.
-
-    Unlike torch.linalg.inv it waits for no GPU.
-    """
-    a, b, c = (viewmats[..., row, :3] for row in range(3))
-    cofactors = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], dim=-1)
-    # What the first three rows map to 0, in homogeneous coordinates.
-    column = torch.cat([-cofactors @ viewmats[..., :3, 3:], (a * cofactors[..., 0]).sum(-1)[..., None, None]], dim=-2)
-    return (column / (viewmats[..., 3:, :] @ column))[..., :3, 0]
 
 
 def features_of_pairs(colors: Tensor, per_camera: bool, visible: Visible | None, sizes: Sizes) -> Tensor:

@@ -51,18 +51,12 @@ def _project(
     scales: Tensor | None,
     covars: Tensor | None,
     opacities: Tensor | None,
+    coeffs: Tensor | None,
     viewmats: Tensor,
-    Ks: Tensor,
-    width: int,
-    height: int,
-    eps2d: float,
-    near_plane: float,
-    far_plane: float,
-    radius_clip: float,
-    antialiased: bool,
-    camera_model: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3] and compensations [I, N]."""
+    *others: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3], compensations [I, N] and colours
+    [I, N, 3], which are [0, N, 3] without coefficients."""
     images, gaussians = viewmats.shape[0], means.shape[0]
     return (
         means.new_empty((images, gaussians, 2), dtype=torch.int32),
@@ -70,26 +64,26 @@ def _project(
         means.new_empty((images, gaussians)),
         means.new_empty((images, gaussians, 3)),
         means.new_empty((images, gaussians)),
+        means.new_empty((0 if coeffs is None else images, gaussians, 3)),
     )
 
 
 def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    radii, _, _, conics, compensations = output
+    radii, _, _, conics, compensations, colors = output
     ctx.mark_non_differentiable(radii)
-    ctx.save_for_backward(*inputs[:7], radii, conics, compensations)
-    ctx.numbers = inputs[7:]
+    ctx.save_for_backward(*inputs[:8], radii, conics, compensations, colors)
+    ctx.numbers = inputs[8:]
 
 
-def _differentiate_project(
-    ctx: Any, v_radii: None, v_means2d: Tensor, v_depths: Tensor, v_conics: Tensor, v_compensations: Tensor
-) -> tuple[Tensor | None, ...]:
-    """Gradients of means, quats, scales, covars and viewmats; radii, opacities and Ks have none."""
-    *tensors, radii, conics, compensations = ctx.saved_tensors
-    v_means, v_quats, v_scales, v_covars, v_viewmats = torch.ops.splat.project_backward(
-        *tensors, *ctx.numbers, radii, conics, compensations, v_means2d, v_depths, v_conics, v_compensations
+def _differentiate_project(ctx: Any, v_radii: None, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of means, quats, scales, covars, coeffs and viewmats; radii, opacities and Ks have none."""
+    *tensors, radii, conics, compensations, colors = ctx.saved_tensors
+    v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats = torch.ops.splat.project_backward(
+        *tensors, *ctx.numbers, radii, conics, compensations, colors, *gradients
     )
     shape = (v_quats, v_scales, None) if tensors[3] is None else (None, None, v_covars)
-    return (v_means, *shape, None, v_viewmats, None, *(None for _ in ctx.numbers))
+    by_colors = None if tensors[5] is None else v_coeffs
+    return (v_means, *shape, None, by_colors, v_viewmats, None, *(None for _ in ctx.numbers))
 
 
 def _project_backward(
@@ -98,16 +92,18 @@ def _project_backward(
     scales: Tensor | None,
     covars: Tensor | None,
     opacities: Tensor | None,
+    coeffs: Tensor | None,
     viewmats: Tensor,
     *others: Any,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of means, quats, scales, covars and viewmats: their shapes, [0, ...] for what is not given."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of means, quats, scales, covars, coeffs and viewmats: their shapes, size 0 for what is not given."""
     axes, whole = (0, means.shape[0]) if quats is None else (means.shape[0], 0)
     return (
         means.new_empty(means.shape),
         means.new_empty((axes, 4)),
         means.new_empty((axes, 3)),
         means.new_empty((whole, 6)),
+        means.new_empty((0,) if coeffs is None else coeffs.shape),
         means.new_empty(viewmats.shape),
     )
 

@@ -5,6 +5,7 @@ Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -157,7 +158,7 @@ def fully_fused_projection(
     gaussians = Gaussians(means, quats, scales, covars, opacities)
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    radii, means2d, depths, conics, compensations = project(gaussians, viewmats, Ks, sizes, view)
+    radii, means2d, depths, conics, compensations, _ = project(gaussians, viewmats, Ks, sizes, view)
     if not packed:
         return radii, means2d, depths, conics, compensations if calc_compensations else None
     visible = visible_pairs(radii, sizes)
@@ -201,27 +202,34 @@ class Gaussians:
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
         return Gaussians(rows.of(self.means), quats, scales, covars, self.opacities)
 
-    def of_batch(self, batch: int) -> tuple[Tensor | None, ...]:
-        """The tensors of one scene, by its number among all."""
-        dims = self.means.ndim - 2
-        return tuple(None if t is None else t.flatten(0, dims - 1)[batch] if dims else t for t in self.tensors)
+
+@dataclass(frozen=True)
+class Harmonics:
+    """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] for each camera."""
+
+    coeffs: Tensor
+    per_camera: bool
+    degree: int
+
+    @property
+    def for_images(self) -> Tensor:
+        """As the operator takes them, [..., 1 or C, N, K, 3]."""
+        return self.coeffs if self.per_camera else self.coeffs[..., None, :, :, :]
 
 
 def project(
-    gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radii, means2d, depths, conics and compensations, [..., C, N, *], of what was checked.
+    gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View, harmonics: Harmonics | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii, means2d, depths, conics, compensations, [..., C, N, *], and, by `harmonics`, colours, of what was checked.
 
-    The operator takes one scene at a time.
+    The operator takes one scene at a time. Colours are [..., C, N, 3] as each camera sees them, zero where culled;
+    without harmonics, [..., 0, N, 3].
     """
     _kernels.require(gaussians.means.device)
-    shape = (sizes.batches, sizes.cameras)
-    cameras, intrinsics = viewmats.reshape(*shape, 4, 4), Ks.reshape(*shape, 3, 3)
+    tensors = (*gaussians.tensors, None if harmonics is None else harmonics.for_images, viewmats, Ks)
     scenes = [
         torch.ops.splat.project(
-            *gaussians.of_batch(batch),
-            cameras[batch],
-            intrinsics[batch],
+            *scene,
             view.width,
             view.height,
             view.eps2d,
@@ -230,11 +238,19 @@ def project(
             view.radius_clip,
             view.antialiased,
             view.camera_model,
+            0 if harmonics is None else harmonics.degree,
         )
-        for batch in range(sizes.batches)
+        for scene in zip(*(_by_scene(tensor, sizes) for tensor in tensors), strict=True)
     ]
-    radii, means2d, depths, conics, compensations = (
+    radii, means2d, depths, conics, compensations, colors = (
         outputs[0] if not sizes.batch else torch.stack(outputs).reshape(*sizes.batch, *outputs[0].shape)
         for outputs in zip(*scenes, strict=True)
     )
-    return radii, means2d, depths, conics, compensations
+    return radii, means2d, depths, conics, compensations, colors
+
+
+def _by_scene(tensor: Tensor | None, sizes: Sizes) -> Sequence[Tensor | None]:
+    """[..., *] as one [*] for each batch."""
+    if tensor is None or not sizes.batch:
+        return [tensor] * sizes.batches
+    return tensor.flatten(0, len(sizes.batch) - 1).unbind()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .appearance import features_of_pairs, finite_gaussians, shade
+from .appearance import features_of_pairs, finite_gaussians
 from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
@@ -24,7 +24,7 @@ from .checks import MAX_TILE_SIZE, one_of, positive_int
 from .intersection import intersect
 from .packing import SparseRows, Splats
 from .pixels import rasterize_to_pixels
-from .projection import Gaussians, check_sparse, project, upper_triangles
+from .projection import Gaussians, Harmonics, check_sparse, project, upper_triangles
 
 
 def rasterization(
@@ -81,8 +81,8 @@ def rasterization(
         colors: [..., N, D] or [..., C, N, D] values with any D >= 1; with `sh_degree`, [..., N, K, 3] or
             [..., C, N, K, 3] coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and
             negative results become 0.
-        viewmats: [..., C, 4, 4] world-to-camera matrices; the camera looks along +z, with x to the right and y
-            down.
+        viewmats: [..., C, 4, 4] world-to-camera matrices, of which the last row is taken to be 0, 0, 0, 1; the camera
+            looks along +z, with x to the right and y down.
         Ks: [..., C, 3, 3] intrinsics in pixels; focal lengths and principal point are used, a skew is not.
         width: image width in pixels, 1 to 1048576.
         height: image height in pixels, 1 to 1048576.
@@ -194,11 +194,13 @@ def rasterization(
         # Nobody can see a Gaussian without opacity, so the projection culls it.
         opacities=torch.where(finite, opacities, 0.0),
     )
-    splats = _project(gaussians, viewmats, Ks, sizes, view)
     renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
+    harmonics = None
     if renders_color and sh_degree is not None:
-        colors = shade(sh_degree, gaussians.means, colors, per_camera, viewmats, splats.radii)
-        per_camera = True
+        harmonics = Harmonics(colors, per_camera, sh_degree)
+    splats, shaded = _project(gaussians, viewmats, Ks, sizes, view, harmonics)
+    if harmonics is not None:
+        colors, per_camera = shaded, True
     if packed:
         splats = splats.packed(sizes)
     if sparse_grad and splats.visible is not None:
@@ -227,12 +229,15 @@ def rasterization(
     return images, alphas, meta
 
 
-def _project(gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View) -> Splats:
-    """All pairs of camera and Gaussian."""
+def _project(
+    gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View, harmonics: Harmonics | None
+) -> tuple[Splats, Tensor]:
+    """All pairs of camera and Gaussian, and, by `harmonics`, their colours."""
     assert gaussians.opacities is not None
-    radii, means2d, depths, conics, compensations = project(gaussians, viewmats, Ks, sizes, view)
+    radii, means2d, depths, conics, compensations, colors = project(gaussians, viewmats, Ks, sizes, view, harmonics)
     opacities = gaussians.opacities[..., None, :].expand(depths.shape)
-    return Splats(radii, means2d, depths, conics, opacities * compensations if view.antialiased else opacities)
+    opacities = opacities * compensations if view.antialiased else opacities
+    return Splats(radii, means2d, depths, conics, opacities), colors
 
 
 def _blend(

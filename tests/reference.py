@@ -327,7 +327,7 @@ def _compensation(ratio: Tensor) -> Tensor:
 def shade(means: Tensor, coeffs: Tensor, viewmat: Tensor, degree: int) -> tuple[Tensor, Tensor]:
     """Colours [N, 3] as one camera sees SH coefficients [N, K, 3], and bounds of their errors."""
     means, coeffs, viewmat = means.double(), coeffs.double(), viewmat.double()
-    center = torch.linalg.inv(viewmat)[:3, 3]
+    center = -torch.linalg.solve(viewmat[:3, :3], viewmat[:3, 3])
     directions = means - center
     coeffs = coeffs[:, : (degree + 1) ** 2]
     values = (sh_basis(directions, degree)[..., None] * coeffs).sum(1) + 0.5

@@ -46,9 +46,9 @@ def intersect_arguments(
     """Arguments of `intersect`: what two cameras see, one of them of the inside."""
     width, height = 70, 45
     scene = random_scene(seed, gaussians=gaussians, width=width, height=height, size=size, views=("front", "inside"))
-    radii, means2d, depths, conics, _ = OPS.project(
-        scene.means, scene.quats, scene.scales, None, scene.opacities, scene.viewmats, scene.Ks, width, height,
-        0.3, 0.01, 1e10, 0.0, False, 0,
+    radii, means2d, depths, conics, *_ = OPS.project(
+        scene.means, scene.quats, scene.scales, None, scene.opacities, None, scene.viewmats, scene.Ks, width, height,
+        0.3, 0.01, 1e10, 0.0, False, 0, 0,
     )  # fmt: skip
     arguments = {
         "means2d": means2d,
@@ -257,14 +257,16 @@ def single_gaussians() -> dict[str, Arguments]:
         "means": scene.means, "quats": scene.quats, "scales": scene.scales, "covars": None,
         "opacities": scene.opacities, "viewmats": scene.viewmats, "Ks": scene.Ks, "width": scene.width,
         "height": scene.height, "eps2d": 0.3, "near_plane": 0.01, "far_plane": 1e10, "radius_clip": 0.0,
-        "antialiased": False, "camera_model": 0,
+        "antialiased": False, "camera_model": 0, "coeffs": torch.ones(1, 5, 4, 3), "degree": 1,
     }  # fmt: skip
-    radii, means2d, depths, conics, compensations = OPS.project(**project)
-    gradients = {"v_means2d": means2d, "v_depths": depths, "v_conics": conics, "v_compensations": compensations}
+    names = ("radii", "means2d", "depths", "conics", "compensations", "colors")
+    projected = dict(zip(names, OPS.project(**project), strict=True))
+    gradients = {f"v_{name}": projected.pop(name) for name in ("means2d", "depths")}
+    gradients |= {f"v_{name}": projected[name] for name in ("conics", "compensations", "colors")}
     harmonics = {"degree": 1, "directions": scene.means[None], "coeffs": torch.ones(1, 5, 4, 3), "mask": None}
     return {
         "project": project,
-        "project_backward": project | {"radii": radii, "conics": conics, "compensations": compensations} | gradients,
+        "project_backward": project | projected | gradients,
         "spherical_harmonics": harmonics,
         "spherical_harmonics_backward": harmonics | {"v_colors": torch.ones(1, 5, 3)},
     }

@@ -31,8 +31,8 @@ CAMERAS = {"pinhole": 0, "ortho": 1, "fisheye": 2}
 WIDTH, HEIGHT = 57, 41
 NEAR, FAR = 0.2, 1e10
 RELATIVE = 1e-3
-PARAMETERS = ("means", "quats", "scales", "covars", "viewmats")
-OUTPUTS = ("means2d", "depths", "conics", "compensations")
+PARAMETERS = ("means", "quats", "scales", "covars", "coeffs", "viewmats")
+OUTPUTS = ("means2d", "depths", "conics", "compensations", "colors")
 
 
 @pytest.fixture(params=DEVICES)
@@ -49,7 +49,7 @@ def threads() -> Iterator[Callable[[int], None]]:
 
 @dataclass(frozen=True)
 class Case:
-    """Gaussians with quats and scales, or with covars, and cameras."""
+    """Gaussians with quats and scales, or with covars, perhaps with harmonics [N, K, 3], and cameras."""
 
     means: Tensor
     quats: Tensor | None
@@ -61,24 +61,26 @@ class Case:
     eps2d: float = 0.3
     antialiased: bool = False
     camera_model: str = "pinhole"
+    coeffs: Tensor | None = None
+    degree: int = 0
 
     def parameters(self) -> dict[str, Tensor]:
         """What a gradient is asked of."""
         named = {name: getattr(self, name) for name in PARAMETERS}
         return {name: value for name, value in named.items() if value is not None}
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, **changes: Tensor | None) -> dict[str, Any]:
         """Those of the operator project."""
-        names = ("means", "quats", "scales", "covars", "opacities", "viewmats", "Ks", "eps2d", "antialiased")
+        names = ("means", "quats", "scales", "covars", "opacities", "coeffs", "viewmats", "Ks", "eps2d", "antialiased")
         others = {"width": WIDTH, "height": HEIGHT, "near_plane": NEAR, "far_plane": FAR, "radius_clip": 0.0}
-        camera = {"camera_model": CAMERAS[self.camera_model]}
-        return {name: getattr(self, name) for name in names} | others | camera
+        numbers = {"camera_model": CAMERAS[self.camera_model], "degree": self.degree}
+        found = {name: getattr(self, name) for name in names} | others | numbers | changes
+        return found | {"coeffs": None if found["coeffs"] is None else found["coeffs"][None]}
 
-    def project(self, device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The operator's radii, means2d, depths, conics and compensations."""
-        arguments = self.arguments() | changes
-        moved = {name: v.to(device) if isinstance(v, Tensor) else v for name, v in arguments.items()}
-        found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = OPS.project(**moved)
+    def project(self, device: str = "cpu", **changes: Tensor | None) -> tuple[Tensor, ...]:
+        """The operator's radii, means2d, depths, conics, compensations and colours."""
+        moved = {name: v.to(device) if isinstance(v, Tensor) else v for name, v in self.arguments(**changes).items()}
+        found: tuple[Tensor, ...] = OPS.project(**moved)
         return found
 
     def exact(self, image: int, keep: Tensor, parameters: dict[str, Tensor]) -> reference.Projected:
@@ -92,6 +94,11 @@ class Case:
             self.Ks[image], WIDTH, HEIGHT, self.eps2d, NEAR, FAR, 0.0, self.antialiased, of("covars"),
             self.camera_model,
         )  # fmt: skip
+
+    def exact_colors(self, image: int, keep: Tensor, parameters: dict[str, Tensor]) -> Tensor:
+        """The colours of Gaussians `keep` by the reference."""
+        means, coeffs, viewmat = parameters["means"][keep], parameters["coeffs"][keep], parameters["viewmats"][image]
+        return reference.shade(means, coeffs, viewmat, self.degree)[0]
 
 
 KINDS = ("plain", "behind", "margin", "axis", "thin", "needle", "huge", "flat", "far", "quats")
@@ -133,11 +140,13 @@ def make_case(
     images: int = 2,
     whole: bool = False,
     stout: bool = False,
+    degree: int | None = None,
     **options: Any,
 ) -> Case:
     """`each` random Gaussians of each kind, in front of cameras near the origin that look along z, more or less.
 
-    `whole` gives covars; `stout` makes no axis shorter than a tenth of the longest.
+    `whole` gives covars; `stout` makes no axis shorter than a tenth of the longest; `degree` gives harmonics, and more
+    of them than it needs.
     """
     rng = np.random.default_rng(seed)
     count = each * len(kinds)
@@ -185,6 +194,8 @@ def make_case(
         opacities=tensor(rng.uniform(0.1, 1.0, count)),
         viewmats=tensor(viewmats),
         Ks=tensor(Ks),
+        coeffs=None if degree is None else tensor(0.5 * rng.normal(size=(count, (degree + 1) ** 2 + 2, 3))),
+        degree=degree or 0,
         **options,
     )
 
@@ -215,7 +226,9 @@ def exact_loss(case: Case, parameters: dict[str, Tensor], mask: Tensor, weights:
     images = []
     for image, keep in enumerate(mask):
         p = case.exact(image, keep, parameters)
-        each = sum((getattr(p, name) * w[image, keep].double()).reshape(len(p.depths), -1).sum(1)
+        values = {name: case.exact_colors(image, keep, parameters) if name == "colors" else getattr(p, name)
+                  for name in weights}  # fmt: skip
+        each = sum((values[name] * w[image, keep].double()).reshape(len(p.depths), -1).sum(1)
                    for name, w in weights.items())  # fmt: skip
         images.append(torch.zeros(len(keep)).double().masked_scatter(keep, each))
     return torch.stack(images)
@@ -256,11 +269,13 @@ def test_gradients_are_those_of_the_reference(device: str, camera_model: str) ->
         antialiased=st.booleans(),
         images=st.integers(1, 3),
         eps2d=st.sampled_from([0.3, 0.3, 0.05, 2.0]),
+        degree=st.sampled_from([None, 0, 1, 2, 3, 4]),
     )
-    def check(seed: int, whole: bool, antialiased: bool, images: int, eps2d: float) -> None:
+    def check(seed: int, whole: bool, antialiased: bool, images: int, eps2d: float, degree: int | None) -> None:
         case = make_case(
-            seed, images=images, whole=whole, antialiased=antialiased, eps2d=eps2d, camera_model=camera_model
-        )
+            seed, images=images, whole=whole, antialiased=antialiased, eps2d=eps2d, camera_model=camera_model,
+            degree=degree,
+        )  # fmt: skip
         outputs = case.project()
         mask = comparable(case, outputs[0])
         for kind, count in zip(KINDS, mask.sum(0).reshape(-1, 5).sum(1).tolist(), strict=True):
@@ -268,7 +283,7 @@ def test_gradients_are_those_of_the_reference(device: str, camera_model: str) ->
         doubles = {name: value.double().requires_grad_() for name, value in case.parameters().items()}
         # One output at a time: each has its own size.
         for name, weight in incoming(seed, outputs).items():
-            if name == "compensations" and not antialiased:
+            if (name == "compensations" and not antialiased) or (name == "colors" and degree is None):
                 continue
             loss = exact_loss(case, doubles, mask, {name: weight}).sum()
             gradients = torch.autograd.grad(loss, list(doubles.values()), allow_unused=True, materialize_grads=True)
@@ -285,7 +300,7 @@ def test_gradients_are_those_of_the_reference(device: str, camera_model: str) ->
 def test_gradients_are_those_of_central_differences(device: str, camera_model: str, whole: bool) -> None:
     # Differences need larger gradients than those of huge and far ones, next to the outputs.
     kinds = ("plain", "behind", "margin", "axis", "thin", "needle", "flat", "quats")
-    case = make_case(3, kinds, each=8, whole=whole, antialiased=True, camera_model=camera_model)
+    case = make_case(3, kinds, each=8, whole=whole, antialiased=True, camera_model=camera_model, degree=1)
     outputs = case.project()
     mask, weights = comparable(case, outputs[0]), incoming(4, outputs)
     assert mask.sum() > 40
@@ -310,12 +325,12 @@ def test_gradients_are_those_of_central_differences(device: str, camera_model: s
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("camera_model", CAMERAS)
 def test_every_camera_sees_what_the_reference_sees(device: str, camera_model: str, whole: bool) -> None:
-    case = make_case(5, each=30, whole=whole, antialiased=True, camera_model=camera_model)
+    case = make_case(5, each=30, whole=whole, antialiased=True, camera_model=camera_model, degree=3)
     outputs = [output.cpu() for output in case.project(device)]
     everything = torch.ones(len(case.means), dtype=torch.bool)
     for image in range(2):
         p = case.exact(image, everything, case.parameters())
-        radii, means2d, depths, conics, compensations = (output[image] for output in outputs)
+        radii, means2d, depths, conics, compensations, colors = (output[image] for output in outputs)
         seen = (radii > 0).all(1)
         assert torch.equal(seen[~p.doubtful], p.visible[~p.doubtful])
         assert p.doubtful.sum() <= 0.2 * len(seen)
@@ -327,6 +342,11 @@ def test_every_camera_sees_what_the_reference_sees(device: str, camera_model: st
         assert ((conics - p.conics).abs() <= 1e-4 * scale)[seen].all()
         off = (compensations - p.compensations).abs() - p.compensations_error
         assert (off <= 1e-4)[seen].all()
+        torch.testing.assert_close(
+            colors[seen].double(), case.exact_colors(image, seen, case.parameters()), rtol=1e-4, atol=1e-4
+        )
+        assert (colors[~seen] == 0).all()
+        assert (colors[seen] == 0).any()
 
 
 def test_a_covariance_is_worth_its_quaternion_and_scales(device: str) -> None:
@@ -350,7 +370,7 @@ def backward(case: Case, outputs: tuple[Tensor, ...], weights: dict[str, Tensor]
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_gradients_do_not_depend_on_the_number_of_threads(whole: bool, threads: Callable[[int], None]) -> None:
-    case = make_case(8, kinds=("plain", "huge"), each=2600, images=3, whole=whole, antialiased=True)
+    case = make_case(8, kinds=("plain", "huge"), each=2600, images=3, whole=whole, antialiased=True, degree=3)
     outputs = case.project()
     weights = incoming(9, outputs)
     results = []
@@ -363,16 +383,16 @@ def test_gradients_do_not_depend_on_the_number_of_threads(whole: bool, threads: 
 
 
 def test_gradients_of_many_gaussians_are_the_sums_of_those_of_few() -> None:
-    case = make_case(10, kinds=("plain",), each=3000, images=2)
+    case = make_case(10, kinds=("plain",), each=3000, images=2, degree=2)
     outputs = case.project()
     weights = incoming(11, outputs)
     together = backward(case, outputs, weights)
     poses = torch.zeros(2, 4, 4).double()
     for part in torch.arange(3000).split(700):
-        shapes = {name: getattr(case, name)[part] for name in ("means", "quats", "scales", "opacities")}
+        shapes = {name: getattr(case, name)[part] for name in ("means", "quats", "scales", "opacities", "coeffs")}
         few = replace(case, **shapes)
         found = backward(few, few.project(), {name: value[:, part] for name, value in weights.items()})
-        for name in ("means", "quats", "scales"):
+        for name in ("means", "quats", "scales", "coeffs"):
             assert torch.equal(found[name], together[name][part])
         poses += found["viewmats"]
     assert (together["viewmats"] - poses).abs().max() <= 1e-6 * poses.abs().max()
@@ -395,8 +415,9 @@ def test_a_gaussian_that_is_none_is_culled_and_touches_no_other(
 ) -> None:
     """The same as one behind the camera, to the bit: its outputs and gradients are 0, whatever comes in for it."""
     case = make_case(
-        12, kinds=("plain",), each=40, whole=name == "covars", camera_model=camera_model, antialiased=antialiased
-    )
+        12, kinds=("plain",), each=40, whole=name == "covars", camera_model=camera_model, antialiased=antialiased,
+        degree=2,
+    )  # fmt: skip
     tensor = getattr(case, name).clone()
     tensor[17] = value
     behind = case.means.clone()
@@ -407,7 +428,7 @@ def test_a_gaussian_that_is_none_is_culled_and_touches_no_other(
         opacities = changes.get("opacities", case.opacities)
         outputs = case.project(device, **leaves, opacities=opacities)
         weights = incoming(13, outputs)
-        weights["conics"][:, 17] = math.nan
+        weights["conics"][:, 17] = weights["colors"][:, 17] = math.nan
         gradients = torch.autograd.grad(
             outputs[1:], list(leaves.values()), [weight.to(device) for weight in weights.values()]
         )
@@ -423,8 +444,8 @@ def test_a_gaussian_that_is_none_is_culled_and_touches_no_other(
 @pytest.mark.parametrize(("images", "each"), [(0, 5), (2, 0), (0, 0)])
 @pytest.mark.parametrize("whole", [False, True])
 def test_nothing_has_gradients_of_zero(device: str, images: int, each: int, whole: bool) -> None:
-    case = make_case(1, each=5, whole=whole)
-    rows = ("means", "quats", "scales", "covars", "opacities")
+    case = make_case(1, each=5, whole=whole, degree=1)
+    rows = ("means", "quats", "scales", "covars", "opacities", "coeffs")
     few = {name: value[:each] for name in rows if (value := getattr(case, name)) is not None}
     case = replace(case, **few, viewmats=case.viewmats[:images], Ks=case.Ks[:images])
     leaves = {name: value.to(device).requires_grad_() for name, value in case.parameters().items()}
@@ -444,6 +465,29 @@ def test_gradients_may_come_expanded() -> None:
     expected = backward(case, case.project(), weights)
     assert all(torch.equal(leaf.grad, expected[name]) for name, leaf in leaves.items() if leaf.grad is not None)
     assert expected["means"].any()
+
+
+@pytest.mark.parametrize("degree", [0, 1, 4])
+def test_coefficients_of_each_camera_are_worth_those_that_they_share(device: str, degree: int) -> None:
+    case = make_case(17, each=40, degree=degree)
+    assert case.coeffs is not None
+    shared = case.coeffs[None].to(device).requires_grad_()
+    own = shared.detach().repeat(2, 1, 1, 1).requires_grad_()
+    results = []
+    for coeffs in (shared, own):
+        arguments = {name: v.to(device) if isinstance(v, Tensor) else v for name, v in case.arguments().items()}
+        outputs = OPS.project(**arguments | {"coeffs": coeffs})
+        weights = incoming(18, outputs)["colors"].to(device)
+        (gradient,) = torch.autograd.grad(outputs[5], coeffs, weights)
+        results.append((outputs, gradient))
+    (expected, whole), (found, each) = results
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert torch.equal(each[0] + each[1], whole[0])
+    seen = (found[0] > 0).all(-1)
+    assert seen.any()
+    assert (each[~seen] == 0).all()
+    assert (each[:, :, (degree + 1) ** 2 :] == 0).all()
+    assert each[:, :, : (degree + 1) ** 2][seen].any()
 
 
 def test_a_shape_is_given_once() -> None:
@@ -540,19 +584,23 @@ def assert_kernel_agrees(simt: ModuleType, name: str, arguments: dict[str, Any])
             assert torch.equal(found, other)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("degree", "shared"), [(None, True), (0, True), (2, False), (4, True)])
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("camera_model", CAMERAS)
 def test_cuda_kernels_of_projection_agree_with_the_cpu(
-    simt: ModuleType, camera_model: str, whole: bool, seed: int
+    simt: ModuleType, camera_model: str, whole: bool, degree: int | None, shared: bool
 ) -> None:
     # More than one block, the last one not full.
-    case = make_case(15, each=35, images=2, whole=whole, antialiased=seed == 0, camera_model=camera_model)
+    case = make_case(
+        15, each=35, images=2, whole=whole, antialiased=not shared, camera_model=camera_model, degree=degree
+    )
     arguments = case.arguments()
+    if not shared:
+        arguments["coeffs"] = torch.cat([arguments["coeffs"], -arguments["coeffs"]])
     radii, *outputs = OPS.project(**arguments)
     incoming_gradients = {f"v_{name}": weight for name, weight in incoming(16, (radii, *outputs)).items()}
-    known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3]}
-    simt.set_seed(seed)
+    known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3], "colors": outputs[4]}
+    simt.set_seed(int(shared))
     try:
         assert_kernel_agrees(simt, "project", arguments)
         assert_kernel_agrees(simt, "project_backward", arguments | known | incoming_gradients)

@@ -30,6 +30,7 @@ def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...
         "scales": scene.scales,
         "covars": None,
         "opacities": scene.opacities,
+        "coeffs": None,
         "viewmats": scene.viewmats,
         "Ks": scene.Ks,
         "width": WIDTH,
@@ -40,7 +41,13 @@ def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...
         "radius_clip": 0.0,
         "antialiased": False,
         "camera_model": 0,
+        "degree": 0,
     }
+
+
+def shaded_arguments() -> Arguments:
+    coeffs = torch.randn(1, 300, 16, 3, generator=torch.Generator().manual_seed(3))
+    return project_arguments() | {"coeffs": coeffs, "degree": 3}
 
 
 def harmonics_arguments(degree: int = 3) -> Arguments:
@@ -58,16 +65,18 @@ def random_like(tensor: Tensor, seed: int = 7) -> Tensor:
 
 
 def project_backward_arguments() -> Arguments:
-    arguments = project_arguments() | {"antialiased": True}
-    radii, means2d, depths, conics, compensations = OPS.project(**arguments)
+    arguments = shaded_arguments() | {"antialiased": True}
+    radii, means2d, depths, conics, compensations, colors = OPS.project(**arguments)
     return arguments | {
         "radii": radii,
         "conics": conics,
         "compensations": compensations,
+        "colors": colors,
         "v_means2d": random_like(means2d),
         "v_depths": random_like(depths),
         "v_conics": random_like(conics),
         "v_compensations": random_like(compensations),
+        "v_colors": random_like(colors),
     }
 
 
@@ -78,7 +87,7 @@ def harmonics_backward_arguments() -> Arguments:
 
 def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
     projected = project_arguments(**changes)
-    radii, means2d, depths, conics, _ = OPS.project(**projected)
+    radii, means2d, depths, conics, *_ = OPS.project(**projected)
     images = len(projected["viewmats"])
     return {
         "means2d": means2d,
@@ -179,6 +188,7 @@ def covariance_arguments() -> Arguments:
 DIFFERENTIABLE: list[tuple[str, Callable[[], Arguments]]] = [
     ("project", project_arguments),
     ("project", covariance_arguments),
+    ("project", shaded_arguments),
     ("spherical_harmonics", harmonics_arguments),
 ]
 
@@ -211,7 +221,7 @@ def test_operators_compile_into_one_graph() -> None:
     means = arguments.pop("means")
 
     def render(means: Tensor) -> Tensor:
-        radii, means2d, depths, conics, _ = OPS.project(means, **arguments)
+        radii, means2d, depths, conics, *_ = OPS.project(means, **arguments)
         opacities = arguments["opacities"].expand(2, -1)
         _, _, flatten_ids, offsets = OPS.intersect(
             means2d, radii, depths, conics, opacities, None, 2, TILE, -(-WIDTH // TILE), -(-HEIGHT // TILE)
@@ -276,7 +286,7 @@ def test_project_of_a_gaussian_on_the_axis() -> None:
         "Ks": torch.tensor([[[100.0, 0.0, 30.0], [0.0, 50.0, 20.0], [0.0, 0.0, 1.0]]]),
         "antialiased": True,
     }
-    radii, means2d, depths, conics, compensations = OPS.project(**arguments)
+    radii, means2d, depths, conics, compensations, _ = OPS.project(**arguments)
     # Standard deviations on the image are 100 * 0.4 / 4 = 10 and 50 * 0.2 / 4 = 2.5 pixels.
     variances = torch.tensor([100.0, 6.25])
     blurred = variances + 0.3
@@ -682,7 +692,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
     arguments = project_arguments(gaussians=5)
     arguments |= {name: arguments[name][:gaussians] for name in ("means", "quats", "scales", "opacities")}
     arguments |= {name: arguments[name][:images] for name in ("viewmats", "Ks")}
-    radii, means2d, depths, conics, compensations = OPS.project(**arguments)
+    radii, means2d, depths, conics, compensations, _ = OPS.project(**arguments)
     assert [t.shape[:2] for t in (radii, means2d, depths, conics, compensations)] == [(images, gaussians)] * 5
     coeffs, opacities = torch.zeros(1, gaussians, 4, 3), torch.zeros(images, gaussians)
     assert OPS.spherical_harmonics(1, torch.zeros(images, gaussians, 3), coeffs, None).shape == (images, gaussians, 3)

@@ -4,7 +4,6 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "../math/projection_backward.h"
 #include "../project_operands.h"
 #include "parallel.h"
 
@@ -22,43 +21,28 @@ std::vector<Camera> load_cameras(const ProjectOperands& p) {
   return cameras;
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> project(Tensor means, std::optional<Tensor> quats,
-                                                           std::optional<Tensor> scales, std::optional<Tensor> covars,
-                                                           std::optional<Tensor> opacities, Tensor viewmats, Tensor Ks,
-                                                           int64_t width, int64_t height, double eps2d,
-                                                           double near_plane, double far_plane, double radius_clip,
-                                                           bool antialiased, int64_t camera_model) {
-  const ProjectOperands p = check_project(means, quats, scales, covars, opacities, viewmats, Ks, width, height, eps2d,
-                                          near_plane, far_plane, radius_clip, antialiased, camera_model);
-  const ProjectResults results = allocate_project(p);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
+    Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales, std::optional<Tensor> covars,
+    std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
+    int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
+    int64_t camera_model, int64_t degree) {
+  const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
+                                          eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
+  const ProjectResults r = allocate_project(p);
   const Gaussians gaussians = p.pointers();
-  int32_t* radii = results.radii.mutable_data_ptr<int32_t>();
-  float* out_means = results.means2d.mutable_data_ptr<float>();
-  float* out_depths = results.depths.mutable_data_ptr<float>();
-  float* out_conics = results.conics.mutable_data_ptr<float>();
-  float* out_compensations = results.compensations.mutable_data_ptr<float>();
+  const Harmonics harmonics = p.harmonics();
+  const ProjectionRows out = r.pointers();
 
   const std::vector<Camera> cameras = load_cameras(p);
   for (int64_t image = 0; image < p.images; ++image) {
     const Camera& camera = cameras[image];
     torch::stable::parallel_for(0, p.gaussians, 1024, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        Projection g;
-        project_gaussian(camera, p.settings, gaussian_at(gaussians, i), g);
-        const int64_t row = image * p.gaussians + i;
-        radii[2 * row] = g.radius_x;
-        radii[2 * row + 1] = g.radius_y;
-        out_means[2 * row] = g.x;
-        out_means[2 * row + 1] = g.y;
-        out_depths[row] = g.depth;
-        out_conics[3 * row] = g.a;
-        out_conics[3 * row + 1] = g.b;
-        out_conics[3 * row + 2] = g.c;
-        out_compensations[row] = g.compensation;
+        project_row(camera, p.settings, gaussians, harmonics, image * p.gaussians + i, i, out);
       }
     });
   }
-  return {results.radii, results.means2d, results.depths, results.conics, results.compensations};
+  return {r.radii, r.means2d, r.depths, r.conics, r.compensations, r.colors};
 }
 
 // Gaussians whose gradients by the camera are summed by one thread. That sums are made in the same order whatever the
@@ -80,24 +64,21 @@ struct PoseSum {
   }
 };
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
     Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales, std::optional<Tensor> covars,
-    std::optional<Tensor> opacities, Tensor viewmats, Tensor Ks, int64_t width, int64_t height, double eps2d,
-    double near_plane, double far_plane, double radius_clip, bool antialiased, int64_t camera_model, Tensor radii,
-    Tensor conics, Tensor compensations, Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations) {
-  const ProjectOperands p = check_project(means, quats, scales, covars, opacities, viewmats, Ks, width, height, eps2d,
-                                          near_plane, far_plane, radius_clip, antialiased, camera_model);
-  const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, v_means2d, v_depths, v_conics,
-                                                     v_compensations);
+    std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
+    int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
+    int64_t camera_model, int64_t degree, Tensor radii, Tensor conics, Tensor compensations, Tensor colors,
+    Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations, Tensor v_colors) {
+  const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
+                                          eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
+  const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
+                                                     v_conics, v_compensations, v_colors);
   const Gaussians gaussians = p.pointers();
-  const int32_t* radius = g.radii.const_data_ptr<int32_t>();
-  const float* conic = g.conics.const_data_ptr<float>();
-  const float* compensation = g.compensations.const_data_ptr<float>();
-  const float* v_mean2d = g.v_means2d.const_data_ptr<float>();
-  const float* v_depth = g.v_depths.const_data_ptr<float>();
-  const float* v_conic = g.v_conics.const_data_ptr<float>();
-  const float* v_compensation = g.v_compensations.const_data_ptr<float>();
+  const Harmonics harmonics = p.harmonics();
+  const ProjectionGradientRows in = g.rows();
   const GaussianGradients out = g.pointers();
+  float* const v_coeffs = g.v_coeffs.mutable_data_ptr<float>();
 
   const std::vector<Camera> cameras = load_cameras(p);
   const int64_t chunks = (p.gaussians + kChunk - 1) / kChunk;
@@ -110,19 +91,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
       GaussianGradient sums = {};
       Shape shape;
       const bool has_shape = load_shape(gaussian, shape);
-      for (int64_t image = 0; has_shape && image < p.images; ++image) {
-        const int64_t row = image * p.gaussians + i;
-        if (radius[2 * row] <= 0 || radius[2 * row + 1] <= 0) continue;
+      for (int64_t image = 0; image < p.images; ++image) {
         PoseGradient pose;
-        project_gaussian_backward(
-            cameras[image], p.settings, gaussian.means, shape,
-            {conic[3 * row], conic[3 * row + 1], conic[3 * row + 2], compensation[row]},
-            {v_mean2d[2 * row], v_mean2d[2 * row + 1], v_depth[row], v_conic[3 * row], v_conic[3 * row + 1],
-             v_conic[3 * row + 2], v_compensation[row]},
-            sums, pose);
-        pose_sums[image].add(pose);
+        if (project_row_backward(cameras[image], p.settings, gaussian, has_shape, shape, harmonics, in,
+                                 image * p.gaussians + i, i, sums, pose, v_coeffs)) {
+          pose_sums[image].add(pose);
+        }
       }
-      store_gradient(gaussian, sums, i, out);
+      finish_backward(gaussian, harmonics, sums, i, out, v_coeffs);
     }
   });
 
@@ -134,7 +110,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
     }
     for (int k = 0; k < 16; ++k) v_viewmat[16 * image + k] = k < 12 ? static_cast<float>(total.rows[k]) : 0.0f;
   }
-  return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_viewmats};
+  return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
 }
 
 }  // namespace

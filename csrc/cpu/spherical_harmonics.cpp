@@ -14,7 +14,7 @@ Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std
   const Tensor result = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
   const float* direction = p.directions.const_data_ptr<float>();
   const float* coeff = p.coeffs.const_data_ptr<float>();
-  const bool* visible = p.mask_or_null();
+  const bool* visible = data_or_null<bool>(p.mask);
   float* colors = result.mutable_data_ptr<float>();
 
   torch::stable::parallel_for(0, p.images * p.gaussians, 1024, [&](int64_t begin, int64_t end) {
@@ -37,7 +37,7 @@ std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor d
   const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
   const float* direction = p.directions.const_data_ptr<float>();
   const float* coeff = p.coeffs.const_data_ptr<float>();
-  const bool* visible = p.mask_or_null();
+  const bool* visible = data_or_null<bool>(p.mask);
   const float* v_color = g.v_colors.const_data_ptr<float>();
   float* v_direction = g.v_directions.mutable_data_ptr<float>();
   float* v_coeff = g.v_coeffs.mutable_data_ptr<float>();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../math/projection_backward.h"
+#include "../math/project_rows.h"
 #include "warp.cuh"
 
 namespace splat {
@@ -8,40 +8,20 @@ namespace kernels {
 
 struct ProjectInputs {
   Gaussians gaussians;                 // of N
+  Harmonics harmonics;                 // of N, or of I N
   const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
   int64_t images, count;               // I, N
   ProjectionSettings settings;
 };
 
-struct ProjectOutputs {
-  int32_t* radii;                                    // [I, N, 2]
-  float *means2d, *depths, *conics, *compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
-};
-
 // One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, I N < 2^31.
-__global__ void project(ProjectInputs in, ProjectOutputs out) {
+__global__ void project(ProjectInputs in, ProjectionRows out) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= in.images * in.count) return;
   const int64_t image = row / in.count, i = row % in.count;
   const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
-  Projection g;
-  project_gaussian(camera, in.settings, gaussian_at(in.gaussians, i), g);
-  out.radii[2 * row] = g.radius_x;
-  out.radii[2 * row + 1] = g.radius_y;
-  out.means2d[2 * row] = g.x;
-  out.means2d[2 * row + 1] = g.y;
-  out.depths[row] = g.depth;
-  out.conics[3 * row] = g.a;
-  out.conics[3 * row + 1] = g.b;
-  out.conics[3 * row + 2] = g.c;
-  out.compensations[row] = g.compensation;
+  project_row(camera, in.settings, in.gaussians, in.harmonics, row, i, out);
 }
-
-struct ProjectGradientInputs {
-  const int32_t* radii;                                                // [I, N, 2]
-  const float *conics, *compensations;                                 // [I, N, 3], [I, N]
-  const float *v_means2d, *v_depths, *v_conics, *v_compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
-};
 
 constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
 constexpr int kMaxWarps = 32;
@@ -61,9 +41,10 @@ static __device__ __forceinline__ float sum_block(const float* values, float (*w
 }
 
 // One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums
-// of the gradients by the poses go to pose_sums [blocks, I, 12]. Preconditions as above, and whole warps.
-__global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradients, GaussianGradients out,
-                                 float* pose_sums) {
+// of the gradients by the poses go to pose_sums [blocks, I, 12]; v_coeffs is like the coefficients. Preconditions as
+// above, and whole warps.
+__global__ void project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out,
+                                 float* v_coeffs, float* pose_sums) {
   __shared__ float warp_sums[kMaxWarps][kPoseEntries];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   // Threads beyond the last Gaussian stay, for the sums.
@@ -74,16 +55,10 @@ __global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradien
   const bool has_shape = exists && load_shape(gaussian, shape);
   for (int64_t image = 0; image < in.images; ++image) {
     PoseGradient pose = {};
-    const int64_t row = image * in.count + i;
-    if (has_shape && gradients.radii[2 * row] > 0 && gradients.radii[2 * row + 1] > 0) {
+    if (exists) {
       const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
-      const float *conic = gradients.conics + 3 * row, *v_conic = gradients.v_conics + 3 * row;
-      project_gaussian_backward(camera, in.settings, gaussian.means, shape,
-                                {conic[0], conic[1], conic[2], gradients.compensations[row]},
-                                {gradients.v_means2d[2 * row], gradients.v_means2d[2 * row + 1],
-                                 gradients.v_depths[row], v_conic[0], v_conic[1], v_conic[2],
-                                 gradients.v_compensations[row]},
-                                sums, pose);
+      project_row_backward(camera, in.settings, gaussian, has_shape, shape, in.harmonics, gradients,
+                           image * in.count + i, i, sums, pose, v_coeffs);
     }
     const Vec3* r = pose.rotation.rows;
     float values[kPoseEntries] = {r[0].x, r[0].y, r[0].z, pose.translation.x, r[1].x, r[1].y,
@@ -93,7 +68,7 @@ __global__ void project_backward(ProjectInputs in, ProjectGradientInputs gradien
       pose_sums[(blockIdx.x * in.images + image) * kPoseEntries + threadIdx.x] = sum;
     }
   }
-  if (exists) store_gradient(gaussian, sums, i, out);
+  if (exists) finish_backward(gaussian, in.harmonics, sums, i, out, v_coeffs);
 }
 
 constexpr int kPoseThreads = 128;

@@ -11,7 +11,7 @@ namespace splat {
 namespace {
 
 kernels::HarmonicsInputs inputs(const HarmonicsOperands& p) {
-  return {p.directions.const_data_ptr<float>(), p.coeffs.const_data_ptr<float>(), p.mask_or_null(), p.images,
+  return {p.directions.const_data_ptr<float>(), p.coeffs.const_data_ptr<float>(), data_or_null<bool>(p.mask), p.images,
           p.gaussians, p.bases, p.shared_coeffs, p.degree};
 }
 

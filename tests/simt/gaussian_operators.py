@@ -28,6 +28,7 @@ def project(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
         "depths": _garbage(shape),
         "conics": _garbage((*shape, 3)),
         "compensations": _garbage(shape),
+        "colors": _garbage((0 if arguments["coeffs"] is None else shape[0], shape[1], 3)),
     }
     kernels.project(_arrays(arguments), out)
     return tuple(torch.from_numpy(array) for array in out.values())
@@ -43,11 +44,12 @@ def project_backward(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor,
         "scales": _garbage((0 if whole else count, 3)),
         "covars": _garbage((count if whole else 0, 6)),
     }
+    v_coeffs = _garbage((0,) if arguments["coeffs"] is None else arguments["coeffs"].shape)
     pose_sums = _garbage((-(-count // THREADS), images, 12))
     v_viewmats = _garbage((images, 4, 4))
-    kernels.project_backward(_arrays(arguments), out, pose_sums)
+    kernels.project_backward(_arrays(arguments), out, v_coeffs, pose_sums)
     kernels.sum_poses(pose_sums, v_viewmats)
-    return tuple(torch.from_numpy(array) for array in (*out.values(), v_viewmats))
+    return tuple(torch.from_numpy(array) for array in (*out.values(), v_coeffs, v_viewmats))
 
 
 def spherical_harmonics(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:

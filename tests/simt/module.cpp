@@ -229,6 +229,8 @@ k::ProjectInputs project_inputs(Call& call, const py::dict& in) {
   return {{call.array<const float>(in, "means"), call.array<const float>(in, "quats"),
            call.array<const float>(in, "scales"), call.array<const float>(in, "covars"),
            call.array<const float>(in, "opacities")},
+          {call.array<const float>(in, "coeffs"), in["coeffs"].is_none() ? 0 : size(in, "coeffs", 2),
+           number<int>(in, "degree"), !in["coeffs"].is_none() && size(in, "coeffs", 0) == 1},
           call.array<const float>(in, "viewmats"),
           call.array<const float>(in, "Ks"),
           size(in, "viewmats", 0),
@@ -241,22 +243,23 @@ k::ProjectInputs project_inputs(Call& call, const py::dict& in) {
 void project_kernels(py::module_& m) {
   m.def("project", [](const py::dict& in, const py::dict& out) {
     Call call = for_each("project", size(in, "viewmats", 0) * size(in, "means", 0));
-    const k::ProjectOutputs outputs = {call.array<int32_t>(out, "radii"), call.array<float>(out, "means2d"),
-                                       call.array<float>(out, "depths"), call.array<float>(out, "conics"),
-                                       call.array<float>(out, "compensations")};
+    const splat::ProjectionRows outputs = {call.array<int32_t>(out, "radii"), call.array<float>(out, "means2d"),
+                                           call.array<float>(out, "depths"), call.array<float>(out, "conics"),
+                                           call.array<float>(out, "compensations"), call.array<float>(out, "colors")};
     call(simt_project, project_inputs(call, in), outputs);
   });
-  m.def("project_backward", [](const py::dict& in, const py::dict& out, py::array pose_sums) {
+  m.def("project_backward", [](const py::dict& in, const py::dict& out, py::array v_coeffs, py::array pose_sums) {
     Call call = for_each("project_backward", size(in, "means", 0));
-    const k::ProjectGradientInputs gradients = {
-        call.array<const int32_t>(in, "radii"),      call.array<const float>(in, "conics"),
-        call.array<const float>(in, "compensations"), call.array<const float>(in, "v_means2d"),
-        call.array<const float>(in, "v_depths"),      call.array<const float>(in, "v_conics"),
-        call.array<const float>(in, "v_compensations")};
+    const splat::ProjectionGradientRows gradients = {
+        call.array<const int32_t>(in, "radii"),       call.array<const float>(in, "conics"),
+        call.array<const float>(in, "compensations"), call.array<const float>(in, "colors"),
+        call.array<const float>(in, "v_means2d"),     call.array<const float>(in, "v_depths"),
+        call.array<const float>(in, "v_conics"),      call.array<const float>(in, "v_compensations"),
+        call.array<const float>(in, "v_colors")};
     const splat::GaussianGradients outputs = {call.array<float>(out, "means"), call.array<float>(out, "quats"),
                                               call.array<float>(out, "scales"), call.array<float>(out, "covars")};
     call(simt_project_backward, project_inputs(call, in), gradients, outputs,
-         call.array<float>("pose_sums", pose_sums));
+         call.array<float>("v_coeffs", v_coeffs), call.array<float>("pose_sums", pose_sums));
   });
   m.def("sum_poses", [](py::array pose_sums, py::array v_viewmats) {
     const int64_t blocks = pose_sums.shape(0), images = pose_sums.shape(1);

@@ -1,0 +1,98 @@
+// What splat::project does for one image and one Gaussian, in arrays of the operator's shapes.
+//
+// Shapes: I images, N Gaussians, K coefficients per channel. A row is image * N + Gaussian.
+#pragma once
+
+#include "shading.h"
+
+namespace splat {
+
+// Coefficients of spherical harmonics, for all images or for each.
+struct Harmonics {
+  const float* coeffs;  // [1 or I, N, K, 3]; null: there are no colours
+  int64_t bases;        // K >= base_count(degree)
+  int degree;           // 0 to kMaxDegree
+  bool shared;          // one set for all images
+};
+
+SPLAT_HD int64_t coeffs_offset(const Harmonics& h, int64_t row, int64_t i) { return 3 * h.bases * (h.shared ? i : row); }
+
+struct ProjectionRows {
+  int32_t* radii;                                    // [I, N, 2]
+  float *means2d, *depths, *conics, *compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
+  float* colors;                                     // [I, N, 3], or null where there are none
+};
+
+// Writes row `row`, of Gaussian `i`.
+SPLAT_HD void project_row(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussians,
+                          const Harmonics& harmonics, int64_t row, int64_t i, const ProjectionRows& out) {
+  const Gaussians gaussian = gaussian_at(gaussians, i);
+  Projection g;
+  const bool seen = project_gaussian(camera, settings, gaussian, g);
+  out.radii[2 * row] = g.radius_x;
+  out.radii[2 * row + 1] = g.radius_y;
+  out.means2d[2 * row] = g.x;
+  out.means2d[2 * row + 1] = g.y;
+  out.depths[row] = g.depth;
+  out.conics[3 * row] = g.a;
+  out.conics[3 * row + 1] = g.b;
+  out.conics[3 * row + 2] = g.c;
+  out.compensations[row] = g.compensation;
+  if (harmonics.coeffs == nullptr) return;
+  if (seen) {
+    shade(camera, harmonics.degree, gaussian.means, harmonics.coeffs + coeffs_offset(harmonics, row, i),
+          out.colors + 3 * row);
+  } else {
+    set_zero(out.colors + 3 * row, 3);
+  }
+}
+
+struct ProjectionGradientRows {
+  const int32_t* radii;                          // what project gave, as above
+  const float *conics, *compensations, *colors;
+  const float *v_means2d, *v_depths, *v_conics;  // gradients by what it gave
+  const float *v_compensations, *v_colors;
+};
+
+// The gradients that Gaussian `i` gets through row `row`: adds to `sums`, sets `pose`, and writes to v_coeffs, which is
+// like the coefficients; those that images share are added up. `has_shape` is what load_shape gave with `shape`. A
+// Gaussian's rows are to be taken in their order. False where the image does not see it; `pose` is not set then.
+SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussian,
+                                   bool has_shape, const Shape& shape, const Harmonics& harmonics,
+                                   const ProjectionGradientRows& in, int64_t row, int64_t i, GaussianGradient& sums,
+                                   PoseGradient& pose, float* v_coeffs) {
+  const bool seen = has_shape && in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0;
+  const bool add_up = harmonics.shared && sums.seen;
+  if (seen) {
+    const float *conic = in.conics + 3 * row, *v_conic = in.v_conics + 3 * row;
+    project_gaussian_backward(camera, settings, gaussian.means, shape,
+                              {conic[0], conic[1], conic[2], in.compensations[row]},
+                              {in.v_means2d[2 * row], in.v_means2d[2 * row + 1], in.v_depths[row], v_conic[0],
+                               v_conic[1], v_conic[2], in.v_compensations[row]},
+                              sums, pose);
+  }
+  if (harmonics.coeffs == nullptr) return seen;
+
+  const int64_t offset = coeffs_offset(harmonics, row, i);
+  if (seen) {
+    shade_backward(camera, harmonics.degree, gaussian.means, harmonics.coeffs + offset, in.colors + 3 * row,
+                   in.v_colors + 3 * row, add_up, sums, pose, v_coeffs + offset);
+  }
+  // The coefficients of higher degrees, or all that nobody sees.
+  if (!add_up && (seen || !harmonics.shared)) {
+    const int64_t used = seen ? base_count(harmonics.degree) : 0;
+    set_zero(v_coeffs + offset + 3 * used, 3 * (harmonics.bases - used));
+  }
+  return seen;
+}
+
+// After all rows of Gaussian `i`.
+SPLAT_HD void finish_backward(const Gaussians& gaussian, const Harmonics& harmonics, const GaussianGradient& sums,
+                              int64_t i, const GaussianGradients& out, float* v_coeffs) {
+  store_gradient(gaussian, sums, i, out);
+  if (harmonics.coeffs != nullptr && harmonics.shared && !sums.seen) {
+    set_zero(v_coeffs + 3 * harmonics.bases * i, 3 * harmonics.bases);
+  }
+}
+
+}  // namespace splat
