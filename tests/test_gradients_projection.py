@@ -194,7 +194,7 @@ def make_case(
         opacities=tensor(rng.uniform(0.1, 1.0, count)),
         viewmats=tensor(viewmats),
         Ks=tensor(Ks),
-        coeffs=None if degree is None else tensor(0.5 * rng.normal(size=(count, (degree + 1) ** 2 + 2, 3))),
+        coeffs=None if degree is None else tensor(0.5 * rng.normal(size=(count, (degree + 1) ** 2 + 3, 3))),
         degree=degree or 0,
         **options,
     )
@@ -584,7 +584,7 @@ def assert_kernel_agrees(simt: ModuleType, name: str, arguments: dict[str, Any])
             assert torch.equal(found, other)
 
 
-@pytest.mark.parametrize(("degree", "shared"), [(None, True), (0, True), (2, False), (4, True)])
+@pytest.mark.parametrize(("degree", "shared"), [(None, True), (0, True), (1, False), (2, False), (4, True)])
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("camera_model", CAMERAS)
 def test_cuda_kernels_of_projection_agree_with_the_cpu(

@@ -89,12 +89,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
     for (int64_t i = chunk * kChunk; i < (last < p.gaussians ? last : p.gaussians); ++i) {
       const Gaussians gaussian = gaussian_at(gaussians, i);
       GaussianGradient sums = {};
-      Shape shape;
-      const bool has_shape = load_shape(gaussian, shape);
       for (int64_t image = 0; image < p.images; ++image) {
         PoseGradient pose;
-        if (project_row_backward(cameras[image], p.settings, gaussian, has_shape, shape, harmonics, in,
-                                 image * p.gaussians + i, i, sums, pose, v_coeffs)) {
+        if (project_row_backward(cameras[image], p.settings, gaussian, harmonics, in, image * p.gaussians + i, i, sums,
+                                 pose, v_coeffs)) {
           pose_sums[image].add(pose);
         }
       }

@@ -25,7 +25,7 @@ Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std
         continue;
       }
       const int64_t set = p.shared_coeffs ? i % p.gaussians : i;
-      spherical_harmonics_color(p.degree, direction + 3 * i, coeff + 3 * p.bases * set, color);
+      spherical_harmonics_color(p.degree, p.bases, direction + 3 * i, coeff + 3 * p.bases * set, color);
     }
   });
   return result;

@@ -39,11 +39,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
                                                      v_conics, v_compensations, v_colors);
-  const int64_t blocks = (p.gaussians + kThreads - 1) / kThreads;
+  constexpr int threads = kernels::kProjectBackwardThreads;
+  const int64_t blocks = (p.gaussians + threads - 1) / threads;
   const Tensor pose_sums = empty_like_device({blocks, p.images, kernels::kPoseEntries}, ScalarType::Float, p.means);
   float* sums = pose_sums.mutable_data_ptr<float>();
-  launch.for_each(p.gaussians, kernels::project_backward, inputs(p), g.rows(), g.pointers(),
-                  g.v_coeffs.mutable_data_ptr<float>(), sums);
+  launch.blocks(blocks, threads, kernels::project_backward, inputs(p), g.rows(), g.pointers(),
+                g.v_coeffs.mutable_data_ptr<float>(), sums);
   launch.blocks(16 * p.images, kernels::kPoseThreads, kernels::sum_poses, static_cast<const float*>(sums), blocks,
                 p.images, g.v_viewmats.mutable_data_ptr<float>());
   return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};

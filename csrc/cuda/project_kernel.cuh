@@ -24,41 +24,42 @@ __global__ void project(ProjectInputs in, ProjectionRows out) {
 }
 
 constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
-constexpr int kMaxWarps = 32;
+// Small blocks, because each thread has many registers: three of these fit on a multiprocessor, and no two larger ones.
+constexpr int kProjectBackwardThreads = 128;
+constexpr int kProjectBackwardWarps = kProjectBackwardThreads / kWarp;
 
 // Thread k gets the block's sum of values[k], k < kPoseEntries. Whole warps, and all threads of the block.
 static __device__ __forceinline__ float sum_block(const float* values, float (*warp_sums)[kPoseEntries]) {
-  const int thread = static_cast<int>(threadIdx.x), warps = static_cast<int>(blockDim.x) / kWarp;
+  const int thread = static_cast<int>(threadIdx.x);
   for (int k = 0; k < kPoseEntries; ++k) {
     const float sum = warp_sum(values[k]);
     if (thread % kWarp == 0) warp_sums[thread / kWarp][k] = sum;
   }
   __syncthreads();
   float sum = 0.0f;
-  for (int warp = 0; thread < kPoseEntries && warp < warps; ++warp) sum += warp_sums[warp][thread];
+  for (int warp = 0; thread < kPoseEntries && warp < kProjectBackwardWarps; ++warp) sum += warp_sums[warp][thread];
   __syncthreads();
   return sum;
 }
 
 // One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums
 // of the gradients by the poses go to pose_sums [blocks, I, 12]; v_coeffs is like the coefficients. Preconditions as
-// above, and whole warps.
-__global__ void project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out,
-                                 float* v_coeffs, float* pose_sums) {
-  __shared__ float warp_sums[kMaxWarps][kPoseEntries];
+// above, and blocks of kProjectBackwardThreads.
+__global__ void __launch_bounds__(kProjectBackwardThreads, 3)
+    project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out, float* v_coeffs,
+                     float* pose_sums) {
+  __shared__ float warp_sums[kProjectBackwardWarps][kPoseEntries];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   // Threads beyond the last Gaussian stay, for the sums.
   const bool exists = i < in.count;
   const Gaussians gaussian = gaussian_at(in.gaussians, exists ? i : 0);
   GaussianGradient sums = {};
-  Shape shape;
-  const bool has_shape = exists && load_shape(gaussian, shape);
   for (int64_t image = 0; image < in.images; ++image) {
     PoseGradient pose = {};
     if (exists) {
       const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
-      project_row_backward(camera, in.settings, gaussian, has_shape, shape, in.harmonics, gradients,
-                           image * in.count + i, i, sums, pose, v_coeffs);
+      project_row_backward(camera, in.settings, gaussian, in.harmonics, gradients, image * in.count + i, i, sums, pose,
+                           v_coeffs);
     }
     const Vec3* r = pose.rotation.rows;
     float values[kPoseEntries] = {r[0].x, r[0].y, r[0].z, pose.translation.x, r[1].x, r[1].y,

@@ -24,7 +24,7 @@ __global__ void spherical_harmonics(HarmonicsInputs in, float* colors) {
     return;
   }
   const int64_t set = in.shared_coeffs ? i % in.gaussians : i;
-  spherical_harmonics_color(in.degree, in.directions + 3 * i, in.coeffs + 3 * in.bases * set, color);
+  spherical_harmonics_color(in.degree, in.bases, in.directions + 3 * i, in.coeffs + 3 * in.bases * set, color);
 }
 
 // One thread per set of coefficients, for all images that share it in their order: no atomics. v_colors and v_directions

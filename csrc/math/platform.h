@@ -70,4 +70,18 @@ SPLAT_HD uint32_t float_bits(float x) {
 #endif
 }
 
+// What one access of memory moves, if the address is a multiple of 16; any floats may be taken for such.
+struct __attribute__((__may_alias__, __aligned__(16))) FourFloats {
+  float values[4];
+};
+
+SPLAT_HD void load_four(const float* from, float* to) {
+  const FourFloats four = *reinterpret_cast<const FourFloats*>(from);
+  for (int i = 0; i < 4; ++i) to[i] = four.values[i];
+}
+
+SPLAT_HD void store_four(const float* from, float* to) {
+  *reinterpret_cast<FourFloats*>(to) = {{from[0], from[1], from[2], from[3]}};
+}
+
 }  // namespace splat

@@ -40,8 +40,8 @@ SPLAT_HD void project_row(const Camera& camera, const ProjectionSettings& settin
   out.compensations[row] = g.compensation;
   if (harmonics.coeffs == nullptr) return;
   if (seen) {
-    shade(camera, harmonics.degree, gaussian.means, harmonics.coeffs + coeffs_offset(harmonics, row, i),
-          out.colors + 3 * row);
+    shade(camera, harmonics.degree, harmonics.bases, gaussian.means,
+          harmonics.coeffs + coeffs_offset(harmonics, row, i), out.colors + 3 * row);
   } else {
     set_zero(out.colors + 3 * row, 3);
   }
@@ -55,13 +55,13 @@ struct ProjectionGradientRows {
 };
 
 // The gradients that Gaussian `i` gets through row `row`: adds to `sums`, sets `pose`, and writes to v_coeffs, which is
-// like the coefficients; those that images share are added up. `has_shape` is what load_shape gave with `shape`. A
-// Gaussian's rows are to be taken in their order. False where the image does not see it; `pose` is not set then.
+// like the coefficients; those that images share are added up. A Gaussian's rows are to be taken in their order. False
+// where the image does not see it; `pose` is not set then.
 SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussian,
-                                   bool has_shape, const Shape& shape, const Harmonics& harmonics,
-                                   const ProjectionGradientRows& in, int64_t row, int64_t i, GaussianGradient& sums,
-                                   PoseGradient& pose, float* v_coeffs) {
-  const bool seen = has_shape && in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0;
+                                   const Harmonics& harmonics, const ProjectionGradientRows& in, int64_t row, int64_t i,
+                                   GaussianGradient& sums, PoseGradient& pose, float* v_coeffs) {
+  Shape shape;
+  const bool seen = in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0 && load_shape(gaussian, shape);
   const bool add_up = harmonics.shared && sums.seen;
   if (seen) {
     const float *conic = in.conics + 3 * row, *v_conic = in.v_conics + 3 * row;
@@ -75,13 +75,12 @@ SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSetting
 
   const int64_t offset = coeffs_offset(harmonics, row, i);
   if (seen) {
-    shade_backward(camera, harmonics.degree, gaussian.means, harmonics.coeffs + offset, in.colors + 3 * row,
-                   in.v_colors + 3 * row, add_up, sums, pose, v_coeffs + offset);
+    shade_backward(camera, harmonics.degree, harmonics.bases, gaussian.means, harmonics.coeffs + offset,
+                   in.colors + 3 * row, in.v_colors + 3 * row, add_up, sums, pose, v_coeffs + offset);
   }
   // The coefficients of higher degrees, or all that nobody sees.
   if (!add_up && (seen || !harmonics.shared)) {
-    const int64_t used = seen ? base_count(harmonics.degree) : 0;
-    set_zero(v_coeffs + offset + 3 * used, 3 * (harmonics.bases - used));
+    clear_coeffs(v_coeffs + offset, seen ? base_count(harmonics.degree) : 0, harmonics.bases);
   }
   return seen;
 }
@@ -91,7 +90,7 @@ SPLAT_HD void finish_backward(const Gaussians& gaussian, const Harmonics& harmon
                               int64_t i, const GaussianGradients& out, float* v_coeffs) {
   store_gradient(gaussian, sums, i, out);
   if (harmonics.coeffs != nullptr && harmonics.shared && !sums.seen) {
-    set_zero(v_coeffs + 3 * harmonics.bases * i, 3 * harmonics.bases);
+    clear_coeffs(v_coeffs + 3 * harmonics.bases * i, 0, harmonics.bases);
   }
 }
 

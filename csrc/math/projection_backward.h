@@ -138,8 +138,8 @@ struct GaussianGradients {
   float *means, *quats, *scales, *covars;  // [N, 3], [N, 4], [N, 3], [N, 6]
 };
 
-SPLAT_HD void set_zero(float* values, int64_t count) {
-  for (int64_t k = 0; k < count; ++k) values[k] = 0.0f;
+SPLAT_HD void set_zero(float* values, int count) {
+  for (int k = 0; k < count; ++k) values[k] = 0.0f;
 }
 
 // Writes those of Gaussian i, `g`: zeros where no image sees it, whatever its parameters are.

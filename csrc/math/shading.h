@@ -18,16 +18,17 @@ SPLAT_HD Vec3 camera_centre(const Camera& camera, const Mat3& inverse_transposed
   return scaled(-1.0f, multiply(camera.translation, inverse_transposed));
 }
 
-// color [3]. Precondition: 0 <= degree <= kMaxDegree.
-SPLAT_HD void shade(const Camera& camera, int degree, const float* mean, const float* coeffs, float* color) {
+// coeffs [bases, 3] -> color [3]. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
+SPLAT_HD void shade(const Camera& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
+                    float* color) {
   const Vec3 eye = camera_centre(camera, inverse_transposed(camera.rotation));
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};
-  spherical_harmonics_color(degree, direction, coeffs, color);
+  spherical_harmonics_color(degree, bases, direction, coeffs, color);
   for (int c = 0; c < 3; ++c) color[c] = color[c] + 0.5f < 0.0f ? 0.0f : color[c] + 0.5f;  // NaN stays
 }
 
 // Adds to `sums` and `pose`, and adds v_coeffs [base_count(degree), 3] up, or sets them. `color` is what shade gave.
-SPLAT_HD void shade_backward(const Camera& camera, int degree, const float* mean, const float* coeffs,
+SPLAT_HD void shade_backward(const Camera& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
                              const float* color, const float* v_color, bool add_up, GaussianGradient& sums,
                              PoseGradient& pose, float* v_coeffs) {
   const Mat3 inverse = inverse_transposed(camera.rotation);
@@ -35,7 +36,7 @@ SPLAT_HD void shade_backward(const Camera& camera, int degree, const float* mean
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};
   float v_unclamped[3], v_direction[3];
   for (int c = 0; c < 3; ++c) v_unclamped[c] = color[c] > 0.0f ? v_color[c] : 0.0f;
-  spherical_harmonics_color_backward(degree, direction, coeffs, v_unclamped, add_up, v_direction, v_coeffs);
+  spherical_harmonics_color_backward(degree, bases, direction, coeffs, v_unclamped, add_up, v_direction, v_coeffs);
 
   const Vec3 v = {v_direction[0], v_direction[1], v_direction[2]};
   sums.mean = add(sums.mean, v);

@@ -85,29 +85,55 @@ SPLAT_HD void harmonics_basis(const Vec3& d, float* basis) {
   }
 }
 
+// Coefficients are taken in groups of four bases, 12 floats. `wide`: their address is a multiple of 16, so that a GPU's
+// thread moves four floats at once; its neighbours' are far away, and each access of memory costs a thread the same.
+constexpr int kGroup = 4;
+
+SPLAT_HD bool is_wide(const float* coeffs, int64_t bases) {
+  return bases % kGroup == 0 && reinterpret_cast<uintptr_t>(coeffs) % 16 == 0;
+}
+
+// `count` of kGroup bases.
+SPLAT_HD void load_group(const float* coeffs, int count, bool wide, float* group) {
+  if (wide && count == kGroup) {
+    for (int i = 0; i < 3 * kGroup; i += 4) load_four(coeffs + i, group + i);
+  } else {
+    for (int i = 0; i < 3 * count; ++i) group[i] = coeffs[i];
+  }
+}
+
 template <int kDegree>
-SPLAT_HD void harmonics_color(const float* direction, const float* coeffs, float* color) {
-  float basis[base_count(kDegree)];
+SPLAT_HD void harmonics_color(const float* direction, const float* coeffs, bool wide, float* color) {
+  constexpr int kCount = base_count(kDegree);
+  float basis[kCount];
   harmonics_basis<kDegree>(normalized(direction), basis);
   float red = 0.0f, green = 0.0f, blue = 0.0f;
-  for (int k = 0; k < base_count(kDegree); ++k) {
-    red += basis[k] * coeffs[3 * k];
-    green += basis[k] * coeffs[3 * k + 1];
-    blue += basis[k] * coeffs[3 * k + 2];
+#pragma unroll
+  for (int first = 0; first < kCount; first += kGroup) {
+    const int count = kCount - first < kGroup ? kCount - first : kGroup;
+    float group[3 * kGroup];
+    load_group(coeffs + 3 * first, count, wide, group);
+    for (int k = 0; k < count; ++k) {
+      red += basis[first + k] * group[3 * k];
+      green += basis[first + k] * group[3 * k + 1];
+      blue += basis[first + k] * group[3 * k + 2];
+    }
   }
   color[0] = red;
   color[1] = green;
   color[2] = blue;
 }
 
-// coeffs [>= base_count(degree), 3] -> color [3]. Precondition: 0 <= degree <= kMaxDegree.
-SPLAT_HD void spherical_harmonics_color(int degree, const float* direction, const float* coeffs, float* color) {
+// coeffs [bases, 3] -> color [3]. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
+SPLAT_HD void spherical_harmonics_color(int degree, int64_t bases, const float* direction, const float* coeffs,
+                                        float* color) {
+  const bool wide = is_wide(coeffs, bases);
   switch (degree) {
-    case 0: return harmonics_color<0>(direction, coeffs, color);
-    case 1: return harmonics_color<1>(direction, coeffs, color);
-    case 2: return harmonics_color<2>(direction, coeffs, color);
-    case 3: return harmonics_color<3>(direction, coeffs, color);
-    default: return harmonics_color<4>(direction, coeffs, color);
+    case 0: return harmonics_color<0>(direction, coeffs, wide, color);
+    case 1: return harmonics_color<1>(direction, coeffs, wide, color);
+    case 2: return harmonics_color<2>(direction, coeffs, wide, color);
+    case 3: return harmonics_color<3>(direction, coeffs, wide, color);
+    default: return harmonics_color<4>(direction, coeffs, wide, color);
   }
 }
 

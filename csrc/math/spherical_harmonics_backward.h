@@ -45,19 +45,47 @@ SPLAT_HD Vec3 harmonics_basis_backward(const Vec3& d, const float* v) {
   return sum;
 }
 
+SPLAT_HD void store_group(const float* group, int count, bool wide, float* v_coeffs) {
+  if (wide && count == kGroup) {
+    for (int i = 0; i < 3 * kGroup; i += 4) store_four(group + i, v_coeffs + i);
+  } else {
+    for (int i = 0; i < 3 * count; ++i) v_coeffs[i] = group[i];
+  }
+}
+
+// Zeros for the coefficients [used, bases) of one set.
+SPLAT_HD void clear_coeffs(float* v_coeffs, int64_t used, int64_t bases) {
+  int64_t i = 3 * used;
+  if (is_wide(v_coeffs, bases) && i % 4 == 0) {
+    const float zeros[4] = {};
+    for (; i < 3 * bases; i += 4) store_four(zeros, v_coeffs + i);
+  }
+  for (; i < 3 * bases; ++i) v_coeffs[i] = 0.0f;
+}
+
 template <int kDegree>
-SPLAT_HD void harmonics_color_backward(const float* direction, const float* coeffs, const float* v_color, bool add_up,
-                                       float* v_direction, float* v_coeffs) {
+SPLAT_HD void harmonics_color_backward(const float* direction, const float* coeffs, bool wide, const float* v_color,
+                                       bool add_up, float* v_direction, float* v_coeffs, bool v_wide) {
+  constexpr int kCount = base_count(kDegree);
   const float inverse = inverse_length(direction);
   const Vec3 d = scaled(inverse, {direction[0], direction[1], direction[2]});
-  float basis[base_count(kDegree)], v_basis[base_count(kDegree)];
+  float basis[kCount], v_basis[kCount];
   harmonics_basis<kDegree>(d, basis);
-  for (int k = 0; k < base_count(kDegree); ++k) {
-    v_basis[k] = coeffs[3 * k] * v_color[0] + coeffs[3 * k + 1] * v_color[1] + coeffs[3 * k + 2] * v_color[2];
-    for (int c = 0; c < 3; ++c) {
-      const float v = basis[k] * v_color[c];
-      v_coeffs[3 * k + c] = add_up ? v_coeffs[3 * k + c] + v : v;
+#pragma unroll
+  for (int first = 0; first < kCount; first += kGroup) {
+    const int count = kCount - first < kGroup ? kCount - first : kGroup;
+    float group[3 * kGroup], v_group[3 * kGroup] = {};
+    load_group(coeffs + 3 * first, count, wide, group);
+    if (add_up) load_group(v_coeffs + 3 * first, count, v_wide, v_group);
+    for (int k = 0; k < count; ++k) {
+      v_basis[first + k] =
+          group[3 * k] * v_color[0] + group[3 * k + 1] * v_color[1] + group[3 * k + 2] * v_color[2];
+      for (int c = 0; c < 3; ++c) {
+        const float v = basis[first + k] * v_color[c];
+        v_group[3 * k + c] = add_up ? v_group[3 * k + c] + v : v;
+      }
     }
+    store_group(v_group, count, v_wide, v_coeffs + 3 * first);
   }
   // Through d / |d|, only what is at right angles to d remains.
   const Vec3 v_d = harmonics_basis_backward<kDegree>(d, v_basis);
@@ -67,17 +95,18 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
   v_direction[2] = tangent.z;
 }
 
-// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [.., 3], which are added to if
-// `add_up`, else set. Precondition: 0 <= degree <= kMaxDegree.
-SPLAT_HD void spherical_harmonics_color_backward(int degree, const float* direction, const float* coeffs,
-                                                 const float* v_color, bool add_up, float* v_direction,
-                                                 float* v_coeffs) {
+// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [bases, 3], which are added to if
+// `add_up`, else set. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
+SPLAT_HD void spherical_harmonics_color_backward(int degree, int64_t bases, const float* direction,
+                                                 const float* coeffs, const float* v_color, bool add_up,
+                                                 float* v_direction, float* v_coeffs) {
+  const bool wide = is_wide(coeffs, bases), v_wide = is_wide(v_coeffs, bases);
   switch (degree) {
-    case 0: return harmonics_color_backward<0>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
-    case 1: return harmonics_color_backward<1>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
-    case 2: return harmonics_color_backward<2>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
-    case 3: return harmonics_color_backward<3>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
-    default: return harmonics_color_backward<4>(direction, coeffs, v_color, add_up, v_direction, v_coeffs);
+    case 0: return harmonics_color_backward<0>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
+    case 1: return harmonics_color_backward<1>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
+    case 2: return harmonics_color_backward<2>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
+    case 3: return harmonics_color_backward<3>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
+    default: return harmonics_color_backward<4>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
   }
 }
 
@@ -93,11 +122,11 @@ SPLAT_HD void harmonics_set_backward(int degree, int64_t bases, const float* dir
       for (int c = 0; c < 3; ++c) v_directions[3 * row + c] = 0.0f;
       continue;
     }
-    spherical_harmonics_color_backward(degree, directions + 3 * row, coeffs, v_colors + 3 * row, add_up,
+    spherical_harmonics_color_backward(degree, bases, directions + 3 * row, coeffs, v_colors + 3 * row, add_up,
                                        v_directions + 3 * row, v_coeffs);
     add_up = true;
   }
-  for (int64_t k = add_up ? 3 * base_count(degree) : 0; k < 3 * bases; ++k) v_coeffs[k] = 0.0f;
+  clear_coeffs(v_coeffs, add_up ? base_count(degree) : 0, bases);
 }
 
 }  // namespace splat

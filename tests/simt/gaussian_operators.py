@@ -15,8 +15,8 @@ from torch import Tensor
 
 Arguments = dict[str, Any]
 
-# As csrc/cuda/launch.h has them: a block's threads.
-THREADS = 256
+# As csrc/cuda/project_kernel.cuh has them: a block's threads.
+PROJECT_BACKWARD_THREADS = 128
 
 
 def project(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
@@ -45,7 +45,7 @@ def project_backward(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor,
         "covars": _garbage((count if whole else 0, 6)),
     }
     v_coeffs = _garbage((0,) if arguments["coeffs"] is None else arguments["coeffs"].shape)
-    pose_sums = _garbage((-(-count // THREADS), images, 12))
+    pose_sums = _garbage((-(-count // PROJECT_BACKWARD_THREADS), images, 12))
     v_viewmats = _garbage((images, 4, 4))
     kernels.project_backward(_arrays(arguments), out, v_coeffs, pose_sums)
     kernels.sum_poses(pose_sums, v_viewmats)

@@ -249,7 +249,8 @@ void project_kernels(py::module_& m) {
     call(simt_project, project_inputs(call, in), outputs);
   });
   m.def("project_backward", [](const py::dict& in, const py::dict& out, py::array v_coeffs, py::array pose_sums) {
-    Call call = for_each("project_backward", size(in, "means", 0));
+    const auto blocks = static_cast<unsigned int>(pose_sums.shape(0));
+    Call call("project_backward", {blocks}, {k::kProjectBackwardThreads});
     const splat::ProjectionGradientRows gradients = {
         call.array<const int32_t>(in, "radii"),       call.array<const float>(in, "conics"),
         call.array<const float>(in, "compensations"), call.array<const float>(in, "colors"),
