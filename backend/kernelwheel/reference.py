@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from .settings import REGISTRY, TABLE, Decides, Option
+from .options import REGISTRY, Decides, Option
+from .settings import TABLE
 
 _RECORDED: dict[Decides, str] = {"binary": "value and origin", "tools": "origin", "work": "nothing"}
 

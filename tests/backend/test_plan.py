@@ -11,9 +11,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from kernelwheel import archs, settings
+from kernelwheel import archs
 from kernelwheel import plan as plans
 from kernelwheel.errors import BuildError, SettingsError
+from kernelwheel.options import OPTIONS, REGISTRY, Option
 from kernelwheel.package import PackageFacts
 from kernelwheel.plan import Plan
 from kernelwheel.settings import Settings
@@ -210,9 +211,9 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in settings.REGISTRY])
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in REGISTRY])
 def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decides_the_binary(
-    machine: Machine, option: settings.Option
+    machine: Machine, option: Option
 ) -> None:
     one, other = (machine.draw(**{option.name: value}) for value in PAIRS[option.name](machine))
 
@@ -227,9 +228,7 @@ def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, 
     tools = {cuda: machine.toolchain(settings_with(environ, cuda=cuda)) for cuda in ("on", "off")}
 
     def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
-        chosen = settings_with(
-            {**environ, **{settings.OPTIONS[name].variable("tiny"): options[name] for name in options}}
-        )
+        chosen = settings_with({**environ, **{OPTIONS[name].variable("tiny"): options[name] for name in options}})
         facts = PackageFacts("tiny", "native", "2.10")
         return chosen, plans.draw(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
 
@@ -254,7 +253,7 @@ ANYTHING = st.fixed_dictionaries(
 
 
 @hypothesis.settings(deadline=None, derandomize=True)
-@hypothesis.given(one=ANYTHING, other=ANYTHING, same=st.sets(st.sampled_from([o.name for o in settings.REGISTRY])))
+@hypothesis.given(one=ANYTHING, other=ANYTHING, same=st.sets(st.sampled_from([o.name for o in REGISTRY])))
 def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
     drawn_with: Callable[[dict[str, str]], tuple[Settings, Plan]],
     one: dict[str, str],

@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import pytest
-from kernelwheel import settings
+from kernelwheel import options, settings
 from kernelwheel.errors import SettingsError
+from kernelwheel.options import REGISTRY, Option
 from kernelwheel.package import split_table
-from kernelwheel.settings import REGISTRY
 
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {
@@ -33,12 +33,12 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]
 
 
-def value(resolved: settings.Settings, option: settings.Option) -> Any:
+def value(resolved: settings.Settings, option: Option) -> Any:
     return getattr(resolved, option.name.replace("-", "_"))
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_that_nobody_sets_has_its_default_and_says_so(option: settings.Option) -> None:
+def test_an_option_that_nobody_sets_has_its_default_and_says_so(option: Option) -> None:
     resolved = settings.resolve("tiny", {}, {})
 
     assert value(resolved, option) == VALUES[option.name][3]
@@ -46,7 +46,7 @@ def test_an_option_that_nobody_sets_has_its_default_and_says_so(option: settings
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_config_settings_win_over_the_environment_and_it_over_the_table(option: settings.Option) -> None:
+def test_config_settings_win_over_the_environment_and_it_over_the_table(option: Option) -> None:
     in_table, in_environment, in_config, _ = VALUES[option.name]
     table, config = {option.name: in_table}, {option.name: in_config}
     variable = option.variable("tiny")
@@ -65,7 +65,7 @@ def test_config_settings_win_over_the_environment_and_it_over_the_table(option: 
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_empty_variable_counts_as_not_set(option: settings.Option) -> None:
+def test_an_empty_variable_counts_as_not_set(option: Option) -> None:
     resolved = settings.resolve("tiny", {}, {option.variable("tiny"): "  "})
 
     assert resolved.origin(option.name) == "default"
@@ -143,7 +143,7 @@ def test_variables_of_others_with_the_same_beginning_are_left_alone() -> None:
     ],
 )  # fmt: skip
 def test_a_malformed_value_is_refused_with_what_the_option_takes_and_where_it_stood(name: str, bad: str) -> None:
-    option = settings.OPTIONS[name]
+    option = options.OPTIONS[name]
     variable = option.variable("tiny")
 
     with pytest.raises(SettingsError) as caught:
@@ -262,7 +262,7 @@ FOR_CUDA_ALONE = [option for option in REGISTRY if option.cuda_only]
 
 @pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
 @pytest.mark.parametrize("off", ["-C", "variable", "table"])
-def test_an_option_for_cuda_by_config_and_cuda_off_is_a_contradiction(option: settings.Option, off: str) -> None:
+def test_an_option_for_cuda_by_config_and_cuda_off_is_a_contradiction(option: Option, off: str) -> None:
     table = {"cuda": "off"} if off == "table" else {}
     environ = {"TINY_CUDA": "off"} if off == "variable" else {}
     config = {option.name: VALUES[option.name][0], **({"cuda": "off"} if off == "-C" else {})}
@@ -276,7 +276,7 @@ def test_an_option_for_cuda_by_config_and_cuda_off_is_a_contradiction(option: se
 
 
 @pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
-def test_variables_and_the_table_may_stand_beside_cuda_off(option: settings.Option) -> None:
+def test_variables_and_the_table_may_stand_beside_cuda_off(option: Option) -> None:
     given = VALUES[option.name][0]
 
     settings.resolve("tiny", {option.name: given, "cuda": "off"}, {})
@@ -293,7 +293,7 @@ def test_a_malformed_list_of_architectures_is_refused_where_it_is_meant_for_this
 
 
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.environment])
-def test_a_variable_with_the_package_s_name_for_an_option_of_a_standard_one_is_refused(option: settings.Option) -> None:
+def test_a_variable_with_the_package_s_name_for_an_option_of_a_standard_one_is_refused(option: Option) -> None:
     guessed = "TINY_" + option.name.upper().replace("-", "_")
 
     with pytest.raises(SettingsError, match=guessed) as caught:
@@ -340,7 +340,7 @@ def test_without_cuda_kernels_options_for_them_alone_are_not_in_the_record() -> 
 
 
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides != "binary"])
-def test_no_value_is_recorded_that_does_not_decide_the_binary(option: settings.Option) -> None:
+def test_no_value_is_recorded_that_does_not_decide_the_binary(option: Option) -> None:
     told = str(VALUES[option.name][1])
     resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told})
 
