@@ -1,8 +1,10 @@
 // splat::rasterize_backward on CUDA. Nothing here waits for the GPU: what depends on the data has a bound.
 #include <torch/csrc/stable/library.h>
 
-#include "rasterize_backward_kernels.cuh"
+#include "rasterize_differentiate_kernel.cuh"
 #include "rasterize_launch.h"
+#include "rasterize_replay_kernels.cuh"
+#include "rasterize_sums_kernels.cuh"
 #include "sort.h"
 
 namespace splat {

@@ -6,8 +6,10 @@
 #include "broken_kernels.h"
 #include "cuda/intersect_kernels.cuh"
 #include "cuda/project_kernel.cuh"
-#include "cuda/rasterize_backward_kernels.cuh"
+#include "cuda/rasterize_differentiate_kernel.cuh"
 #include "cuda/rasterize_kernel.cuh"
+#include "cuda/rasterize_replay_kernels.cuh"
+#include "cuda/rasterize_sums_kernels.cuh"
 #include "cuda/spherical_harmonics_kernel.cuh"
 
 // The numbers of channels that csrc/cuda/channels.h chooses from.

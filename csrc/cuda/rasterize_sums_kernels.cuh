@@ -1,0 +1,95 @@
+// Sums in a fixed order: of `differentiate`'s slots, where results must be deterministic, and of the backgrounds' gradient.
+#pragma once
+
+#include "rasterize_differentiate_kernel.cuh"
+
+namespace splat {
+namespace kernels {
+
+// One thread per position of the lists: what sum_slots' sort starts from.
+__global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= in.intersections) return;
+  ids[i] = static_cast<uint32_t>(in.flatten_ids[i]);
+  positions[i] = static_cast<int32_t>(i);
+}
+
+// The first of ids [count], which ascend, that is not less than `id`.
+SPLAT_HD int64_t lower_bound(const uint32_t* ids, int64_t count, int64_t id) {
+  int64_t low = 0, high = count;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (ids[middle] < id) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
+// number_positions' after a stable sort by the ids.
+__global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t id = thread / kWarp, lane = thread % kWarp;
+  if (id >= in.count) return;
+  const int64_t begin = lower_bound(ids, in.intersections, id), end = lower_bound(ids, in.intersections, id + 1);
+  const int64_t stride = kSlotValues + in.channels;
+  for (int64_t value = 0; value < stride; ++value) {
+    float sum = 0.0f;
+    for (int64_t i = begin + lane; i < end; i += kWarp) sum += out.slots[positions[i] * stride + value];
+    sum = warp_sum(sum);
+    if (lane != 0) continue;
+    if (value < 2) {
+      out.means[2 * id + value] = sum;
+    } else if (value < 4) {
+      if (out.means_abs != nullptr) out.means_abs[2 * id + value - 2] = sum;
+    } else if (value < 7) {
+      out.conics[3 * id + value - 4] = sum;
+    } else if (value == 7) {
+      out.opacities[id] = sum;
+    } else {
+      out.colors[id * in.channels + value - kSlotValues] = sum;
+    }
+  }
+}
+
+// The gradient of the backgrounds is the incoming one, weighted with what each pixel lets through. One block per image
+// and slice of its pixels; partial [images, slices, channels].
+__global__ void slice_background(const float* alphas, const float* v_colors, int64_t pixels, int64_t slices,
+                                 int64_t channels, float* partial) {
+  __shared__ float warps[kWarp];
+  const int64_t image = blockIdx.x / slices, slice = blockIdx.x % slices;
+  const int64_t begin = pixels * slice / slices, end = pixels * (slice + 1) / slices;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int64_t k = 0; k < channels; ++k) {
+    float sum = 0.0f;
+    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+      const int64_t pixel = image * pixels + i;
+      sum = fused(1.0f - alphas[pixel], v_colors[pixel * channels + k], sum);
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) warps[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int i = 1; i < static_cast<int>(blockDim.x) / kWarp; ++i) sum += warps[i];
+      partial[(image * slices + slice) * channels + k] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+// One thread per image and channel: v_backgrounds [images, channels] from partial [images, slices, channels].
+__global__ void sum_slices(const float* partial, int64_t images, int64_t slices, int64_t channels,
+                           float* v_backgrounds) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= images * channels) return;
+  const float* values = partial + i / channels * slices * channels + i % channels;
+  float sum = 0.0f;
+  for (int64_t slice = 0; slice < slices; ++slice) sum += values[slice * channels];
+  v_backgrounds[i] = sum;
+}
+
+}  // namespace kernels
+}  // namespace splat
