@@ -19,7 +19,8 @@ from . import archs, caretaking, exchange, progress, views
 from .caretaking import Cleaning, Policy
 from .errors import IncompatibleArtifactError, KernelWheelError, SettingsError
 from .explain import Explanation, explain
-from .runtime import Found, Kernels
+from .found import Found
+from .runtime import Kernels
 from .store import Entry, Store
 
 

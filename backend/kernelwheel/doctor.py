@@ -15,8 +15,9 @@ from .cxx import find_cxx
 from .environment import Finding, Installation
 from .errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from .forecast import Circumstances, Forecast, forecast
+from .found import Found
 from .host import Host
-from .runtime import Found, Kernels
+from .runtime import Kernels
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from .compat import Mismatch, check
 from .errors import KernelWheelError
+from .found import Found
 from .host import Host
 from .refusal import obstacle_to_compile
-from .runtime import Found
 
 
 @dataclass(frozen=True)

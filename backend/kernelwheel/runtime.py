@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +22,7 @@ from . import manifest as manifests
 from . import variables
 from .compat import Mismatch, Verdict, capability_mismatch, check
 from .errors import IncompatibleArtifactError, KernelWheelError
+from .found import Found, import_module, load_operators, verify, verify_modules
 from .manifest import Manifest
 from .refusal import incompatible, no_artifact, no_gpu, obstacle_to_compile
 
@@ -30,15 +30,6 @@ if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
     from .settings import Settings
     from .source import Source
     from .store import Store
-
-
-@dataclass(frozen=True)
-class Found:
-    """An Artifact that was looked at: where it is, what it says, and the store that keeps it (None: the wheel)."""
-
-    folder: Path
-    manifest: Manifest
-    store: Store | None
 
 
 class Kernels:
@@ -149,9 +140,9 @@ class Kernels:
         with self._lock:
             if self._modules_of is None:  # all of one Artifact: modules of a package may know each other's types
                 device = "cuda" if self.host.cuda and self.settings.cuda != "off" and self._gpus() else "cpu"
-                self._modules_of = self._use(device, None, _verify_modules)
+                self._modules_of = self._use(device, None, verify_modules)
             if name not in self._modules:
-                self._modules[name] = _import(self.package, name, self._modules_of)
+                self._modules[name] = import_module(self.package, name, self._modules_of)
             return self._modules[name]
 
     def load_if_usable(self) -> None:
@@ -259,7 +250,7 @@ class Kernels:
                 return False
             return not cuda or serving.shortfall(found.manifest, host, targets, found.store is None) is None
 
-        return self._first(fits, _verify)
+        return self._first(fits, verify)
 
     def _against(self, device: str, index: int | None) -> tuple[Mismatch, ...]:
         """What stands against the wheel's Artifact; that there is none, in an editable install."""
@@ -269,17 +260,11 @@ class Kernels:
         """Load an Artifact's operators for a device type, each verified against the manifest first; a second call does
         nothing. Whether the Artifact fits is the caller's question.
         """
-        import torch
-
         # The CPU library defines the operators, so it goes first; it is the same for all Artifacts of these sources.
         for name in ("cpu", "cuda") if device == "cuda" else ("cpu",):
             if name in self._loaded:
                 continue
-            for library in found.manifest.libraries_for(name):
-                if library.module:
-                    continue  # Python imports it, when it is asked for
-                path = manifests.verify(found.folder, library)
-                torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+            load_operators(found, name)
             self._loaded[name] = found.folder
 
     def _quarantine(self, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:
@@ -297,7 +282,7 @@ class Kernels:
         source = self._source_for(device, against, self._jit)
         *_, store = self.stores()
         with progress.shown(self.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
-            made = self._first(self._fits(device, index), _verify)  # somebody may have made it while we waited
+            made = self._first(self._fits(device, index), verify)  # somebody may have made it while we waited
             if made is None:
                 because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
                 say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
@@ -353,38 +338,3 @@ class Kernels:
     def probe_gpus(self) -> None:
         """Let the verdict cover the driver and the GPUs too; initialises CUDA where there is a GPU."""
         self.host = hosts.with_gpus(self.host)
-
-
-def _verify(found: Found) -> None:
-    """Check every library of an Artifact against its manifest."""
-    for library in found.manifest.libraries:
-        manifests.verify(found.folder, library)
-
-
-def _verify_modules(found: Found) -> None:
-    for library in found.manifest.modules.values():
-        manifests.verify(found.folder, library)
-
-
-def _import(package: str, name: str, found: Found) -> ModuleType:
-    """Import a module of an Artifact whose bytes were verified, under a name that no other package has."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    library = found.manifest.modules.get(name)
-    if library is None:
-        raise IncompatibleArtifactError(
-            f"{package} has no module {name}",
-            required=f"a module that kernelwheel_add_pybind11_module({name} ...) makes",
-            found=f"{found.folder}: " + (", ".join(found.manifest.modules) or "operators alone"),
-            remedies=["name one of these, or add the module to CMakeLists.txt and install the package again"],
-        )
-    spec = spec_from_file_location(f"{package}._native.{name}", found.folder / library.file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[spec.name]
-        raise
-    return module

@@ -19,9 +19,10 @@ from kernelwheel.compat import check
 from kernelwheel.environment import Installation
 from kernelwheel.errors import BuildError, KernelWheelError
 from kernelwheel.forecast import Circumstances, Forecast, forecast
+from kernelwheel.found import Found
 from kernelwheel.host import Host
 from kernelwheel.manifest import Library, Manifest, Requires
-from kernelwheel.runtime import Found, Kernels
+from kernelwheel.runtime import Kernels
 from kernelwheel.store import Store
 from processes import RunPython
 

@@ -1,0 +1,71 @@
+"""An Artifact that was looked at: its libraries verified and loaded. Whether it fits is the caller's question."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from . import manifest as manifests
+from .errors import IncompatibleArtifactError
+from .manifest import Manifest
+
+if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
+    from .store import Store
+
+
+@dataclass(frozen=True)
+class Found:
+    """An Artifact that was looked at: where it is, what it says, and the store that keeps it (None: the wheel)."""
+
+    folder: Path
+    manifest: Manifest
+    store: Store | None
+
+
+def verify(found: Found) -> None:
+    """Check every library of an Artifact against its manifest."""
+    for library in found.manifest.libraries:
+        manifests.verify(found.folder, library)
+
+
+def verify_modules(found: Found) -> None:
+    """The same for its modules alone."""
+    for library in found.manifest.modules.values():
+        manifests.verify(found.folder, library)
+
+
+def load_operators(found: Found, device: str) -> None:
+    """Load the operators for one device type, each library verified against the manifest first."""
+    import torch
+
+    for library in found.manifest.libraries_for(device):
+        if not library.module:  # Python imports those, when they are asked for
+            path = manifests.verify(found.folder, library)
+            torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+
+
+def import_module(package: str, name: str, found: Found) -> ModuleType:
+    """Import a module of an Artifact whose bytes were verified, under a name that no other package has."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    library = found.manifest.modules.get(name)
+    if library is None:
+        raise IncompatibleArtifactError(
+            f"{package} has no module {name}",
+            required=f"a module that kernelwheel_add_pybind11_module({name} ...) makes",
+            found=f"{found.folder}: " + (", ".join(found.manifest.modules) or "operators alone"),
+            remedies=["name one of these, or add the module to CMakeLists.txt and install the package again"],
+        )
+    spec = spec_from_file_location(f"{package}._native.{name}", found.folder / library.file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
