@@ -633,6 +633,7 @@ RUNTIME_MODULES = {
     "environment.py",
     "explain.py",
     "forecast.py",
+    "found.py",
     "host.py",
     "refusal.py",
     "runtime.py",
