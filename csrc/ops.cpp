@@ -20,6 +20,9 @@ STABLE_TORCH_LIBRARY(splat, m) {
       "spherical_harmonics_backward(int degree, Tensor directions, Tensor coeffs, Tensor? mask, Tensor v_colors) "
       "-> (Tensor v_directions, Tensor v_coeffs)");
   m.def(
+      "find_finite(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor opacities, Tensor colors) "
+      "-> (Tensor finite, Tensor invalid)");
+  m.def(
       "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
       "int images, int tile_size, int tile_width, int tile_height) "
       "-> (Tensor tiles_per_gauss, Tensor isect_ids, Tensor flatten_ids, Tensor isect_offsets)");

@@ -5,36 +5,36 @@ Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from . import _kernels
 from .arguments import Sizes
 from .packing import Visible
 from .projection import Gaussians
 
-# Sums of so small a share of finite numbers are finite.
-_SHARE = 1e-30
-
 
 @torch.no_grad()
-def finite_gaussians(gaussians: Gaussians, colors: Tensor, per_camera: bool, sizes: Sizes) -> Tensor:
-    """Which Gaussians hold finite numbers only, bool [..., N]."""
-    dims = len(sizes.batch) + 1
-    sums = [_sums(tensor, dims) for tensor in gaussians.tensors if tensor is not None]
-    sums.append(_sums(colors, dims + 1).sum(dim=dims - 1) if per_camera else _sums(colors, dims))
-    return torch.stack(sums).sum(dim=0).isfinite()
-
-
-def _sums(values: Tensor, dims: int) -> Tensor:
-    """Sums over all but the first dimensions, scaled down: NaN or infinite where a number is.
-
-    A product with a vector is one pass; isfinite, and torch's reductions over a few numbers each, take ten times as
-    long and more.
-    """
-    if values.ndim == dims:
-        return values * _SHARE
-    rows = values.flatten(dims)
-    return rows @ rows.new_full((rows.shape[-1],), _SHARE)
+def find_finite(gaussians: Gaussians, colors: Tensor, per_camera: bool, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    """Which Gaussians hold finite numbers only, bool [..., N], and how many do not, int64 []."""
+    _kernels.require(gaussians.means.device)
+    scenes, n, dims = sizes.batches, sizes.gaussians, len(sizes.batch)
+    sets, width = (sizes.cameras, colors.shape[dims + 2 :]) if per_camera else (1, colors.shape[dims + 1 :])
+    means, quats, scales, covars, opacities = (
+        None if tensor is None else tensor.detach().reshape(scenes, n, *tensor.shape[dims + 1 :])
+        for tensor in gaussians.tensors
+    )
+    finite, invalid = torch.ops.splat.find_finite(
+        means,
+        quats,
+        scales,
+        None if covars is None else covars.flatten(2),
+        opacities,
+        colors.detach().reshape(scenes, sets, n, math.prod(width)),
+    )
+    return finite.reshape(*sizes.batch, n), invalid
 
 
 def features_of_pairs(colors: Tensor, per_camera: bool, visible: Visible | None, sizes: Sizes) -> Tensor:

@@ -1,8 +1,8 @@
 """What torch must know of the compiled operators beyond their schemas: the shapes of their outputs, for `torch.compile`
 and `torch.export`, and their gradients.
 
-The schemas are in csrc/ops.cpp. Shapes: I images, N Gaussians, M rows of a packed layout, K spherical harmonics
-coefficients, D channels, n intersections.
+The schemas are in csrc/ops.cpp. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K coefficients of
+spherical harmonics, D channels, n intersections.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def register() -> None:
     torch.library.register_fake("splat::project_backward", _project_backward)
     torch.library.register_fake("splat::spherical_harmonics", _spherical_harmonics)
     torch.library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
+    torch.library.register_fake("splat::find_finite", _find_finite)
     torch.library.register_fake("splat::intersect", _intersect)
     torch.library.register_fake("splat::rasterize", _rasterize)
     torch.library.register_fake("splat::rasterize_backward", _rasterize_backward)
@@ -129,6 +130,11 @@ def _spherical_harmonics_backward(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of directions and coeffs: their shapes."""
     return directions.new_empty(directions.shape), directions.new_empty(coeffs.shape)
+
+
+def _find_finite(means: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    """Which Gaussians are finite, bool [B, N], and how many are not, i64 []."""
+    return means.new_empty(means.shape[:2], dtype=torch.bool), means.new_empty((), dtype=torch.int64)
 
 
 def _intersect(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .appearance import features_of_pairs, finite_gaussians
+from .appearance import features_of_pairs, find_finite
 from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
@@ -184,7 +184,7 @@ def rasterization(
     check_sparse(sparse_grad, packed, sizes)
 
     gaussians = Gaussians(means, quats, scales, covars, opacities)
-    finite = finite_gaussians(gaussians, colors, per_camera, sizes)
+    finite, invalid = find_finite(gaussians, colors, per_camera, sizes)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
@@ -224,7 +224,7 @@ def rasterization(
         "tile_size": tile_size,
         "n_batches": sizes.batches,
         "n_cameras": sizes.cameras,
-        "n_invalid": (~finite).sum(),
+        "n_invalid": invalid,
     }
     return images, alphas, meta
 

@@ -238,6 +238,21 @@ def test_any_values_are_survived(simt: ModuleType, name: str) -> None:
     operators.rasterize_backward(simt, backward_arguments(simt, arguments, random_v(arguments)))
 
 
+@pytest.mark.parametrize("width", [1, 3, 8])
+@pytest.mark.parametrize("covars", [False, True])
+def test_finite_gaussians_are_those_of_the_cpu(simt: ModuleType, covars: bool, width: int) -> None:
+    generator = torch.Generator().manual_seed(width)
+    shapes = {"means": (150, 3), "opacities": (150,), "colors": (2, 150, width)}
+    shapes |= {"covars": (150, 9)} if covars else {"quats": (150, 4), "scales": (150, 3)}
+    arguments: Arguments = {"quats": None, "scales": None, "covars": None}
+    for name, shape in shapes.items():
+        arguments[name] = torch.randn(2, *shape, generator=generator)
+        arguments[name][torch.rand(2, *shape, generator=generator) < 0.01] = torch.inf
+    found, expected = OPERATORS["find_finite"](simt, arguments), OPS.find_finite(**arguments)
+    assert_same(found, expected)
+    assert 0 < expected[1] < 200
+
+
 # All of it
 
 
@@ -264,7 +279,12 @@ def single_gaussians() -> dict[str, Arguments]:
     gradients = {f"v_{name}": projected.pop(name) for name in ("means2d", "depths")}
     gradients |= {f"v_{name}": projected[name] for name in ("conics", "compensations", "colors")}
     harmonics = {"degree": 1, "directions": scene.means[None], "coeffs": torch.ones(1, 5, 4, 3), "mask": None}
+    finite = {name: None if scene_of is None else scene_of[None] for name, scene_of in (
+        ("means", scene.means), ("quats", scene.quats), ("scales", scene.scales), ("covars", None),
+        ("opacities", scene.opacities), ("colors", torch.ones(1, 5, 3)),
+    )}  # fmt: skip
     return {
+        "find_finite": finite,
         "project": project,
         "project_backward": project | projected | gradients,
         "spherical_harmonics": harmonics,

@@ -85,6 +85,26 @@ def harmonics_backward_arguments() -> Arguments:
     return arguments | {"v_colors": random_like(arguments["directions"])}
 
 
+def finite_arguments() -> Arguments:
+    """Two scenes of 100 Gaussians, of which some have a number that is not finite; colours of 3 cameras."""
+    generator = torch.Generator().manual_seed(4)
+
+    def numbers(*shape: int) -> Tensor:
+        values = torch.randn(2, *shape, generator=generator)
+        values[torch.rand(values.shape, generator=generator) < 1e-3] = torch.nan
+        values[torch.rand(values.shape, generator=generator) < 1e-3] = -torch.inf
+        return values
+
+    return {
+        "means": numbers(100, 3),
+        "quats": numbers(100, 4),
+        "scales": numbers(100, 3),
+        "covars": None,
+        "opacities": numbers(100),
+        "colors": numbers(3, 100, 16),
+    }
+
+
 def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
     projected = project_arguments(**changes)
     radii, means2d, depths, conics, *_ = OPS.project(**projected)
@@ -145,6 +165,7 @@ EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "project_backward": project_backward_arguments,
     "spherical_harmonics": harmonics_arguments,
     "spherical_harmonics_backward": harmonics_backward_arguments,
+    "find_finite": finite_arguments,
     "intersect": intersect_arguments,
     "rasterize": rasterize_arguments,
     "rasterize_backward": rasterize_backward_arguments,
@@ -332,6 +353,22 @@ def test_project_without_opacities_reaches_furthest() -> None:
     without = OPS.project(**arguments | {"opacities": None})[0]
     assert (without >= with_opacities).all()
     assert (without > with_opacities).any()
+
+
+@pytest.mark.parametrize("shape", ["quats and scales", "covars"])
+def test_gaussians_with_a_number_that_is_not_finite_are_found(shape: str) -> None:
+    arguments = finite_arguments()
+    if shape == "covars":
+        arguments |= {"quats": None, "scales": None, "covars": arguments["means"].repeat(1, 1, 3)}
+    bad = torch.zeros(2, 100, dtype=torch.bool)
+    for name, value in arguments.items():
+        if value is not None:
+            numbers = value.movedim(1, 2) if name == "colors" else value  # [2, 100, *]
+            bad |= ~numbers.reshape(2, 100, -1).isfinite().all(-1)
+    assert 5 < bad.sum() < 100
+    finite, invalid = OPS.find_finite(**arguments)
+    assert torch.equal(finite, ~bad)
+    assert invalid.item() == bad.sum()
 
 
 # Spherical harmonics.

@@ -75,6 +75,8 @@ struct __attribute__((__may_alias__, __aligned__(16))) FourFloats {
   float values[4];
 };
 
+SPLAT_HD bool is_aligned(const float* values) { return reinterpret_cast<uintptr_t>(values) % sizeof(FourFloats) == 0; }
+
 SPLAT_HD void load_four(const float* from, float* to) {
   const FourFloats four = *reinterpret_cast<const FourFloats*>(from);
   for (int i = 0; i < 4; ++i) to[i] = four.values[i];

@@ -90,7 +90,7 @@ SPLAT_HD void harmonics_basis(const Vec3& d, float* basis) {
 constexpr int kGroup = 4;
 
 SPLAT_HD bool is_wide(const float* coeffs, int64_t bases) {
-  return bases % kGroup == 0 && reinterpret_cast<uintptr_t>(coeffs) % 16 == 0;
+  return bases % kGroup == 0 && is_aligned(coeffs);
 }
 
 // `count` of kGroup bases.

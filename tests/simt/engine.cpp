@@ -318,7 +318,7 @@ void run(const Launch& launch, void (*kernel)(void*), void* context) {
   if (state.threads == 0 || state.threads > 1024) throw KernelError("a block has 1 to 1024 threads");
   for (const Array& array : launch.arrays) {
     const char* begin = static_cast<const char*>(array.begin);
-    if (array.bytes > 0) state.regions.emplace(begin, Region{array.name, begin, array.bytes, false, 4});
+    if (array.bytes > 0) state.regions.emplace(begin, Region{array.name, begin, array.bytes, false, array.item_bytes});
   }
   for (const Shared& shared : shared_memory) {
     const char* begin = &simt_anchor - anchor_offset + shared.offset;

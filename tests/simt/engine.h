@@ -23,7 +23,7 @@ struct KernelError : std::runtime_error {
 struct Array {
   std::string name;
   const void* begin;
-  size_t bytes;
+  size_t bytes, item_bytes;
 };
 
 // Shared memory that kernels declare: an offset in the module's thread-local block. What is declared outside of a

@@ -66,7 +66,15 @@ def spherical_harmonics_backward(kernels: ModuleType, arguments: Arguments) -> t
     return torch.from_numpy(v_directions), torch.from_numpy(v_coeffs)
 
 
+def find_finite(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
+    """splat::find_finite of csrc/cuda/finite.cu."""
+    finite, invalid = _garbage(arguments["means"].shape[:2], np.bool_), np.zeros((), np.uint64)
+    kernels.find_finite(_arrays(arguments), finite, invalid)
+    return torch.from_numpy(finite), torch.tensor(int(invalid))
+
+
 OPERATORS = {
+    "find_finite": find_finite,
     "project": project,
     "project_backward": project_backward,
     "spherical_harmonics": spherical_harmonics,

@@ -4,6 +4,7 @@
 #include "simt.h"
 // After it, what stands for nvcc.
 #include "broken_kernels.h"
+#include "cuda/finite_kernel.cuh"
 #include "cuda/intersect_kernels.cuh"
 #include "cuda/project_kernel.cuh"
 #include "cuda/rasterize_differentiate_kernel.cuh"
@@ -25,6 +26,7 @@
   KERNEL(sum_poses, splat::kernels::sum_poses)                              \
   KERNEL(spherical_harmonics, splat::kernels::spherical_harmonics)          \
   KERNEL(spherical_harmonics_backward, splat::kernels::spherical_harmonics_backward) \
+  KERNEL(find_finite, splat::kernels::find_finite)                          \
   KERNEL(count_tiles, splat::kernels::count_tiles)                          \
   KERNEL(order_counts, splat::kernels::order_counts)                        \
   KERNEL(emit_pairs, splat::kernels::emit_pairs)                            \

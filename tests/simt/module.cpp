@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -39,7 +40,8 @@ class Call {
                            py::str(py::dtype::of<Value>()).cast<std::string>());
     }
     const auto numbers = py::reinterpret_borrow<py::array>(value);
-    launch_.arrays.push_back({name, numbers.data(), static_cast<size_t>(numbers.nbytes())});
+    launch_.arrays.push_back({name, numbers.data(), static_cast<size_t>(numbers.nbytes()),
+                              std::min<size_t>(4, static_cast<size_t>(numbers.itemsize()))});
     return static_cast<T*>(const_cast<void*>(numbers.data()));
   }
 
@@ -289,6 +291,26 @@ void harmonics_kernels(py::module_& m) {
   });
 }
 
+void finite_kernels(py::module_& m) {
+  m.def("find_finite", [](const py::dict& in, py::array finite, py::array invalid) {
+    const int64_t scenes = size(in, "means", 0), gaussians = size(in, "means", 1);
+    Call call = for_each("find_finite", scenes * gaussians);
+    const splat::FiniteInputs inputs = {call.array<const float>(in, "means"),
+                                        call.array<const float>(in, "quats"),
+                                        call.array<const float>(in, "scales"),
+                                        call.array<const float>(in, "covars"),
+                                        call.array<const float>(in, "opacities"),
+                                        call.array<const float>(in, "colors"),
+                                        scenes,
+                                        gaussians,
+                                        size(in, "colors", 1),
+                                        in["covars"].is_none() ? 0 : size(in, "covars", 2),
+                                        size(in, "colors", 3)};
+    call(simt_find_finite, inputs, call.array<bool>("finite", finite),
+         call.array<unsigned long long>("invalid", invalid));
+  });
+}
+
 using BrokenKernel = void (*)(const float*, float*);
 
 void broken_kernels(py::module_& m) {
@@ -320,5 +342,6 @@ PYBIND11_MODULE(splat_simt, m) {
   rasterize_kernels(m);
   project_kernels(m);
   harmonics_kernels(m);
+  finite_kernels(m);
   broken_kernels(m);
 }
