@@ -490,6 +490,25 @@ def test_coefficients_of_each_camera_are_worth_those_that_they_share(device: str
     assert each[:, :, : (degree + 1) ** 2][seen].any()
 
 
+def test_a_colour_that_just_is_black_has_a_gradient_and_one_that_was_negative_has_none(device: str) -> None:
+    k0 = torch.tensor(0.28209479177387814)
+    near = torch.arange(-100, 100) * 2.0**-24 - 0.5 / k0
+    (black,) = near[k0 * near + 0.5 == 0][:1]
+    case = replace(make_case(19, kinds=("plain",), each=30), coeffs=torch.zeros(30, 1, 3))
+    assert case.coeffs is not None
+    case.coeffs[:, 0, 1], case.coeffs[:, 0, 2] = black, 1.1 * black
+    coeffs = case.coeffs.to(device).requires_grad_()
+    outputs = case.project(device, coeffs=coeffs)
+    outputs[5].sum().backward()
+    seen = (outputs[0][0] > 0).all(1)
+    assert seen.any()
+    assert (outputs[5][0, seen] == torch.tensor([0.5, 0.0, 0.0], device=device)).all()
+    assert coeffs.grad is not None
+    passed = (outputs[0] > 0).all(-1).sum(0)[seen] * k0.to(device)
+    expected = torch.stack([passed, passed, 0 * passed], dim=1)
+    torch.testing.assert_close(coeffs.grad[seen, 0], expected)
+
+
 def test_a_shape_is_given_once() -> None:
     axes, whole = make_case(0), make_case(0, whole=True)
     for changes in ({"covars": whole.covars}, {"scales": None}, {"quats": None, "scales": None}):

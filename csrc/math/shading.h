@@ -18,13 +18,15 @@ SPLAT_HD Vec3 camera_centre(const Camera& camera, const Mat3& inverse_transposed
   return scaled(-1.0f, multiply(camera.translation, inverse_transposed));
 }
 
-// coeffs [bases, 3] -> color [3]. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
+// coeffs [bases, 3] -> color [3]; what was negative is -0, so that shade_backward knows it from a colour that just is 0:
+// that one's gradient passes, as through torch.clamp_min, and a black Gaussian can learn. Preconditions: 0 <= degree <=
+// kMaxDegree, base_count(degree) <= bases.
 SPLAT_HD void shade(const Camera& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
                     float* color) {
   const Vec3 eye = camera_centre(camera, inverse_transposed(camera.rotation));
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};
   spherical_harmonics_color(degree, bases, direction, coeffs, color);
-  for (int c = 0; c < 3; ++c) color[c] = color[c] + 0.5f < 0.0f ? 0.0f : color[c] + 0.5f;  // NaN stays
+  for (int c = 0; c < 3; ++c) color[c] = color[c] + 0.5f < 0.0f ? -0.0f : color[c] + 0.5f;  // NaN stays
 }
 
 // Adds to `sums` and `pose`, and adds v_coeffs [base_count(degree), 3] up, or sets them. `color` is what shade gave.
@@ -35,7 +37,10 @@ SPLAT_HD void shade_backward(const Camera& camera, int degree, int64_t bases, co
   const Vec3 eye = camera_centre(camera, inverse);
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};
   float v_unclamped[3], v_direction[3];
-  for (int c = 0; c < 3; ++c) v_unclamped[c] = color[c] > 0.0f ? v_color[c] : 0.0f;
+  for (int c = 0; c < 3; ++c) {
+    const bool passes = color[c] >= 0.0f && float_bits(color[c]) != float_bits(-0.0f);
+    v_unclamped[c] = passes ? v_color[c] : 0.0f;
+  }
   spherical_harmonics_color_backward(degree, bases, direction, coeffs, v_unclamped, add_up, v_direction, v_coeffs);
 
   const Vec3 v = {v_direction[0], v_direction[1], v_direction[2]};
