@@ -13,7 +13,7 @@ from pathlib import Path
 from build import nothing_kept
 from measure import Usage, run, table
 
-EDITED = "csrc/cuda/spherical_harmonics.cu"
+EDITED = "csrc/cuda/intersect.cu"
 
 
 def main(checkout: Path, folder: Path) -> None:

@@ -20,7 +20,7 @@ PROJECT_BACKWARD_THREADS = 128
 
 
 def project(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
-    """splat::project of csrc/cuda/project.cu."""
+    """splat::project of csrc/cuda/gaussians.cu."""
     shape = (len(arguments["viewmats"]), len(arguments["means"]))
     out = {
         "radii": _garbage((*shape, 2), np.int32),
@@ -35,7 +35,7 @@ def project(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
 
 
 def project_backward(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
-    """splat::project_backward of csrc/cuda/project.cu."""
+    """splat::project_backward of csrc/cuda/gaussians.cu."""
     images, count = len(arguments["viewmats"]), len(arguments["means"])
     whole = arguments["covars"] is not None
     out = {
@@ -53,21 +53,21 @@ def project_backward(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor,
 
 
 def spherical_harmonics(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
-    """splat::spherical_harmonics of csrc/cuda/spherical_harmonics.cu."""
+    """splat::spherical_harmonics of csrc/cuda/gaussians.cu."""
     colors = _garbage(arguments["directions"].shape)
     kernels.spherical_harmonics(_arrays(arguments), colors)
     return (torch.from_numpy(colors),)
 
 
 def spherical_harmonics_backward(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
-    """splat::spherical_harmonics_backward of csrc/cuda/spherical_harmonics.cu."""
+    """splat::spherical_harmonics_backward of csrc/cuda/gaussians.cu."""
     v_directions, v_coeffs = (_garbage(arguments[name].shape) for name in ("directions", "coeffs"))
     kernels.spherical_harmonics_backward(_arrays(arguments), v_directions, v_coeffs)
     return torch.from_numpy(v_directions), torch.from_numpy(v_coeffs)
 
 
 def find_finite(kernels: ModuleType, arguments: Arguments) -> tuple[Tensor, ...]:
-    """splat::find_finite of csrc/cuda/finite.cu."""
+    """splat::find_finite of csrc/cuda/gaussians.cu."""
     finite, invalid = _garbage(arguments["means"].shape[:2], np.bool_), np.zeros((), np.uint64)
     kernels.find_finite(_arrays(arguments), finite, invalid)
     return torch.from_numpy(finite), torch.tensor(int(invalid))

@@ -1,14 +1,28 @@
-// splat::project and splat::project_backward on CUDA.
+// The operators on single Gaussians on CUDA: splat::find_finite, project and spherical_harmonics, with their backward
+// passes. In one file, because each file costs seconds of a build, whatever is in it.
 #include <tuple>
 
 #include <torch/csrc/stable/library.h>
 
+#include "../finite_operands.h"
 #include "../project_operands.h"
+#include "finite_kernel.cuh"
 #include "launch.h"
 #include "project_kernel.cuh"
+#include "spherical_harmonics_kernel.cuh"
 
 namespace splat {
 namespace {
+
+std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales,
+                                       std::optional<Tensor> covars, Tensor opacities, Tensor colors) {
+  const Launch launch(means);
+  const FiniteOperands p = check_finite(means, quats, scales, covars, opacities, colors);
+  auto* invalid = static_cast<unsigned long long*>(p.invalid.mutable_data_ptr());
+  STD_CUDA_CHECK(cudaMemsetAsync(invalid, 0, sizeof *invalid, launch.stream()));
+  launch.for_each(p.count(), kernels::find_finite, p.inputs(), p.finite.mutable_data_ptr<bool>(), invalid);
+  return {p.finite, p.invalid};
+}
 
 kernels::ProjectInputs inputs(const ProjectOperands& p) {
   return {p.pointers(), p.harmonics(), p.viewmats.const_data_ptr<float>(), p.intrinsics.const_data_ptr<float>(),
@@ -50,10 +64,37 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
   return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
 }
 
+kernels::HarmonicsInputs inputs(const HarmonicsOperands& p) {
+  return {p.directions.const_data_ptr<float>(), p.coeffs.const_data_ptr<float>(), data_or_null<bool>(p.mask), p.images,
+          p.gaussians, p.bases, p.shared_coeffs, p.degree};
+}
+
+Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
+  const Launch launch(directions);
+  const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
+  const Tensor colors = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
+  launch.for_each(p.images * p.gaussians, kernels::spherical_harmonics, inputs(p), colors.mutable_data_ptr<float>());
+  return colors;
+}
+
+std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor directions, Tensor coeffs,
+                                                        std::optional<Tensor> mask, Tensor v_colors) {
+  const Launch launch(directions);
+  const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
+  const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
+  launch.for_each(p.sets() * p.gaussians, kernels::spherical_harmonics_backward, inputs(p),
+                  g.v_colors.const_data_ptr<float>(), g.v_directions.mutable_data_ptr<float>(),
+                  g.v_coeffs.mutable_data_ptr<float>());
+  return {g.v_directions, g.v_coeffs};
+}
+
 }  // namespace
 }  // namespace splat
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CUDA, m) {
+  m.impl("find_finite", TORCH_BOX(&splat::find_finite));
   m.impl("project", TORCH_BOX(&splat::project));
   m.impl("project_backward", TORCH_BOX(&splat::project_backward));
+  m.impl("spherical_harmonics", TORCH_BOX(&splat::spherical_harmonics));
+  m.impl("spherical_harmonics_backward", TORCH_BOX(&splat::spherical_harmonics_backward));
 }
