@@ -11,33 +11,33 @@ import functools
 from typing import Any, NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 
 @functools.cache
 def register() -> None:
     """Register shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
-    torch.library.register_fake("splat::project", _project)
-    torch.library.register_fake("splat::project_backward", _project_backward)
-    torch.library.register_fake("splat::spherical_harmonics", _spherical_harmonics)
-    torch.library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
-    torch.library.register_fake("splat::find_finite", _find_finite)
-    torch.library.register_fake("splat::intersect", _intersect)
-    torch.library.register_fake("splat::rasterize", _rasterize)
-    torch.library.register_fake("splat::rasterize_backward", _rasterize_backward)
-    torch.library.register_autograd(
+    library.register_fake("splat::project", _project)
+    library.register_fake("splat::project_backward", _project_backward)
+    library.register_fake("splat::spherical_harmonics", _spherical_harmonics)
+    library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
+    library.register_fake("splat::find_finite", _find_finite)
+    library.register_fake("splat::intersect", _intersect)
+    library.register_fake("splat::rasterize", _rasterize)
+    library.register_fake("splat::rasterize_backward", _rasterize_backward)
+    library.register_autograd(
         "splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project
     )
-    torch.library.register_autograd(
+    library.register_autograd(
         "splat::spherical_harmonics",
         _differentiate_spherical_harmonics,
         setup_context=_keep_for_differentiating_spherical_harmonics,
     )
-    torch.library.register_autograd(
+    library.register_autograd(
         "splat::rasterize", _differentiate_rasterize, setup_context=_keep_for_differentiating_rasterize
     )
     for name in ("project", "spherical_harmonics", "rasterize"):
-        torch.library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
+        library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
 
 
 def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
@@ -150,7 +150,7 @@ def _intersect(
     tile_height: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tiles per Gaussian i32 [I, N] or [M], keys i64 [n], indices i32 [n] and offsets i32 [I, rows, columns]."""
-    intersections = torch.library.get_ctx().new_dynamic_size()
+    intersections = library.get_ctx().new_dynamic_size()
     return (
         depths.new_empty(depths.shape, dtype=torch.int32),
         depths.new_empty((intersections,), dtype=torch.int64),
