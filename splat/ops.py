@@ -25,9 +25,7 @@ def register() -> None:
     library.register_fake("splat::intersect", _intersect)
     library.register_fake("splat::rasterize", _rasterize)
     library.register_fake("splat::rasterize_backward", _rasterize_backward)
-    library.register_autograd(
-        "splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project
-    )
+    library.register_autograd("splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project)
     library.register_autograd(
         "splat::spherical_harmonics",
         _differentiate_spherical_harmonics,
