@@ -62,6 +62,12 @@ inline Tensor checked(const Tensor& tensor, const char* name, ScalarType dtype, 
   return torch::stable::contiguous(tensor);
 }
 
+inline std::optional<Tensor> checked(const std::optional<Tensor>& tensor, const char* name, ScalarType dtype,
+                                     std::initializer_list<int64_t> shape, const Tensor& same_device) {
+  if (!tensor) return std::nullopt;
+  return checked(*tensor, name, dtype, shape, same_device);
+}
+
 // The size of one dimension, an error where there is no such dimension.
 inline int64_t checked_size(const Tensor& tensor, const char* name, int64_t dim, int64_t dims) {
   STD_TORCH_CHECK(tensor.dim() == dims, name, " must have ", dims, " dimensions; found ", tensor.dim());

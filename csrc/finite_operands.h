@@ -37,17 +37,13 @@ inline FiniteOperands check_finite(const Tensor& means, const std::optional<Tens
   const int64_t scenes = checked_size(means, "means", 0, 3), n = means.size(1);
   const int64_t sets = checked_size(colors, "colors", 1, 4);
   checked_count(scenes, n);
-  const auto checked_optional = [&](const std::optional<Tensor>& tensor, const char* name,
-                                    int64_t width) -> std::optional<Tensor> {
-    if (!tensor) return std::nullopt;
-    return checked(*tensor, name, ScalarType::Float, {scenes, n, width}, means);
-  };
-  return {checked(means, "means", ScalarType::Float, {scenes, n, 3}, means),
-          checked_optional(quats, "quats", 4),
-          checked_optional(scales, "scales", 3),
-          checked_optional(covars, "covars", kAny),
-          checked(opacities, "opacities", ScalarType::Float, {scenes, n}, means),
-          checked(colors, "colors", ScalarType::Float, {scenes, sets, n, kAny}, means),
+  constexpr auto f32 = ScalarType::Float;
+  return {checked(means, "means", f32, {scenes, n, 3}, means),
+          checked(quats, "quats", f32, {scenes, n, 4}, means),
+          checked(scales, "scales", f32, {scenes, n, 3}, means),
+          checked(covars, "covars", f32, {scenes, n, kAny}, means),
+          checked(opacities, "opacities", f32, {scenes, n}, means),
+          checked(colors, "colors", f32, {scenes, sets, n, kAny}, means),
           empty_like_device({scenes, n}, ScalarType::Bool, means),
           empty_like_device({}, ScalarType::Long, means)};
 }

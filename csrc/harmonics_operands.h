@@ -34,18 +34,16 @@ inline HarmonicsOperands check_spherical_harmonics(int64_t degree, const Tensor&
   const int64_t n = directions.size(1);
   checked_count(images, n);
   const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
-  HarmonicsOperands p = {
+  return {
       checked_degree,
       checked(directions, "directions", ScalarType::Float, {images, n, 3}, directions),
       checked_coeffs(coeffs, images, n, checked_degree, directions),
-      std::nullopt,
+      checked(mask, "mask", ScalarType::Bool, {images, n}, directions),
       images,
       n,
       coeffs.size(2),
       coeffs.size(0) == 1,
   };
-  if (mask) p.mask = checked(*mask, "mask", ScalarType::Bool, {images, n}, directions);
-  return p;
 }
 
 struct HarmonicsGradients {

@@ -45,20 +45,16 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
                   "a shape is quats and scales, or covars; found ", quats ? "quats, " : "no quats, ",
                   scales ? "scales, " : "no scales, ", covars ? "covars" : "no covars");
   const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
-  const auto checked_optional = [&](const std::optional<Tensor>& tensor, const char* name,
-                                    std::initializer_list<int64_t> shape) -> std::optional<Tensor> {
-    if (!tensor) return std::nullopt;
-    return checked(*tensor, name, ScalarType::Float, shape, means);
-  };
+  constexpr auto f32 = ScalarType::Float;
   return {
-      checked(means, "means", ScalarType::Float, {n, 3}, means),
-      checked_optional(quats, "quats", {n, 4}),
-      checked_optional(scales, "scales", {n, 3}),
-      checked_optional(covars, "covars", {n, 6}),
-      checked_optional(opacities, "opacities", {n}),
+      checked(means, "means", f32, {n, 3}, means),
+      checked(quats, "quats", f32, {n, 4}, means),
+      checked(scales, "scales", f32, {n, 3}, means),
+      checked(covars, "covars", f32, {n, 6}, means),
+      checked(opacities, "opacities", f32, {n}, means),
       coeffs ? std::optional(checked_coeffs(*coeffs, images, n, checked_degree, means)) : std::nullopt,
-      checked(viewmats, "viewmats", ScalarType::Float, {images, 4, 4}, means),
-      checked(intrinsics, "Ks", ScalarType::Float, {images, 3, 3}, means),
+      checked(viewmats, "viewmats", f32, {images, 4, 4}, means),
+      checked(intrinsics, "Ks", f32, {images, 3, 3}, means),
       images,
       n,
       {checked_int(width, "width", 1, kMaxImageSide), checked_int(height, "height", 1, kMaxImageSide),

@@ -44,14 +44,14 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
   const auto shaped = [&](const Tensor& tensor, const char* name, int64_t last) {
     return packed ? checked(tensor, name, f32, {n, last}, like) : checked(tensor, name, f32, {images, n, last}, like);
   };
-  RasterizeOperands p = {
+  const RasterizeOperands p = {
       shaped(means2d, "means2d", 2),
       shaped(conics, "conics", 3),
       shaped(colors, "colors", channels),
       packed ? checked(opacities, "opacities", f32, {n}, like)
              : checked(opacities, "opacities", f32, {images, n}, like),
-      std::nullopt,
-      std::nullopt,
+      checked(backgrounds, "backgrounds", f32, {images, channels}, like),
+      checked(masks, "masks", ScalarType::Bool, {images, grid.rows, grid.columns}, like),
       checked(offsets, "isect_offsets", ScalarType::Int, {images, grid.rows, grid.columns}, like),
       checked(flatten_ids, "flatten_ids", ScalarType::Int, {intersections}, like),
       images,
@@ -64,8 +64,6 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
   };
   STD_TORCH_CHECK(p.tiles() <= std::numeric_limits<int32_t>::max(), images, " images of ", grid.columns, " x ",
                   grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once or larger tiles");
-  if (backgrounds) p.backgrounds = checked(*backgrounds, "backgrounds", f32, {images, channels}, like);
-  if (masks) p.masks = checked(*masks, "masks", ScalarType::Bool, {images, grid.rows, grid.columns}, like);
   return p;
 }
 

@@ -133,16 +133,7 @@ __global__ void find_offsets(const uint32_t* tile_keys, int64_t total, int64_t t
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= tiles) return;
   const auto first = static_cast<uint32_t>((i / per_image) << tile_bits | i % per_image);
-  int64_t low = 0, high = total;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (tile_keys[middle] < first) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  offsets[i] = static_cast<int32_t>(low);
+  offsets[i] = static_cast<int32_t>(lower_bound(tile_keys, total, first));
 }
 
 }  // namespace kernels

@@ -14,20 +14,6 @@ __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* pos
   positions[i] = static_cast<int32_t>(i);
 }
 
-// The first of ids [count], which ascend, that is not less than `id`.
-SPLAT_HD int64_t lower_bound(const uint32_t* ids, int64_t count, int64_t id) {
-  int64_t low = 0, high = count;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (ids[middle] < id) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 // One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
 // number_positions' after a stable sort by the ids.
 __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {

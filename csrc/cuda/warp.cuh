@@ -1,4 +1,4 @@
-// What kernels share that work as whole warps.
+// What kernels share: sums over a warp, bisection, arithmetic.
 #pragma once
 
 #include "../math/platform.h"
@@ -14,6 +14,20 @@ template <class T>
 static __device__ __forceinline__ T warp_sum(T value) {
   for (int step = kWarp / 2; step > 0; step /= 2) value += __shfl_down_sync(kAllLanes, value, step);
   return value;
+}
+
+// The position of the first of keys [count], which ascend, that is not less than `key`; `count` if there is none.
+SPLAT_HD int64_t lower_bound(const uint32_t* keys, int64_t count, int64_t key) {
+  int64_t low = 0, high = count;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (keys[middle] < key) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }
 
 // a * b + c rounded once. Files that use it are compiled without contraction, so that what decides on a blend comes out
