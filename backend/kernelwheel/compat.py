@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .host import Host
 from .manifest import Manifest, Requires
 
 
-@dataclass(frozen=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """One reason against an Artifact.
 
     Attributes:
@@ -32,8 +31,7 @@ class Mismatch:
     compile_cures: bool
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The outcome of a check: no mismatch means usable."""
 
     mismatches: tuple[Mismatch, ...]
@@ -92,7 +90,7 @@ def _mismatches(manifest: Manifest, host: Host, version: str | None, sources: st
         yield Mismatch(
             "libstdcxx",
             needs.libstdcxx,
-            host.libstdcxx or "no libstdc++ in this process",
+            host.libstdcxx or "no libstdc++ in this process that can be read",
             f"update libstdc++, build from source here, or install {wheel}",
             "cpu",
             True,

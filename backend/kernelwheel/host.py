@@ -7,12 +7,12 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass, replace
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """A machine, as far as an Artifact has to know it.
 
     Attributes:
@@ -67,9 +67,9 @@ def with_gpus(host: Host) -> Host:
     import torch
 
     if host.cuda is None or not torch.cuda.is_available():
-        return replace(host, driver=driver_version(), capabilities=())
+        return host._replace(driver=driver_version(), capabilities=())
     capabilities = (torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count()))
-    return replace(host, driver=driver_version(), capabilities=tuple(sorted(set(capabilities))))
+    return host._replace(driver=driver_version(), capabilities=tuple(sorted(set(capabilities))))
 
 
 def driver_version() -> tuple[int, int] | None:
@@ -99,6 +99,11 @@ def _libstdcxx() -> str:
     at = maps.find(b"/libstdc++.so")
     if at < 0:
         return ""
-    path = maps[maps.rfind(b" ", 0, at) + 1 : maps.find(b"\n", at)]
-    versions = re.findall(rb"GLIBCXX_3\.4\.(\d+)", Path(os.fsdecode(path)).read_bytes())
+    # proc(5): address, permissions, offset, device and inode, then the path, which may have spaces.
+    path = maps[maps.rfind(b"\n", 0, at) + 1 : maps.find(b"\n", at)].split(None, 5)[5]
+    try:
+        with Path(os.fsdecode(path)).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as library:
+            versions = re.findall(rb"GLIBCXX_3\.4\.(\d+)", library)
+    except OSError:  # it was replaced after it was loaded
+        return ""
     return f"GLIBCXX_3.4.{max(map(int, versions))}" if versions else ""

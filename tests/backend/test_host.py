@@ -1,0 +1,76 @@
+"""What a machine is said to run, against what other programs say of it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from kernelwheel import host
+from processes import RunPython
+
+BACKEND = Path(__file__).parents[2] / "backend"
+PROBE = """
+import ctypes, json, os, sys
+library = ctypes.CDLL("libstdc++.so.6")
+from kernelwheel import host
+if "replaced" in sys.argv:
+    os.unlink(os.path.join(os.environ["LD_LIBRARY_PATH"], "libstdc++.so.6"))
+print(json.dumps(host.probe()._asdict()))
+"""
+
+
+def loaded_libstdcxx() -> Path:
+    ctypes.CDLL("libstdc++.so.6")
+    (path,) = {
+        line.split(None, 5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if "/libstdc++" in line
+    }
+    return Path(path)
+
+
+@pytest.fixture
+def odd_folder(tmp_path: Path) -> Path:
+    """A folder with a C++ library of its own, and a name as environments of some users have."""
+    folder = tmp_path / "my enviro\u00f1ment"
+    folder.mkdir()
+    shutil.copy(loaded_libstdcxx(), folder / "libstdc++.so.6")
+    return folder
+
+
+def test_the_host_is_this_machine() -> None:
+    found = host.probe()
+
+    assert found.platform == f"linux-{platform.machine()}"
+    assert found.libc == " ".join(platform.libc_ver())
+    assert found.torch == torch.__version__
+    assert found.cuda == torch.version.cuda
+    assert found.python == f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert (found.driver, found.capabilities) == (None, None), "nobody asked for the GPUs"
+
+
+def test_the_newest_symbol_version_is_the_one_that_the_library_defines() -> None:
+    from elftools.elf.elffile import ELFFile
+
+    with loaded_libstdcxx().open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".gnu.version_d")
+        names = [next(names).name for _, names in section.iter_versions()]
+    numbers = [int(name.rpartition(".")[2]) for name in names if name.startswith("GLIBCXX_3.4.")]
+
+    assert host.probe().libstdcxx == f"GLIBCXX_3.4.{max(numbers)}"
+
+
+def test_the_cpp_library_is_found_below_a_folder_with_spaces(run_python: RunPython, odd_folder: Path) -> None:
+    done = run_python(PROBE, path=[BACKEND], env={"LD_LIBRARY_PATH": str(odd_folder)})
+
+    assert json.loads(done.stdout)["libstdcxx"] == host.probe().libstdcxx
+
+
+def test_a_cpp_library_that_was_replaced_is_unknown(run_python: RunPython, odd_folder: Path) -> None:
+    done = run_python(PROBE, "replaced", path=[BACKEND], env={"LD_LIBRARY_PATH": str(odd_folder)})
+
+    assert json.loads(done.stdout)["libstdcxx"] == ""
