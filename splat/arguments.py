@@ -10,9 +10,8 @@ Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,8 +74,7 @@ def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
             raise NotImplementedError(f"{name} is not implemented (found {found}); {_WAYS_OUT[name]}")
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """How Gaussians are projected, checked."""
 
     width: int
@@ -121,8 +119,7 @@ def check_view(
     )
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """What the shapes of Gaussians and cameras agree on."""
 
     batch: tuple[int, ...]

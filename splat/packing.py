@@ -5,8 +5,7 @@ Shapes: B batches, C cameras of each, N Gaussians of each, M visible pairs, orde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +13,7 @@ from torch import Tensor
 from .arguments import Sizes
 
 
-@dataclass(frozen=True)
-class Visible:
+class Visible(NamedTuple):
     """The pairs that a packed layout holds: int64 tensors [M]."""
 
     rows: Tensor
@@ -46,8 +44,7 @@ def visible_pairs(radii: Tensor, sizes: Sizes) -> Visible:
     return Visible(rows, image_ids, batch_ids, image_ids - batch_ids * c, rows - image_ids * n)
 
 
-@dataclass(frozen=True)
-class Splats:
+class Splats(NamedTuple):
     """Projected Gaussians: [..., C, N, *] or, packed, [M, *]."""
 
     radii: Tensor

@@ -6,7 +6,7 @@ Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -181,8 +181,7 @@ def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Gaussians:
+class Gaussians(NamedTuple):
     """What is projected, checked: [..., N, *] float32 tensors; quats and scales, or covars, [..., N, 6] where they are
     projected."""
 
@@ -203,8 +202,7 @@ class Gaussians:
         return Gaussians(rows.of(self.means), quats, scales, covars, self.opacities)
 
 
-@dataclass(frozen=True)
-class Harmonics:
+class Harmonics(NamedTuple):
     """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] for each camera."""
 
     coeffs: Tensor

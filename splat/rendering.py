@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -188,8 +187,7 @@ def rasterization(
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    gaussians = replace(
-        gaussians,
+    gaussians = gaussians._replace(
         covars=None if gaussians.covars is None else upper_triangles(gaussians.covars),
         # Nobody can see a Gaussian without opacity, so the projection culls it.
         opacities=torch.where(finite, opacities, 0.0),

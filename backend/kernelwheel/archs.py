@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import SettingsError
 
@@ -37,8 +37,7 @@ TEGRA = {(7, 2), (8, 7), (11, 0)}
 _ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
 
 
-@dataclass(frozen=True, order=True)
-class Arch:
+class Arch(NamedTuple):
     """One architecture: compute capability and, for `9.0a` or `12.0f`, the feature suffix."""
 
     major: int
@@ -86,8 +85,7 @@ class Arch:
         return (self.major, self.minor) <= capability
 
 
-@dataclass(frozen=True)
-class ArchList:
+class ArchList(NamedTuple):
     """What is compiled: SASS for each of `sass`, PTX for each of `ptx`; both sorted, without duplicates."""
 
     sass: tuple[Arch, ...]

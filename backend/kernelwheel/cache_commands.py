@@ -149,7 +149,7 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
             {
                 "folder": str(candidate.folder),
                 "damage": candidate.damage or None,
-                "mismatches": [asdict(mismatch) for mismatch in candidate.mismatches],
+                "mismatches": [mismatch._asdict() for mismatch in candidate.mismatches],
             }
             for candidate in explanation.candidates
         ],

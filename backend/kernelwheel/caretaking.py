@@ -13,7 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import manifest as manifests
@@ -120,7 +120,7 @@ def versions(store: Store) -> Iterator[Store]:
     if package.is_dir():
         for folder in sorted(package.iterdir()):
             if folder.is_dir():
-                yield replace(store, version=folder.name)
+                yield store._replace(version=folder.name)
 
 
 def survey(store: Store) -> Survey:

@@ -161,7 +161,7 @@ def _programs() -> dict[str, str]:
 def _forecasts(kernels: Kernels, tools: Mapping[str, Any]) -> Iterator[Forecast]:
     """For the CPU, and for each generation of GPU that this process sees."""
     at = _circumstances(kernels)
-    hosts = [replace(kernels.host, capabilities=(c,)) for c in kernels.host.capabilities or ()]
+    hosts = [kernels.host._replace(capabilities=(c,)) for c in kernels.host.capabilities or ()]
     for device, host in [("cpu", kernels.host), *(("cuda", host) for host in hosts or [kernels.host])]:
         expected = forecast(device, host, at)
         if expected.outcome == "compile":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def _candidates(kernels: Kernels, cuda: bool, archs: str) -> Iterator[Candidate]
 
 def _against(kernels: Kernels, manifest: Manifest, cuda: bool, archs: str, wheel: bool) -> tuple[Mismatch, ...]:
     targets = serving.targets_of(kernels.settings_for(archs))
-    host = replace(kernels.host, capabilities=()) if targets else kernels.host
+    host = kernels.host._replace(capabilities=()) if targets else kernels.host
     found = check(manifest, host, kernels.version, kernels.edited).against("cuda" if cuda else "cpu")
     lacks = serving.shortfall(manifest, host, targets, wheel) if cuda and not found else None
     return (*found, lacks) if lacks else found

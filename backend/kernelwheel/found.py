@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import manifest as manifests
 from .errors import IncompatibleArtifactError
@@ -16,8 +15,7 @@ if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
     from .store import Store
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """An Artifact that was looked at: where it is, what it says, and the store that keeps it (None: the wheel)."""
 
     folder: Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 
 from . import plan as plans
 from . import toolchain
@@ -37,9 +36,9 @@ def draw(
     require_tools(source.facts.import_name)
     origins = {**settings.origins, "cuda": "what this call needs"}
     if not settings.archs and capabilities:
-        settings = replace(settings, archs=";".join("{}.{}".format(*c) for c in capabilities))
+        settings = settings._replace(archs=";".join("{}.{}".format(*c) for c in capabilities))
         origins["archs"] = "the GPUs of this process"
-    settings = replace(settings, cuda="on" if cuda else "off", origins=origins)
+    settings = settings._replace(cuda="on" if cuda else "off", origins=origins)
     tools = toolchain.find(settings, os.environ)
     return plans.draw(source.facts, version, source.folder, settings, tools), tools
 

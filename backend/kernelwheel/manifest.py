@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from .digests import file_sha256
 from .errors import IncompatibleArtifactError
@@ -16,8 +15,7 @@ SCHEMA = 1
 FILE = "manifest.json"
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """One shared library of an Artifact.
 
     Attributes:
@@ -37,8 +35,7 @@ class Library:
     module: str | None = None
 
 
-@dataclass(frozen=True)
-class Requires:
+class Requires(NamedTuple):
     """What a machine needs to run an Artifact.
 
     Attributes:
@@ -62,8 +59,7 @@ class Requires:
     python: str | None = None
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """What `manifest.json` says; see the module for its purpose and DESIGN for its top level."""
 
     package: str
@@ -77,7 +73,12 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values."""
-        return {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
+        values = {
+            **self._asdict(),
+            "requires": self.requires._asdict(),
+            "libraries": [library._asdict() for library in self.libraries],
+        }
+        return {"schema": SCHEMA, **json.loads(json.dumps(values))}
 
     def libraries_for(self, device: str) -> tuple[Library, ...]:
         """The libraries of one device type, `cpu` or `cuda`."""
@@ -134,7 +135,8 @@ def from_text(text: str, where: str | Path) -> Manifest:
         requires = Requires(**_whole(Requires, data.pop("requires")))
         libraries = tuple(_library(library) for library in _list(data.pop("libraries")))
         manifest = Manifest(**data, requires=requires, libraries=libraries)
-        for record in (manifest, requires, *libraries):
+        records: list[Manifest | Requires | Library] = [manifest, requires, *libraries]
+        for record in records:
             _check_kinds(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise corrupt(where, f"{type(error).__name__}: {error}") from error
@@ -157,7 +159,7 @@ def _library(data: dict[str, Any]) -> Library:
 
 def _whole(record: type[Requires] | type[Library], data: dict[str, Any]) -> dict[str, Any]:
     """The values of a record, where none is left out: a default is for who writes a manifest."""
-    if lacking := {field.name for field in fields(record)} - set(data):
+    if lacking := set(record._fields) - set(data):
         raise KeyError(*sorted(lacking))
     return data
 
@@ -168,14 +170,12 @@ def _strings(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _check_kinds(record: Any) -> None:
+def _check_kinds(record: Manifest | Requires | Library) -> None:
     """A JSON value of the wrong kind would be found out much later, far from where it stands."""
-    kinds = {"str": str, "int": int, "Mapping[str, Any]": dict}
-    for field in fields(record):
-        value = getattr(record, field.name)
-        name, _, optional = str(field.type).partition(" | ")
-        if name in kinds and not isinstance(value, kinds[name]) and not (optional and value is None):
-            raise TypeError(f"{field.name} is {value!r}")
+    for name, kind in get_type_hints(type(record)).items():
+        value = getattr(record, name)
+        if not isinstance(value, kind if type(None) in get_args(kind) else get_origin(kind) or kind):
+            raise TypeError(f"{name} is {value!r}")
     if isinstance(record, Requires) and not re.fullmatch(r"\d+(\.\d+)+(\.\*)?", record.torch):
         raise ValueError(f"torch is {record.torch!r}")
     if isinstance(record, Library) and record.device not in ("cpu", "cuda"):

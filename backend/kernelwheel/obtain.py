@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scra
     def packed(entry: Entry) -> Artifact:
         """The wheel says why it is what it is, whoever compiled its libraries."""
         built_with = {**entry.manifest.built_with, **decisions(plan, tools)}
-        return Artifact(entry.folder, replace(entry.manifest, built_with=built_with))
+        return Artifact(entry.folder, entry.manifest._replace(built_with=built_with))
 
     try:
         for store in stores(settings, plan.package, plan.version):

@@ -11,9 +11,8 @@ import difflib
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .variables import own_variable
 
@@ -25,8 +24,7 @@ Decides = Literal["binary", "tools", "work"]
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01: zip knows no earlier time
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     Attributes:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from .digests import file_sha256
 from .errors import SettingsError
@@ -20,8 +19,7 @@ SOURCE_NAMES = {"CMakeLists.txt"}
 Abi = Literal["stable", "torch"]
 
 
-@dataclass(frozen=True)
-class PackageFacts:
+class PackageFacts(NamedTuple):
     """The facts of a package, not options: nobody overrides them for one build.
 
     Attributes:

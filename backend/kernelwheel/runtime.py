@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -232,7 +231,7 @@ class Kernels:
         """The effective settings, with the architectures that a command line names, if it names any."""
         if not archs:
             return self.settings
-        return replace(self.settings, archs=archs, origins={**self.settings.origins, "archs": "--archs"})
+        return self.settings._replace(archs=archs, origins={**self.settings.origins, "archs": "--archs"})
 
     def serving(self, cuda: bool, archs: str) -> Found | None:
         """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
@@ -243,7 +242,7 @@ class Kernels:
         if cuda and self.host.capabilities is None:
             self.probe_gpus()
         targets = serving.targets_of(self.settings_for(archs))
-        host = replace(self.host, capabilities=()) if targets else self.host
+        host = self.host._replace(capabilities=()) if targets else self.host
 
         def fits(found: Found) -> bool:
             if check(found.manifest, host, self.version, self.edited).against("cuda" if cuda else "cpu"):
@@ -329,8 +328,8 @@ class Kernels:
             "artifact": str(self.folder),
             "manifest": self.manifest.to_json() if self.manifest else None,
             "damage": str(self.damage) if self.damage else None,
-            "host": asdict(self.host),
-            "verdict": [asdict(mismatch) for mismatch in self.verdict.mismatches],
+            "host": self.host._asdict(),
+            "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
             "loaded": {device: str(folder) for device, folder in self._loaded.items()},
         }
         return dict(json.loads(json.dumps(values)))

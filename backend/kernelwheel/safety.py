@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .errors import StoreError
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(NamedTuple):
     """Refuses what others could have put into a cache folder.
 
     Attributes:

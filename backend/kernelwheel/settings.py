@@ -5,10 +5,8 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from . import archs as arch_lists
 from .errors import SettingsError
 from .options import OPTIONS, REGISTRY, Option, flags
 from .variables import own_variable, prefix, said
@@ -18,8 +16,7 @@ Jit = Literal["auto", "never", "always"]
 TABLE = "[tool.kernelwheel]"
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The effective options of one build, typed."""
 
     cuda: Cuda
@@ -222,6 +219,8 @@ def _refuse_contradictions(settings: Settings) -> None:
     and so it contradicts nothing. The table's options may be waiting for a build with CUDA.
     """
     if settings.archs and settings.place("archs") != "environment variable":
+        from . import archs as arch_lists  # not where nobody names any: a warm start has no time for it
+
         arch_lists.parse(settings.archs, settings.origin("archs"))  # a standard variable's is read where it is used
     for option in REGISTRY:
         if settings.cuda == "off" and option.cuda_only and settings.place(option.name) == "-C":

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .manifest import Manifest
 from .package import Abi, PackageFacts, read_toml, split_table
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where a package's kernels can be compiled from.
 
     Attributes:

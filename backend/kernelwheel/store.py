@@ -17,14 +17,13 @@ import hashlib
 import os
 import platform
 import re
-import secrets
 import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from . import manifest as manifests
 from .errors import IncompatibleArtifactError, StoreError
@@ -79,16 +78,14 @@ def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
     yield Store(Path(settings.cache_dir) if settings.cache_dir else default_folder(), package, version)
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An Artifact in a Store."""
 
     folder: Path
     manifest: Manifest
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(NamedTuple):
     """One package's part of a cache folder.
 
     Attributes:
@@ -224,7 +221,7 @@ class Store:
         found = self.entry(fingerprint)
         if found:
             return found
-        private = self.root / ".work" / f"{fingerprint}.{secrets.token_hex(4)}{_mark()}"
+        private = self.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{_mark()}"
         try:
             private.mkdir(mode=0o755)
             make(private)
@@ -299,7 +296,7 @@ class Store:
                 found=because.found if because else str(folder),
                 remedies=[f"remove {folder}", f"or take {self.folder} out of {self.package.upper()}_CACHE_PATH"],
             ) from because
-        place = self.root / ".quarantine" / f"{folder.name}.{secrets.token_hex(4)}"
+        place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
             place.parent.mkdir(mode=0o700, exist_ok=True)
             with suppress(FileNotFoundError):  # somebody else was faster

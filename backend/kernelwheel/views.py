@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class WheelView:
             "wheel": self.wheel,
             "manifest": self.manifest.to_json(),
             "damage": list(self.damage),
-            "verdict": [asdict(mismatch) for mismatch in self.verdict.mismatches],
+            "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
         }
 
 
@@ -146,7 +146,7 @@ def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
     if kept.manifest is not None:
         found = check(kept.manifest, kernels.host, kernels.version, kernels.edited).mismatches
         view["kernels"] = targets_text(kept.manifest)
-        view["mismatches"] = [asdict(mismatch) for mismatch in found]
+        view["mismatches"] = [mismatch._asdict() for mismatch in found]
         view["fits"] = not found and not kept.damage
     return view
 

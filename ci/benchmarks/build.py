@@ -40,7 +40,7 @@ def main(checkout: Path, gsplat_python: Path, folder: Path) -> None:
             ],
         ],
     )
-    print("splat is the whole of `pip wheel`, CPU kernels included, forward only; gsplat has forward and backward")
+    print("splat is the whole of `pip wheel`, CPU kernels included; gsplat its JIT build of the CUDA kernels")
 
 
 def nothing_kept(folder: Path) -> dict[str, str]:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
 
 
 def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) -> None:
-    fill(replace(store, version="1.2.2"), entry)
+    fill(store._replace(version="1.2.2"), entry)
 
     kept = caretaking.survey(store).kept
 
@@ -82,7 +81,7 @@ def test_a_survey_of_a_store_that_is_not_there_is_empty_and_makes_nothing(tmp_pa
 
 
 def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> None:
-    fill(replace(store, package="other", version="9"), entry)
+    fill(store._replace(package="other", version="9"), entry)
     before = contents(store.folder / "other")
 
     caretaking.verify(store)
@@ -96,7 +95,7 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
 
 
 def test_a_version_that_others_can_write_to_is_refused_and_the_rest_is_shown(store: Store, entry: Path) -> None:
-    foreign = replace(store, version="1.2.2")
+    foreign = store._replace(version="1.2.2")
     fill(foreign, entry)
     foreign.root.chmod(0o777)
 
@@ -179,7 +178,7 @@ def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> 
     flip(store.root / entry.name / "libtiny_cpu.so", 1000)
     before = contents(store.folder)
 
-    _, (found,) = caretaking.verify(replace(store, own=False))
+    _, (found,) = caretaking.verify(store._replace(own=False))
 
     assert found.moved is None
     assert contents(store.folder) == before
@@ -223,7 +222,7 @@ def test_a_policy_chooses_what_goes(policy: Policy, gone: str) -> None:
 
 
 def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(store: Store, entry: Path) -> None:
-    foreign = replace(store, version="1.2.2")
+    foreign = store._replace(version="1.2.2")
     fill(foreign, entry)
     damaged = relabel(store, entry, cxx_version="99.1")
     flip(damaged / "libtiny_cpu.so", 5)
@@ -247,7 +246,7 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
 
 
 def test_a_dry_run_changes_nothing(store: Store, entry: Path) -> None:
-    fill(replace(store, version="1.2.2"), entry)
+    fill(store._replace(version="1.2.2"), entry)
     before = contents(store.folder)
 
     cleaning = caretaking.prune(store, Policy(max_size=0), time.time(), dry_run=True)
@@ -257,7 +256,7 @@ def test_a_dry_run_changes_nothing(store: Store, entry: Path) -> None:
 
 
 def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
-    foreign = replace(store, version="1.2.2")
+    foreign = store._replace(version="1.2.2")
     fill(foreign, entry)
     locks = [store.root / ".lock", foreign.root / ".lock"]
     for lock in locks:
@@ -273,7 +272,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
 
 
 def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, entry: Path) -> None:
-    foreign = replace(store, version="1.2.2")
+    foreign = store._replace(version="1.2.2")
     fill(foreign, entry)
     with holding_the_lock(foreign):
         cleanings = [
@@ -290,7 +289,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
 
 
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
-    fill(replace(store, version="1.2.2"), entry)
+    fill(store._replace(version="1.2.2"), entry)
 
     assert [removed.version for removed in caretaking.clear(store).removed] == ["1.2.3"]
     assert fingerprints(store) == [("1.2.2", entry.name)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,34 +24,31 @@ CUDA_MANIFEST = Manifest(
     requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
     libraries=(CPU_LIBRARY, CUDA_LIBRARY),
 )
-CPU_MANIFEST = replace(
-    CUDA_MANIFEST,
+CPU_MANIFEST = CUDA_MANIFEST._replace(
     built_with={"cuda": {"enabled": False, "because": "cuda is off (-C cuda)"}},
-    requires=replace(CUDA_MANIFEST.requires, cuda=None, driver=None, driver_for_ptx=None),
+    requires=CUDA_MANIFEST.requires._replace(cuda=None, driver=None, driver_for_ptx=None),
     libraries=(CPU_LIBRARY,),
 )
 HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
 
 
 # One module for CPU and GPU, as of an existing torch extension.
-MODULE_MANIFEST = replace(
-    CUDA_MANIFEST,
-    requires=replace(CUDA_MANIFEST.requires, torch="2.11.*", python="cp312"),
-    libraries=(replace(CUDA_LIBRARY, file="_C.so", module="_C"),),
+MODULE_MANIFEST = CUDA_MANIFEST._replace(
+    requires=CUDA_MANIFEST.requires._replace(torch="2.11.*", python="cp312"),
+    libraries=(CUDA_LIBRARY._replace(file="_C.so", module="_C"),),
 )
-CPU_MODULE_MANIFEST = replace(
-    CPU_MANIFEST,
-    requires=replace(CPU_MANIFEST.requires, torch="2.11.*", python="cp312"),
-    libraries=(replace(CPU_LIBRARY, file="_C.so", module="_C"),),
+CPU_MODULE_MANIFEST = CPU_MANIFEST._replace(
+    requires=CPU_MANIFEST.requires._replace(torch="2.11.*", python="cp312"),
+    libraries=(CPU_LIBRARY._replace(file="_C.so", module="_C"),),
 )
 
 
 def requiring(**needs: Any) -> Manifest:
-    return replace(CUDA_MANIFEST, requires=replace(CUDA_MANIFEST.requires, **needs))
+    return CUDA_MANIFEST._replace(requires=CUDA_MANIFEST.requires._replace(**needs))
 
 
 def host(**has: Any) -> Host:
-    return replace(HOST, **has)
+    return HOST._replace(**has)
 
 
 def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mismatch:
@@ -106,7 +102,7 @@ MISFITS = {
         "torch == 2.11.*", "torch 2.12.0+cu130", "pip install 'torch==2.11.*', or build a wheel",
     ),
     "a module for a torch whose name begins like this one's": (
-        "torch", "cpu", True, replace(MODULE_MANIFEST, requires=replace(MODULE_MANIFEST.requires, torch="2.1.*")), HOST,
+        "torch", "cpu", True, MODULE_MANIFEST._replace(requires=MODULE_MANIFEST.requires._replace(torch="2.1.*")), HOST,
         "torch == 2.1.*", "torch 2.11.0", "torch==2.1.*",
     ),
     "a module for another Python": (
@@ -179,7 +175,7 @@ MISFITS = {
     ),
     "a Tegra that shares its generation with SASS only": (
         "capability", "cuda", True,
-        replace(CUDA_MANIFEST, libraries=(CPU_LIBRARY, replace(CUDA_LIBRARY, ptx=()))), host(capabilities=((8, 7),)),
+        CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_LIBRARY._replace(ptx=()))), host(capabilities=((8, 7),)),
         "compute capability 8.7", "PTX for none", "TORCH_CUDA_ARCH_LIST=8.7",
     ),
 }  # fmt: skip
@@ -241,8 +237,8 @@ def test_each_gpu_that_does_not_fit_is_named() -> None:
 
 
 def test_a_gpu_needs_every_cuda_library() -> None:
-    second = replace(CUDA_LIBRARY, file="libtiny_more.so", sass=("9.0", "12.0"), ptx=())
-    manifest = replace(CUDA_MANIFEST, libraries=(CPU_LIBRARY, CUDA_LIBRARY, second))
+    second = CUDA_LIBRARY._replace(file="libtiny_more.so", sass=("9.0", "12.0"), ptx=())
+    manifest = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_LIBRARY, second))
 
     assert check(manifest, host(capabilities=((9, 0),))).usable
     assert not check(manifest, host(capabilities=((8, 0),))).usable
@@ -250,9 +246,9 @@ def test_a_gpu_needs_every_cuda_library() -> None:
 
 
 def test_a_gpu_may_be_served_by_sass_in_one_library_and_by_ptx_in_another() -> None:
-    by_sass = replace(CUDA_LIBRARY, file="libtiny_sass.so", sass=("12.0",), ptx=())
-    by_ptx = replace(CUDA_LIBRARY, file="libtiny_ptx.so", sass=("9.0",), ptx=("9.0",))
-    manifest = replace(CUDA_MANIFEST, libraries=(CPU_LIBRARY, by_sass, by_ptx))
+    by_sass = CUDA_LIBRARY._replace(file="libtiny_sass.so", sass=("12.0",), ptx=())
+    by_ptx = CUDA_LIBRARY._replace(file="libtiny_ptx.so", sass=("9.0",), ptx=("9.0",))
+    manifest = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, by_sass, by_ptx))
 
     assert check(manifest, host(capabilities=((12, 0),))).usable
 
@@ -295,7 +291,7 @@ print(json.dumps(seen))
 
 def test_the_check_reads_nothing_but_its_arguments(run_python: RunPython) -> None:
     machines = [HOST, host(torch="2.9.0", libc="glibc 2.1"), host(cuda="12.8"), host(capabilities=((7, 5),))]
-    values = [[*m.__dict__.values()] for m in machines]
+    values = [[*machine] for machine in machines]
 
     done = run_python(
         PURE, json.dumps(CUDA_MANIFEST.to_json()), json.dumps(values), path=[Path(__file__).parents[2] / "backend"]

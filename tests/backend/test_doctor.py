@@ -37,19 +37,19 @@ MANIFEST = Manifest(
     requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
     libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
 )
-CPU_MANIFEST = replace(MANIFEST, requires=replace(MANIFEST.requires, cuda=None, driver=None), libraries=(CPU_LIBRARY,))
-OLD = replace(MANIFEST, version="1.2.2")
+CPU_MANIFEST = MANIFEST._replace(requires=MANIFEST.requires._replace(cuda=None, driver=None), libraries=(CPU_LIBRARY,))
+OLD = MANIFEST._replace(version="1.2.2")
 HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
-BLACKWELL = replace(HOPPER, capabilities=((12, 0),))
-NO_GPU = replace(HOPPER, capabilities=(), driver=None)
-CPU_TORCH = replace(HOPPER, torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
-OLD_TORCH = replace(HOPPER, torch="2.9.0+cu130")
+BLACKWELL = HOPPER._replace(capabilities=((12, 0),))
+NO_GPU = HOPPER._replace(capabilities=(), driver=None)
+CPU_TORCH = HOPPER._replace(torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
+OLD_TORCH = HOPPER._replace(torch="2.9.0+cu130")
 
 WHEEL = Found(Path("/site/tiny/_native"), MANIFEST, None)
-CPU_WHEEL = replace(WHEEL, manifest=CPU_MANIFEST)
+CPU_WHEEL = WHEEL._replace(manifest=CPU_MANIFEST)
 ENTRY = Found(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
-BLACKWELL_ENTRY = replace(
-    ENTRY, manifest=replace(MANIFEST, libraries=(CPU_LIBRARY, replace(MANIFEST.libraries[1], sass=("12.0",))))
+BLACKWELL_ENTRY = ENTRY._replace(
+    manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("12.0",))))
 )
 TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["mend it"])
 
@@ -79,7 +79,7 @@ FORECASTS: dict[str, tuple[str, Host, Circumstances, str, str]] = {
     "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
     "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
     "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "no compile cures that"),
-    "files of another version": ("cpu", HOPPER, at(replace(WHEEL, manifest=OLD)), "fail", "no compile cures that"),
+    "files of another version": ("cpu", HOPPER, at(WHEEL._replace(manifest=OLD)), "fail", "no compile cures that"),
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "of the wheel fit"),
@@ -274,7 +274,7 @@ def test_a_checkout_beside_an_install_is_two_installs(site: Site, tmp_path: Path
 
 
 def test_kernels_of_another_version_are_found(site: Site) -> None:
-    (said,) = look(installation(site, manifest=replace(CPU_MANIFEST, version="1.2.2")))
+    (said,) = look(installation(site, manifest=CPU_MANIFEST._replace(version="1.2.2")))
 
     assert "tiny 1.2.3 beside kernels of version 1.2.2" in said
     assert "tiny==1.2.3" in said
@@ -391,7 +391,7 @@ def test_an_editable_install_on_a_machine_that_compiles_has_nothing_to_mend(exam
 def test_the_page_shows_the_store_with_every_entry_s_verdict(examine: Examine, entry: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "cache", "tiny", "1.2.3")
     fill(store, entry)
-    relabel(replace(store, version="1.2.2"), entry)
+    relabel(store._replace(version="1.2.2"), entry)
 
     view, page = examine()
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -220,7 +219,7 @@ def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
 
 
 def test_kernels_of_another_version_are_refused_with_both_versions(exported: Path, other: Store) -> None:
-    said = refusal(exported, replace(other, version="1.2.4"))
+    said = refusal(exported, other._replace(version="1.2.4"))
 
     assert "tiny 1.2.4" in said
     assert "tiny 1.2.3" in said

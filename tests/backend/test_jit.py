@@ -401,12 +401,11 @@ def test_a_wheel_and_a_first_call_have_one_fingerprint_and_one_library(
 
 
 GPU = """
-from dataclasses import replace
 import torch
 torch.cuda.get_device_capability = lambda index=None: (9, 0)
 import tiny
 from tiny._kernelwheel import host
-host.with_gpus = lambda found: replace(found, driver=(13, 2), capabilities=((9, 0),))
+host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((9, 0),))
 tiny.KERNELS.require("cuda", 0)
 """
 

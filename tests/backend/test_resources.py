@@ -398,8 +398,8 @@ def note_peak(entry: Path, peak_mb: int) -> None:
 
 def test_only_builds_of_the_same_kind_say_what_one_compiler_takes(compiled_once: Editable) -> None:
     cpu = manifest_of(compiled_once)
-    cuda = replace(cpu, requires=replace(cpu.requires, cuda=13), built_with={**cpu.built_with, "peak_mb": 2048})
-    silent = replace(cpu, built_with={})
+    cuda = cpu._replace(requires=cpu.requires._replace(cuda=13), built_with={**cpu.built_with, "peak_mb": 2048})
+    silent = cpu._replace(built_with={})
 
     assert resources.known_peak([silent, cpu, cuda], cuda=False) == SMALLEST_PEAK_MB
     assert resources.known_peak([silent, cpu, cuda], cuda=True) == 2048

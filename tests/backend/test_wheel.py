@@ -8,7 +8,6 @@ import hashlib
 import io
 import subprocess
 import sys
-from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from zipfile import ZipFile
@@ -49,7 +48,7 @@ def parts(tmp_path: Path) -> tuple[Artifact, Plan, Path]:
     folder = tmp_path / "artifact"
     folder.mkdir()
     (folder / LIBRARY.file).write_bytes(BYTES)
-    manifest = replace(MANIFEST, libraries=(LIBRARY,))
+    manifest = MANIFEST._replace(libraries=(LIBRARY,))
     manifests.write(manifest, folder)
     (folder / DIGEST).write_text("what a store keeps beside them")
     return Artifact(folder, manifest), machine.draw(cuda="off"), machine.sources
