@@ -21,7 +21,8 @@ from .errors import IncompatibleArtifactError, KernelWheelError, SettingsError
 from .explain import Explanation, explain
 from .found import Found
 from .runtime import Kernels
-from .store import Entry, Store
+from .store import DAY, Entry, Store
+from .survey import survey
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +88,7 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
     kernels.probe_gpus()
     stores, lines, finding = [], [], False
     for store in kernels.stores():
-        seen = caretaking.survey(store)
+        seen = survey(store)
         entries = [views.view_entry(kept, kernels) for kept in seen.kept]
         refused = [str(error) for error in seen.refused]
         stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
@@ -199,7 +200,7 @@ def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
     named = args.foreign_versions or args.older_than is not None or args.max_size is not None
     policy = Policy(
         foreign_versions=args.foreign_versions or not named,
-        older_than=None if args.older_than is None else args.older_than * caretaking.DAY,
+        older_than=None if args.older_than is None else args.older_than * DAY,
         max_size=None if args.max_size is None else int(args.max_size * 1e6),
     )
     cleaning = caretaking.prune(_own(kernels), policy, time.time(), args.dry_run)

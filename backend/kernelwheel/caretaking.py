@@ -1,4 +1,4 @@
-"""Look after a Store: what it keeps of all versions, whether that is whole, and what can go.
+"""Look after a Store: put away what is damaged, remove what can go.
 
 Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries by
 the names of their fingerprints, `.work` and `.quarantine`. What is removed is first renamed out of the way, so that
@@ -8,62 +8,17 @@ ever: somebody may be waiting for it.
 
 from __future__ import annotations
 
-import secrets
+import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import manifest as manifests
-from .digests import json_sha256
-from .errors import IncompatibleArtifactError, StoreError
+from .errors import StoreError
 from .locks import NO_LOCKS, exclusive
-from .manifest import Manifest
-from .store import FINGERPRINT, Store
-
-DAY = 86400.0
-GONE = "no longer there"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An entry of a Store, whole or not.
-
-    Attributes:
-        store: the Store, of the entry's own version.
-        folder: where it is; named by its fingerprint.
-        manifest: what it says; None where it cannot be read.
-        damage: what is wrong with it, as far as its manifest tells; empty: nothing.
-        size: bytes of its files.
-        made: when it came into this Store, seconds since 1970.
-    """
-
-    store: Store
-    folder: Path
-    manifest: Manifest | None
-    damage: str
-    size: int
-    made: float
-
-    @property
-    def version(self) -> str:
-        """The version of the package that it is for."""
-        return self.store.version
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint that it is kept under."""
-        return self.folder.name
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What a Store keeps of all versions, and the folders that are not safe to look into."""
-
-    kept: tuple[Kept, ...]
-    refused: tuple[StoreError, ...]
+from .store import DAY, Store
+from .survey import GONE, Kept, Survey, find_damage, size_of, survey, versions
 
 
 @dataclass(frozen=True)
@@ -112,71 +67,6 @@ class Cleaning:
     def freed(self) -> int:
         """Bytes."""
         return sum(removed.size for removed in self.removed)
-
-
-def versions(store: Store) -> Iterator[Store]:
-    """The same Store for each version of its package that has a folder there, safe or not."""
-    package = store.folder / store.package
-    if package.is_dir():
-        for folder in sorted(package.iterdir()):
-            if folder.is_dir():
-                yield store._replace(version=folder.name)
-
-
-def survey(store: Store) -> Survey:
-    """Look at every entry of every version, as far as manifests tell; nothing is changed and nothing is hashed."""
-    kept: list[Kept] = []
-    refused: list[StoreError] = []
-    for each in versions(store):
-        try:
-            each.check_safe(each.root)
-            folders = sorted(each.root.iterdir())
-        except StoreError as error:
-            refused.append(error)
-        except OSError as error:
-            refused.append(each.unreadable(error))
-        else:
-            kept += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
-    return Survey(tuple(kept), tuple(refused))
-
-
-def _look(store: Store, folder: Path) -> Kept:
-    manifest, damage = None, ""
-    try:
-        manifest = store.read(folder).manifest
-    except (StoreError, IncompatibleArtifactError) as error:
-        damage = error.found
-    try:
-        made = ((folder / manifests.FILE) if manifest else folder).lstat().st_mtime
-    except FileNotFoundError:  # somebody removed it just now
-        made, damage = 0.0, GONE
-    return Kept(store, folder, manifest, damage, size_of(folder), made)
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder; links count as themselves."""
-    try:
-        info = path.lstat()
-        if not stat.S_ISDIR(info.st_mode):
-            return info.st_size
-        return sum(size_of(inside) for inside in path.iterdir())
-    except OSError:  # removed meanwhile, or not ours to look into
-        return 0
-
-
-def find_damage(kept: Kept) -> str:
-    """What is wrong with an entry, down to the last byte of its libraries; empty: nothing."""
-    manifest = kept.manifest
-    if kept.damage or manifest is None:
-        return kept.damage
-    if json_sha256(manifest.plan) != manifest.fingerprint:
-        return "the fingerprint is not that of its Plan"
-    try:
-        for library in manifest.libraries:
-            manifests.verify(kept.folder, library)
-    except IncompatibleArtifactError as error:
-        return error.found
-    return ""
 
 
 def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
@@ -310,7 +200,7 @@ def _inside(folder: Path) -> list[Path]:
 
 def _discard(store: Store, path: Path) -> bool:
     """Rename out of the way, then remove; whether it was still there. Who makes next removes what is left if we die."""
-    trash = store.root / ".work" / f"removed.{secrets.token_hex(8)}"  # no new folder: the disk may be full
+    trash = store.root / ".work" / f"removed.{os.urandom(8).hex()}"  # no new folder: the disk may be full
     try:
         path.rename(trash)
     except FileNotFoundError:

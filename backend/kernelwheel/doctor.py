@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import caretaking, environment, jit, manifest, nvcc, toolchain, views
+from . import environment, jit, manifest, nvcc, toolchain, views
 from .cxx import find_cxx
 from .environment import Finding, Installation
 from .errors import BuildError, IncompatibleArtifactError, KernelWheelError
@@ -18,6 +18,7 @@ from .forecast import Circumstances, Forecast, forecast
 from .found import Found
 from .host import Host
 from .runtime import Kernels
+from .survey import find_damage, survey
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
@@ -87,9 +88,9 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
     except BuildError as error:  # the settings cannot be read
         return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
     for store in stores:
-        seen = caretaking.survey(store)
+        seen = survey(store)
         for kept in seen.kept:
-            damage = caretaking.find_damage(kept)
+            damage = find_damage(kept)
             if damage:
                 verify = f"python -m {kernels.package} cache verify puts it into quarantine"
                 findings.append(Finding("a damaged entry in the store", f"{kept.folder}: {damage}", verify))

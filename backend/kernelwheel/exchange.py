@@ -18,8 +18,8 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 from . import manifest as manifests
 from .digests import json_sha256
 from .errors import IncompatibleArtifactError
-from .manifest import Manifest
-from .store import DIGEST, Entry, Store, check_manifest, digest_line
+from .manifest import DIGEST, Manifest, digest_line
+from .store import Entry, Store
 
 
 def export(entry: Entry, target: Path) -> None:
@@ -62,7 +62,7 @@ def import_file(source: Path, store: Store) -> Entry:
         IncompatibleArtifactError: the file holds no whole Artifact of this package and version, or more than one.
     """
     members = read_members(source)
-    manifest = check_manifest(members[manifests.FILE], members[DIGEST], source)
+    manifest = manifests.from_bytes(members[manifests.FILE], members[DIGEST], source)
     check_members(source, members, manifest)
     if (manifest.package, manifest.version) != (store.package, store.version):
         raise IncompatibleArtifactError(

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import caretaking, jit, serving
+from . import jit, serving
 from .compat import Mismatch, check
 from .errors import KernelWheelError
 from .manifest import Manifest
 from .plan import Plan
 from .runtime import Kernels
+from .survey import survey
 
 # Parts of a Plan that are files by name; which of them changed says more than their digests.
 FILES = ("sources", "recipe")
@@ -82,7 +83,7 @@ def _candidates(kernels: Kernels, cuda: bool, archs: str) -> Iterator[Candidate]
     if kernels.manifest is not None:
         yield Candidate(kernels.folder, kernels.manifest, _against(kernels, kernels.manifest, cuda, archs, True), "")
     for store in kernels.stores():
-        for kept in caretaking.survey(store).kept:
+        for kept in survey(store).kept:
             against = _against(kernels, kept.manifest, cuda, archs, False) if kept.manifest else ()
             yield Candidate(kept.folder, kept.manifest, against, kept.damage)
 

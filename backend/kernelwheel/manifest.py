@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from .errors import IncompatibleArtifactError
 
 SCHEMA = 1
 FILE = "manifest.json"
+# Beside it in a store, as sha256sum writes it and checks it: a flipped byte in the manifest is found like any other.
+DIGEST = f"{FILE}.sha256"
 
 
 class Library(NamedTuple):
@@ -144,6 +147,22 @@ def from_text(text: str, where: str | Path) -> Manifest:
         if not re.fullmatch(r"\w[\w.+-]*", library.file):
             raise corrupt(where, f"it names {library.file!r}, which is not a file of its own folder")
     return manifest
+
+
+def digest_line(text: bytes) -> bytes:
+    """What is in the file DIGEST beside a manifest."""
+    return f"{hashlib.sha256(text).hexdigest()}  {FILE}\n".encode("ascii")
+
+
+def from_bytes(text: bytes, digest: bytes, where: str | Path) -> Manifest:
+    """Parse a manifest that is what its digest says.
+
+    Raises:
+        IncompatibleArtifactError: it is damaged; `where` is named.
+    """
+    if digest != digest_line(text):
+        raise corrupt(where, f"its sha256 is not the one in {DIGEST}")
+    return from_text(text.decode("utf-8", "replace"), where)
 
 
 def _list(value: Any) -> list[Any]:

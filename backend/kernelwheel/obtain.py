@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import caretaking, resources
+from . import resources
 from .errors import IncompatibleArtifactError, KernelWheelError, StoreError
+from .places import stores
 from .plan import Plan
 from .settings import Settings
-from .store import Entry, Store, stores
+from .store import Entry, Store
+from .survey import survey
 from .toolchain import Toolchain
 
 if TYPE_CHECKING:  # at run time, what it needs may be missing, which only a compile complains of
@@ -26,7 +28,7 @@ def make(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, s
     from .compile import compile_plan
     from .work import LOG, work_path
 
-    kept = [each.manifest for each in caretaking.survey(store).kept if each.manifest]
+    kept = [each.manifest for each in survey(store).kept if each.manifest]
     peak_mb = resources.known_peak(kept, plan.cuda is not None)
 
     def compile_into(folder: Path) -> None:

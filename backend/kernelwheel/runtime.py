@@ -94,9 +94,9 @@ class Kernels:
 
     def stores(self) -> Iterator[Store]:
         """The stores in the order in which they are looked in; the last is the user's own."""
-        from . import store
+        from . import places
 
-        return store.stores(self.settings, self.package, self.version)
+        return places.stores(self.settings, self.package, self.version)
 
     @property
     def verdict(self) -> Verdict:

@@ -13,7 +13,6 @@ library is running its code, so a folder that somebody else can write to is not 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import platform
 import re
@@ -30,52 +29,12 @@ from .errors import IncompatibleArtifactError, StoreError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
 from .safety import Guard
-from .settings import Settings
 
 FINGERPRINT = re.compile("[0-9a-f]{64}")
-# The manifest's digest, as sha256sum writes it and checks it: a flipped byte in the manifest is found like any other.
-DIGEST = f"{manifests.FILE}.sha256"
 # A maker on another machine of this name is dead by then, whatever its filesystem's locks are worth.
 DAY = 86400.0
 
 Damaged = Callable[[Path, IncompatibleArtifactError], None]
-
-
-def default_folder() -> Path:
-    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), where each package has its own part.
-
-    Raises:
-        StoreError: this user has none.
-    """
-    remedy = "set HOME, or XDG_CACHE_HOME to an absolute path"
-    try:
-        import platformdirs
-
-        folder = platformdirs.user_cache_path("kernelwheel", appauthor=False)
-        found = f"{folder}, which would be another folder in every process"
-    except ImportError as error:
-        folder, found, remedy = Path(), str(error), "pip install platformdirs"
-    except RuntimeError as error:
-        folder, found = Path(), str(error)
-    if not folder.is_absolute():
-        raise StoreError(
-            "there is no folder to keep compiled kernels in",
-            required="an absolute path from XDG_CACHE_HOME, or from the user's home",
-            found=found,
-            remedies=[remedy],
-        )
-    return folder
-
-
-def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
-    """The Stores that the settings name, in the order in which they are looked in; the last is the user's own.
-
-    Raises:
-        StoreError: as `default_folder`.
-    """
-    for folder in settings.cache_path:
-        yield Store(Path(folder), package, version, own=False)
-    yield Store(Path(settings.cache_dir) if settings.cache_dir else default_folder(), package, version)
 
 
 class Entry(NamedTuple):
@@ -146,9 +105,9 @@ class Store(NamedTuple):
             guard = self.guard
             guard.check_folder(folder)
             guard.check_file(folder / manifests.FILE)
-            guard.check_file(folder / DIGEST)
+            guard.check_file(folder / manifests.DIGEST)
             text = (folder / manifests.FILE).read_bytes()
-            manifest = check_manifest(text, (folder / DIGEST).read_bytes(), folder / manifests.FILE)
+            manifest = manifests.from_bytes(text, (folder / manifests.DIGEST).read_bytes(), folder / manifests.FILE)
             for library in manifest.libraries:
                 guard.check_file(folder / library.file)
         except FileNotFoundError as error:
@@ -265,7 +224,7 @@ class Store(NamedTuple):
 
     def _publish(self, private: Path, fingerprint: str) -> Entry:
         """Bring a finished private folder to the disk and rename it to its place."""
-        (private / DIGEST).write_bytes(digest_line((private / manifests.FILE).read_bytes()))
+        (private / manifests.DIGEST).write_bytes(manifests.digest_line((private / manifests.FILE).read_bytes()))
         for path in private.iterdir():
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
             _fsync(path)
@@ -338,22 +297,6 @@ class Store(NamedTuple):
                 f"or make room: python -m {self.package} cache prune",
             ],
         )
-
-
-def digest_line(text: bytes) -> bytes:
-    """What is in the file DIGEST beside a manifest."""
-    return f"{hashlib.sha256(text).hexdigest()}  {manifests.FILE}\n".encode("ascii")
-
-
-def check_manifest(text: bytes, digest: bytes, where: str | Path) -> Manifest:
-    """Parse a manifest that is what its digest says.
-
-    Raises:
-        IncompatibleArtifactError: it is damaged; `where` is named.
-    """
-    if digest != digest_line(text):
-        raise manifests.corrupt(where, f"its sha256 is not the one in {DIGEST}")
-    return manifests.from_text(text.decode("utf-8", "replace"), where)
 
 
 def _mark() -> str:

@@ -13,11 +13,11 @@ from zipfile import BadZipFile, ZipFile
 
 from . import host as hosts
 from . import manifest as manifests
-from .caretaking import Kept
 from .compat import Mismatch, Verdict, check
 from .errors import IncompatibleArtifactError
 from .manifest import Manifest
 from .runtime import Kernels
+from .survey import Kept
 
 
 @dataclass(frozen=True)

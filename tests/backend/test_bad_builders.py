@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from kernelwheel import toolchain
-from kernelwheel.caretaking import find_damage, survey
 from kernelwheel.store import Store
+from kernelwheel.survey import find_damage, survey
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 

@@ -15,9 +15,10 @@ import pytest
 from builds import contents
 from kept import fill, relabel
 from kernelwheel import caretaking
-from kernelwheel.caretaking import DAY, Kept, Policy
+from kernelwheel.caretaking import Policy
 from kernelwheel.locks import exclusive
-from kernelwheel.store import Store
+from kernelwheel.store import DAY, Store
+from kernelwheel.survey import Kept, size_of, survey
 
 NOW = 1_900_000_000.0
 
@@ -31,7 +32,7 @@ def store(tmp_path: Path, entry: Path) -> Store:
 
 
 def fingerprints(store: Store) -> list[tuple[str, str]]:
-    return [(kept.version, kept.fingerprint) for kept in caretaking.survey(store).kept]
+    return [(kept.version, kept.fingerprint) for kept in survey(store).kept]
 
 
 @contextmanager
@@ -65,7 +66,7 @@ with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
 def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) -> None:
     fill(store._replace(version="1.2.2"), entry)
 
-    kept = caretaking.survey(store).kept
+    kept = survey(store).kept
 
     assert [(each.version, each.fingerprint, each.damage) for each in kept] == [
         ("1.2.2", entry.name, ""),
@@ -76,7 +77,7 @@ def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) 
 
 
 def test_a_survey_of_a_store_that_is_not_there_is_empty_and_makes_nothing(tmp_path: Path) -> None:
-    assert caretaking.survey(Store(tmp_path / "cache", "tiny", "1.2.3")).kept == ()
+    assert survey(Store(tmp_path / "cache", "tiny", "1.2.3")).kept == ()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +100,7 @@ def test_a_version_that_others_can_write_to_is_refused_and_the_rest_is_shown(sto
     fill(foreign, entry)
     foreign.root.chmod(0o777)
 
-    seen = caretaking.survey(store)
+    seen = survey(store)
 
     assert [kept.version for kept in seen.kept] == ["1.2.3"]
     assert str(foreign.root) in str(seen.refused[0])
@@ -230,7 +231,7 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     left = store.root / ".work" / "dead"
     left.mkdir(parents=True)
     (left / "part.so").write_bytes(b"x" * 1000)
-    size = caretaking.size_of(foreign.root / entry.name) + caretaking.size_of(store.root / ".quarantine") + 1000
+    size = size_of(foreign.root / entry.name) + size_of(store.root / ".quarantine") + 1000
 
     dry = caretaking.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
     assert left.is_dir()

@@ -45,7 +45,7 @@ ALLOWED = {
         "reads name": "puts back what `variable_set` changed for setuptools and wheel",
     },
     "readback.py": {"subprocess.run without env": "cuobjdump, which has no options there"},
-    "store.py": {"platformdirs.user_cache_path": "the user's cache folder (XDG_CACHE_HOME), where cache-dir is empty"},
+    "places.py": {"platformdirs.user_cache_path": "the user's cache folder (XDG_CACHE_HOME), where cache-dir is empty"},
     "environment.py": {
         "reads name": "what doctor shows of variables that are no options",
         "reads 'LD_LIBRARY_PATH'": "doctor: what it makes the loader find",

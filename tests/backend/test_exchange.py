@@ -17,9 +17,9 @@ from editables import REQUIRE, Editable, make_editable, make_user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel import exchange
-from kernelwheel import store as stores
 from kernelwheel.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.store import DIGEST, Entry, Store
+from kernelwheel.manifest import DIGEST, digest_line
+from kernelwheel.store import Entry, Store
 
 Members = dict[str, bytes]
 
@@ -212,7 +212,7 @@ def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
     members = contents(entry.folder)
     values = json.loads(members["manifest.json"])
     members["manifest.json"] = json.dumps({**values, "fingerprint": fingerprint}).encode()
-    members[DIGEST] = stores.digest_line(members["manifest.json"])
+    members[DIGEST] = digest_line(members["manifest.json"])
     write(tmp_path / "kernels", members)
 
     assert "fingerprint" in refusal(tmp_path / "kernels", other)

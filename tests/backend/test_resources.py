@@ -387,7 +387,7 @@ def test_what_an_earlier_version_took_decides_how_many_run(small: Editable, comp
 
 def note_peak(entry: Path, peak_mb: int) -> None:
     """Let an entry's manifest say that one compiler took so much."""
-    from kernelwheel.store import DIGEST, digest_line
+    from kernelwheel.manifest import DIGEST, digest_line
 
     file = entry / manifests.FILE
     values = json.loads(file.read_text())

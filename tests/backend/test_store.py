@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel import store as stores
 from kernelwheel.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.store import DIGEST, Entry, Store
+from kernelwheel.manifest import DIGEST, digest_line
+from kernelwheel.store import Entry, Store
 
 many = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -89,7 +90,7 @@ def test_a_missing_file_is_found(compiled: Editable, file: str) -> None:
 
 def sign_again(folder: Path) -> None:
     """Make the digest fit a manifest that was changed."""
-    (folder / DIGEST).write_bytes(stores.digest_line((folder / "manifest.json").read_bytes()))
+    (folder / DIGEST).write_bytes(digest_line((folder / "manifest.json").read_bytes()))
 
 
 @pytest.mark.parametrize(

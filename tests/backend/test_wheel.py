@@ -16,9 +16,9 @@ import pytest
 from kernelwheel import manifest as manifests
 from kernelwheel import wheel
 from kernelwheel.compile import Artifact
+from kernelwheel.manifest import DIGEST
 from kernelwheel.options import OLDEST_ZIP_TIME
 from kernelwheel.plan import Plan
-from kernelwheel.store import DIGEST
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY, MANIFEST
 from wheel.wheelfile import WheelFile
