@@ -1,14 +1,36 @@
-// splat::project and splat::project_backward on the CPU.
+// The operators on single Gaussians on the CPU: splat::find_finite, project and spherical_harmonics, with their backward
+// passes.
+#include <atomic>
 #include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
 
+#include "../finite_operands.h"
+#include "../math/spherical_harmonics_backward.h"
 #include "../project_operands.h"
 #include "parallel.h"
 
 namespace splat {
 namespace {
+
+std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales,
+                                       std::optional<Tensor> covars, Tensor opacities, Tensor colors) {
+  const FiniteOperands p = check_finite(means, quats, scales, covars, opacities, colors);
+  const FiniteInputs in = p.inputs();
+  bool* finite = p.finite.mutable_data_ptr<bool>();
+  std::atomic<int64_t> invalid{0};
+  torch::stable::parallel_for(0, p.count(), 4096, [&](int64_t begin, int64_t end) {
+    int64_t found = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      finite[i] = is_finite_gaussian(in, i);
+      found += !finite[i];
+    }
+    invalid += found;
+  });
+  *p.invalid.mutable_data_ptr<int64_t>() = invalid;
+  return {p.finite, p.invalid};
+}
 
 std::vector<Camera> load_cameras(const ProjectOperands& p) {
   const float* viewmats = p.viewmats.const_data_ptr<float>();
@@ -111,10 +133,56 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
   return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
 }
 
+Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
+  const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
+  const Tensor result = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
+  const float* direction = p.directions.const_data_ptr<float>();
+  const float* coeff = p.coeffs.const_data_ptr<float>();
+  const bool* visible = data_or_null<bool>(p.mask);
+  float* colors = result.mutable_data_ptr<float>();
+
+  torch::stable::parallel_for(0, p.images * p.gaussians, 1024, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* color = colors + 3 * i;
+      if (visible != nullptr && !visible[i]) {
+        color[0] = color[1] = color[2] = 0.0f;
+        continue;
+      }
+      const int64_t set = p.shared_coeffs ? i % p.gaussians : i;
+      spherical_harmonics_color(p.degree, p.bases, direction + 3 * i, coeff + 3 * p.bases * set, color);
+    }
+  });
+  return result;
+}
+
+std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor directions, Tensor coeffs,
+                                                        std::optional<Tensor> mask, Tensor v_colors) {
+  const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
+  const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
+  const float* direction = p.directions.const_data_ptr<float>();
+  const float* coeff = p.coeffs.const_data_ptr<float>();
+  const bool* visible = data_or_null<bool>(p.mask);
+  const float* v_color = g.v_colors.const_data_ptr<float>();
+  float* v_direction = g.v_directions.mutable_data_ptr<float>();
+  float* v_coeff = g.v_coeffs.mutable_data_ptr<float>();
+
+  // One thread makes all of a set's sums, over the images that share it, in their order.
+  torch::stable::parallel_for(0, p.sets() * p.gaussians, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t set = begin; set < end; ++set) {
+      harmonics_set_backward(p.degree, p.bases, direction, coeff + 3 * p.bases * set, visible, v_color, set,
+                             p.gaussians, p.shared_coeffs ? p.images : 1, v_direction, v_coeff + 3 * p.bases * set);
+    }
+  });
+  return {g.v_directions, g.v_coeffs};
+}
+
 }  // namespace
 }  // namespace splat
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) {
+  m.impl("find_finite", TORCH_BOX(&splat::find_finite));
   m.impl("project", TORCH_BOX(&splat::project));
   m.impl("project_backward", TORCH_BOX(&splat::project_backward));
+  m.impl("spherical_harmonics", TORCH_BOX(&splat::spherical_harmonics));
+  m.impl("spherical_harmonics_backward", TORCH_BOX(&splat::spherical_harmonics_backward));
 }
