@@ -25,7 +25,8 @@ def _require(device: torch.device) -> None:
     if device.type == "cuda" and index is None:
         index = torch.cuda.current_device()
     KERNELS.require(device.type, index)
-    ops.register()
+    with KERNELS.lock:  # of threads at their first call, one registers
+        ops.register()
 
 
 # What torch.compiler.assume_constant_result does, which would import torch's compiler, a second, with the package:

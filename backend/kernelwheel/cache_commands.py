@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="LIST",
             help="as TORCH_CUDA_ARCH_LIST; default: the GPUs seen, else the list of a wheel",
         )
-        command.add_argument("--cuda", choices=("on", "off"), help="default: whether torch has CUDA")
+        command.add_argument("--cuda", choices=("on", "off"), help="default: as torch, or off by the setting")
     add("verify", "check every entry, byte for byte; damaged ones are put away")
     prune = add(
         "prune",
@@ -107,7 +107,9 @@ def _path(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
-    return kernels.host.cuda is not None if args.cuda is None else bool(args.cuda == "on")
+    if args.cuda is None:
+        return kernels.host.cuda is not None and kernels.settings.cuda != "off"
+    return bool(args.cuda == "on")
 
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -191,7 +193,7 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
     lines = [f"{count - len(damaged)} of {count} entries are whole", *refused]
     for each in damaged:
         lines += [f"damaged: {each['folder']}", f"  {each['damage']}"]
-        lines.append(f"  {'now in ' + each['moved'] if each['moved'] else 'left where it is; remove it'}")
+        lines.append(f"  {'now in ' + each['moved'] if each['moved'] else 'left where it is'}")
     _show(args, {"checked": count, "damaged": damaged, "refused": refused}, "\n".join(lines))
     return 1 if damaged or refused else 0
 
@@ -263,7 +265,8 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Entry:
 
 
 def _import(args: argparse.Namespace, kernels: Kernels) -> int:
-    entry = exchange.import_file(args.file, _own(kernels))
+    with progress.shown(kernels.package) as say:
+        entry = exchange.import_file(args.file, _own(kernels), say)
     kernels.probe_gpus()
     mismatches = [m.dimension for m in kernels.mismatches(entry.manifest, "cuda", None)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}

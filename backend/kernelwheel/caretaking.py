@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import StoreError
+from .errors import StoreError, UnreadableArtifactError
 from .locks import NO_LOCKS, exclusive
 from .store import DAY, Store
 from .survey import GONE, Kept, Survey, find_damage, size_of, survey, versions
@@ -23,7 +23,7 @@ from .survey import GONE, Kept, Survey, find_damage, size_of, survey, versions
 
 @dataclass(frozen=True)
 class Damaged:
-    """A damaged entry: what is wrong, and where it is now (None: where it was, because it could not be moved)."""
+    """A damaged entry: what is wrong, and where it is now (None: where it was: not to be moved, or not to be read)."""
 
     kept: Kept
     damage: str
@@ -74,7 +74,11 @@ def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
     seen = survey(store)
     damaged = []
     for kept in seen.kept:
-        damage = find_damage(kept)
+        try:
+            damage = find_damage(kept)
+        except UnreadableArtifactError as error:
+            damaged.append(Damaged(kept, error.found, None))
+            continue
         if not damage or damage == GONE:
             continue
         damaged.append(Damaged(kept, damage, _put_away(kept)))
@@ -120,14 +124,21 @@ def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cl
     """Remove what a policy lets go, everything in quarantine, and what makers left who are dead."""
     seen = survey(store)
     reasons = choose(seen.kept, store.version, policy, now)
-    return _clean(list(versions(store)), reasons, dry_run)
+    return _clean(_versions(store), reasons, dry_run)
 
 
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
     """Remove all entries of this version, or of all; and their quarantine and leftovers."""
-    wanted = [each for each in versions(store) if all_versions or each.version == store.version]
+    wanted = [each for each in _versions(store) if all_versions or each.version == store.version]
     reasons = {kept.folder: "cleared" for kept in survey(store).kept if kept.store in wanted}
     return _clean(wanted, reasons, dry_run=False)
+
+
+def _versions(store: Store) -> list[Store]:
+    try:
+        return list(versions(store))
+    except OSError as error:
+        raise store.unreadable(error) from error
 
 
 def _clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .host import Host
 from .manifest import Manifest, Requires
@@ -14,8 +14,8 @@ class Mismatch(NamedTuple):
     """One reason against an Artifact.
 
     Attributes:
-        dimension: `version`, `sources`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`, `driver` or
-            `capability`.
+        dimension: `version`, `sources`, `flags`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
+            `driver` or `capability`.
         required: what the Artifact needs.
         found: what this machine has.
         remedy: what mends it.
@@ -46,21 +46,44 @@ class Verdict(NamedTuple):
         return tuple(m for m in self.mismatches if m.device in ("cpu", device))
 
 
-def check(manifest: Manifest, host: Host, version: str | None = None, sources: str | None = None) -> Verdict:
-    """Compare what an Artifact needs with what a machine has.
+class Wanted(NamedTuple):
+    """What a package asks of the Artifacts that it loads; None: anything.
+
+    Attributes:
+        version: the package's.
+        sources: the digest of its sources.
+        flags: the options that reach compilers and linker, by their names in the Plan: where a checkout's can have
+            been changed since.
+    """
+
+    version: str | None = None
+    sources: str | None = None
+    flags: Mapping[str, Sequence[str]] | None = None
+
+
+ANYTHING = Wanted()
+
+
+def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> Verdict:
+    """Compare what an Artifact needs with what a machine has, and what it is with what is wanted.
 
     Args:
         manifest: the Artifact's.
         host: the machine. GPUs and driver are checked where the host knows them.
-        version: the version of the package that wants to load it; None where that is not the question.
-        sources: the digest of the sources at hand; None where they cannot have been edited.
+        wanted: by the package that would load it.
     """
-    return Verdict(tuple(_mismatches(manifest, host, version, sources)))
+    return Verdict((*_other_content(manifest, wanted), *_mismatches(manifest, host)))
 
 
-def _mismatches(manifest: Manifest, host: Host, version: str | None, sources: str | None) -> Iterator[Mismatch]:
-    needs = manifest.requires
-    wheel = f"a wheel of {manifest.package} that was built for this machine"
+def flags_of(plan: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """The options that reached compilers and linker, of a Plan as JSON: what `Wanted.flags` is compared with."""
+    cuda = {"cuda.flags": plan["cuda"]["flags"]} if plan.get("cuda") else {}
+    return {**{name: plan.get(name, ()) for name in ("cxx_flags", "link_flags")}, **cuda}
+
+
+def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
+    """Kernels of other code than the package's."""
+    version, sources = wanted.version, wanted.sources
     if version is not None and version != manifest.version:
         yield Mismatch(
             "version",
@@ -79,6 +102,22 @@ def _mismatches(manifest: Manifest, host: Host, version: str | None, sources: st
             "cpu",
             True,
         )
+    for name, made_with in flags_of(manifest.plan).items() if wanted.flags is not None else ():
+        now = (wanted.flags or {}).get(name, ())
+        if list(now) != list(made_with):
+            yield Mismatch(
+                "flags",
+                f"kernels made with {name} {' '.join(now) or 'empty'}",
+                f"kernels made with {name} {' '.join(made_with) or 'empty'}",
+                f"build {manifest.package} with the options at hand",
+                "cpu",
+                True,
+            )
+
+
+def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
+    needs = manifest.requires
+    wheel = f"a wheel of {manifest.package} that was built for this machine"
     if needs.platform != host.platform:
         yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)
         return  # the rest would be noise

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import environment, jit, manifest, nvcc, toolchain, views
+from .compat import Wanted, check
 from .cxx import find_cxx
 from .environment import Finding, Installation
 from .errors import BuildError, IncompatibleArtifactError, KernelWheelError
@@ -18,6 +19,7 @@ from .forecast import Circumstances, Forecast, forecast
 from .found import Found
 from .host import Host
 from .runtime import Kernels
+from .store import Entry
 from .survey import find_damage, survey
 
 
@@ -90,7 +92,11 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
     for store in stores:
         seen = survey(store)
         for kept in seen.kept:
-            damage = find_damage(kept)
+            try:
+                damage = find_damage(kept)
+            except IncompatibleArtifactError as error:  # it cannot be read now
+                findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
+                continue
             if damage:
                 verify = f"python -m {kernels.package} cache verify puts it into quarantine"
                 findings.append(Finding("a damaged entry in the store", f"{kept.folder}: {damage}", verify))
@@ -164,36 +170,63 @@ def _forecasts(kernels: Kernels, tools: Mapping[str, Any]) -> Iterator[Forecast]
     at = _circumstances(kernels)
     hosts = [kernels.host._replace(capabilities=(c,)) for c in kernels.host.capabilities or ()]
     for device, host in [("cpu", kernels.host), *(("cuda", host) for host in hosts or [kernels.host])]:
-        expected = forecast(device, host, at)
+        here = replace(at, damage=_damage_met(kernels, device, host, at))
+        expected = forecast(device, host, here)
         if expected.outcome == "compile":
-            expected = forecast(device, host, replace(at, no_tools=_no_tools(kernels, device, host, tools)))
+            expected = forecast(device, host, replace(here, no_tools=_no_tools(kernels, device, host, tools)))
         capability = "{}.{}".format(*host.capabilities[0]) if device == "cuda" and host.capabilities else None
         yield replace(expected, capability=capability)
 
 
+def _damage_met(kernels: Kernels, device: str, host: Host, at: Circumstances) -> IncompatibleArtifactError | None:
+    """The damage of the wheel's Artifact that a call finds: it looks at what it would load, and no further."""
+    wheel = kernels.manifest
+    if kernels.damage or wheel is None or at.jit == "always" or check(wheel, host, at.wanted).against(device):
+        return kernels.damage
+    try:
+        for name in ("cpu", "cuda") if device == "cuda" else ("cpu",):
+            for library in wheel.libraries_for(name):
+                manifest.verify(kernels.folder, library)
+    except IncompatibleArtifactError as error:
+        return error
+    return None
+
+
 def _circumstances(kernels: Kernels) -> Circumstances:
-    artifacts, blocked, jit_setting, origin = [], None, "auto", "default"
+    artifacts, blocked, jit_setting, origin, off = [], None, "auto", "default", ""
+    wanted = Wanted(kernels.version)
     if kernels.manifest is not None:
         artifacts.append(Found(kernels.folder, kernels.manifest, None))
     try:
         jit_setting, origin = kernels.settings.jit, kernels.settings.origin("jit")
+        off = kernels.settings.origin("cuda") if kernels.settings.cuda == "off" else ""
+        wanted = kernels.wanted
         for store in kernels.stores():
             # Damaged ones of our own are put away when a call finds them; those of others stop it.
             entries = store.entries((lambda *_: None) if store.own else None)
-            artifacts += [Found(entry.folder, entry.manifest, store) for entry in entries]
+            artifacts += [Found(e.folder, e.manifest, store) for e in entries if not (store.own and _is_damaged(e))]
     except KernelWheelError as error:
         blocked = error
     return Circumstances(
-        version=kernels.version,
-        edited=kernels.edited,
+        wanted=wanted,
         artifacts=artifacts,
         damage=kernels.damage,
         blocked=blocked,
         jit=jit_setting,
         jit_origin=origin,
+        cuda_off=off,
         sources=kernels.source is not None,
         no_tools=None,
     )
+
+
+def _is_damaged(entry: Entry) -> bool:
+    try:
+        for library in entry.manifest.libraries:
+            manifest.verify(entry.folder, library)
+    except IncompatibleArtifactError:
+        return True
+    return False
 
 
 def _no_tools(kernels: Kernels, device: str, host: Host, tools: Mapping[str, Any]) -> KernelWheelError | None:

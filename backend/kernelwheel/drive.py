@@ -20,6 +20,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from scikit_build_core.cmake import CMake, CMaker
+from scikit_build_core.errors import CMakeNotFoundError
 from scikit_build_core.program_search import best_program, get_ninja_programs
 
 CMAKE_VERSION = ">=3.24"
@@ -80,7 +81,10 @@ def main(job_file: str) -> None:
     ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
     if ninja is None:
         raise SystemExit(f"error: no ninja {NINJA_VERSION} was found: pip install ninja")
-    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
+    try:
+        cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
+    except CMakeNotFoundError:
+        raise SystemExit(f"error: no cmake {CMAKE_VERSION} was found: pip install cmake") from None
     found = [str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job["cache"])]
     forget_configuration(Path(job["build"]), [*job["rests_on"], *found])
     maker = CMaker(

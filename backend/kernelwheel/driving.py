@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
     environment |= {
         "LC_ALL": "C.UTF-8",  # in C, Python 3.11 stops at a .pth file of an environment in a folder such as "Müller"
         "NINJA_STATUS": "[%f/%t] ",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
         "TMPDIR": str(work.path / "tmp"),  # what a killed compiler leaves there goes with the folder
     }
     if launched := toolchain.launchers.environment(os.environ):
@@ -137,8 +138,8 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_CUDA": plan.cuda is not None,
         "KERNELWHEEL_TORCH": str(work / "torch"),
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
-        "KERNELWHEEL_CXX_FLAGS": ";".join(plan.cxx_flags),
-        "KERNELWHEEL_LINK_FLAGS": ";".join(plan.link_flags),
+        "KERNELWHEEL_CXX_FLAGS": _as_one(plan.cxx_flags),
+        "KERNELWHEEL_LINK_FLAGS": _as_one(plan.link_flags),
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_KEPT": True,
     }
@@ -156,9 +157,14 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
             "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
             "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
-            "KERNELWHEEL_CUDA_FLAGS": ";".join(plan.cuda.flags),
+            "KERNELWHEEL_CUDA_FLAGS": _as_one(plan.cuda.flags),
         }
     return cache
+
+
+def _as_one(flags: Sequence[str]) -> str:
+    """Options as one item of a CMake list: of several, it leaves out what it has seen before (`-Xcompiler`)."""
+    return "SHELL:" + shlex.join(flags).replace(";", "\\;") if flags else ""
 
 
 def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildError:

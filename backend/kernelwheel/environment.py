@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .files import is_seen
 from .manifest import Manifest
 from .settings import set_variables
 
@@ -71,7 +72,7 @@ def variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Finding]:
     places = (Path(folder or ".") / name for folder in path)
-    others = {place.resolve() for place in places if (place / "__init__.py").is_file()} - {used.resolve()}
+    others = {place.resolve() for place in places if is_seen(place / "__init__.py")} - {used.resolve()}
     if others:
         yield Finding(
             f"{name} is there more than once",
@@ -133,7 +134,7 @@ def _other_libraries(at: Installation, environ: Mapping[str, str]) -> Iterator[F
         folder = Path(part)
         if not part or folder.resolve() == (at.torch / "lib").resolve():
             continue
-        found = [name for name in TORCH_LIBRARIES if (folder / name).exists()]
+        found = [name for name in TORCH_LIBRARIES if is_seen(folder / name)]
         if found:
             yield Finding(
                 "LD_LIBRARY_PATH offers another torch to the loader",

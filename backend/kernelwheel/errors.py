@@ -45,7 +45,11 @@ class IncompatibleArtifactError(KernelWheelError):
     """Compiled kernels are there, or should be, and may not be loaded on this machine."""
 
 
-class StoreError(KernelWheelError):
+class UnreadableArtifactError(IncompatibleArtifactError):
+    """Compiled kernels are there and cannot be read now; they may be whole."""
+
+
+class StoreError(BuildError):
     """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
 
 

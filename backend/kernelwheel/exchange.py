@@ -11,7 +11,7 @@ import io
 import secrets
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
@@ -55,7 +55,7 @@ def _read(folder: Path, name: str) -> bytes:
     return (folder / name).read_bytes()
 
 
-def import_file(source: Path, store: Store) -> Entry:
+def import_file(source: Path, store: Store, say: Callable[[str], None]) -> Entry:
     """Put an exported Artifact, or that of a wheel, into a Store.
 
     Raises:
@@ -76,7 +76,7 @@ def import_file(source: Path, store: Store) -> Entry:
         for name, data in members.items():
             (folder / name).write_bytes(data)
 
-    with store.making(lambda maker: None):
+    with store.making(lambda maker: say(f"waiting for {maker}")):
         return store.publish(manifest.fingerprint, unpack)
 
 

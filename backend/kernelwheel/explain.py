@@ -91,7 +91,7 @@ def _candidates(kernels: Kernels, cuda: bool, archs: str) -> Iterator[Candidate]
 def _against(kernels: Kernels, manifest: Manifest, cuda: bool, archs: str, wheel: bool) -> tuple[Mismatch, ...]:
     targets = serving.targets_of(kernels.settings_for(archs))
     host = kernels.host._replace(capabilities=()) if targets else kernels.host
-    found = check(manifest, host, kernels.version, kernels.edited).against("cuda" if cuda else "cpu")
+    found = check(manifest, host, kernels.wanted).against("cuda" if cuda else "cpu")
     lacks = serving.shortfall(manifest, host, targets, wheel) if cuda and not found else None
     return (*found, lacks) if lacks else found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .compat import Mismatch, check
+from .compat import Mismatch, Wanted, check
 from .errors import KernelWheelError
 from .found import Found
 from .host import Host
@@ -17,24 +17,24 @@ class Circumstances:
     """All that decides what a call does, beside the Host.
 
     Attributes:
-        version: of the package.
-        edited: the digest of the sources where they may be edited, else None.
+        wanted: what Artifacts are held against.
         artifacts: those at hand, in the order in which they are tried; the wheel's has no store.
         damage: what is wrong with the wheel's Artifact; nothing else is tried then.
         blocked: why no more stores were looked into: one that is not safe, or settings that cannot be read.
         jit: the setting.
         jit_origin: where that came from.
+        cuda_off: where it was said that the setting `cuda` is off; empty: it is not.
         sources: whether there is something to compile from.
         no_tools: why this machine cannot compile; None where it can, or where it was not asked.
     """
 
-    version: str
-    edited: str | None
+    wanted: Wanted
     artifacts: Sequence[Found]
     damage: KernelWheelError | None
     blocked: KernelWheelError | None
     jit: str
     jit_origin: str
+    cuda_off: str
     sources: bool
     no_tools: KernelWheelError | None
 
@@ -69,7 +69,7 @@ def forecast(device: str, host: Host, at: Circumstances) -> Forecast:
         return Forecast(device, "fail", because, remedies=("use CPU tensors, or run where torch sees a GPU",))
     against: tuple[Mismatch, ...] | None = None  # of the wheel's Artifact
     for found in at.artifacts:
-        mismatches = check(found.manifest, host, at.version, at.edited).against(device)
+        mismatches = check(found.manifest, host, at.wanted).against(device)
         if found.store is None:
             against = mismatches
             if at.jit == "always":
@@ -91,7 +91,8 @@ def _without(device: str, against: tuple[Mismatch, ...] | None, at: Circumstance
         because = f"jit is always ({at.jit_origin})"
     remedies = tuple(mismatch.remedy for mismatch in against or ())
     remedies = remedies or ("install a wheel that was built for this machine (pip install . in a checkout makes one)",)
-    if obstacle := obstacle_to_compile(against or (), at.jit, at.jit_origin, at.sources):
+    off = at.cuda_off if device == "cuda" else ""
+    if obstacle := obstacle_to_compile(against or (), at.jit, at.jit_origin, at.sources, off):
         return Forecast(device, "fail", f"{because}; {obstacle}", remedies=remedies)
     if at.no_tools:
         failure = _failure(device, at.no_tools)

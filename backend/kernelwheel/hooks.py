@@ -23,75 +23,12 @@ from .errors import KernelWheelError, SettingsError
 from .obtain import obtain
 from .package import PackageFacts, read_toml, split_table
 from .programs import variable_set
+from .progress import print_line
 
 Config = Mapping[str, Any] | None
 
 # What setuptools' own hooks read from the config settings.
 SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editable-mode")
-
-
-def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
-    """setuptools' requirements."""
-    with _outside_checkout():
-        return list(build_meta.get_requires_for_build_sdist(_split(config_settings)[1]))
-
-
-def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
-    """setuptools' metadata: static, so nothing is compiled and no torch is looked for."""
-    with _outside_checkout():
-        return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[1]))
-
-
-def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
-    """As `prepare_metadata_for_build_wheel`."""
-    with _outside_checkout():
-        return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
-
-
-def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
-    """setuptools' requirements, and cmake and ninja from PyPI where this machine has none that is new enough."""
-    from packaging.specifiers import SpecifierSet
-    from scikit_build_core.builder.get_requires import GetRequires
-    from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
-
-    driver = ScikitBuildSettings(
-        cmake=CMakeSettings(version=SpecifierSet(CMAKE_VERSION)),
-        ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
-    )
-    finder = GetRequires(driver)
-    with _outside_checkout():
-        setuptools_needs = build_meta.get_requires_for_build_wheel(_split(config_settings)[1])
-    return [*setuptools_needs, *finder.cmake(), *finder.ninja()]
-
-
-def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
-    """setuptools' requirements: an editable install compiles nothing while it is installed."""
-    with _outside_checkout():
-        return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
-
-
-def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
-    """setuptools' sdist."""
-    with _outside_checkout():
-        return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
-
-
-def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """setuptools' editable wheel; it holds no Artifact.
-
-    Raises:
-        SettingsError: `-C` settings are given. Kernels are compiled at first use, where they would be forgotten.
-    """
-    ours, theirs = _split(config_settings)
-    if ours:
-        raise SettingsError(
-            "an editable install compiles at first use, and keeps no -C settings until then",
-            required="options in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
-            found=", ".join(f"-C {key}" for key in ours),
-            remedies=[f"leave them out, and set {', '.join(_variables(ours))} where the kernels are used"],
-        )
-    with _outside_checkout():
-        return str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
 
 
 @contextmanager
@@ -112,6 +49,79 @@ def _print_message(kind: type[BaseException], error: BaseException, trace: Trace
 
 
 @_errors_as_messages()
+def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
+    """setuptools' requirements."""
+    with _outside_checkout():
+        return list(build_meta.get_requires_for_build_sdist(_split(config_settings)[1]))
+
+
+@_errors_as_messages()
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
+    """setuptools' metadata: static, so nothing is compiled and no torch is looked for."""
+    with _outside_checkout():
+        return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[1]))
+
+
+@_errors_as_messages()
+def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
+    """As `prepare_metadata_for_build_wheel`."""
+    with _outside_checkout():
+        return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
+
+
+@_errors_as_messages()
+def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
+    """setuptools' requirements, and cmake and ninja from PyPI where this machine has none that is new enough."""
+    from packaging.specifiers import SpecifierSet
+    from scikit_build_core.builder.get_requires import GetRequires
+    from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
+
+    driver = ScikitBuildSettings(
+        cmake=CMakeSettings(version=SpecifierSet(CMAKE_VERSION)),
+        ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
+    )
+    finder = GetRequires(driver)
+    with _outside_checkout():
+        setuptools_needs = build_meta.get_requires_for_build_wheel(_split(config_settings)[1])
+    return [*setuptools_needs, *finder.cmake(), *finder.ninja()]
+
+
+@_errors_as_messages()
+def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
+    """setuptools' requirements: an editable install compiles nothing while it is installed."""
+    with _outside_checkout():
+        return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
+
+
+@_errors_as_messages()
+def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
+    """setuptools' sdist."""
+    with _outside_checkout():
+        return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
+
+
+@_errors_as_messages()
+def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
+    """setuptools' editable wheel; it holds no Artifact.
+
+    Raises:
+        SettingsError: `-C` settings are given. Kernels are compiled at first use, where they would be forgotten.
+    """
+    ours, theirs = _split(config_settings)
+    if ours:
+        raise SettingsError(
+            "an editable install compiles at first use, and keeps no -C settings until then",
+            required="options in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
+            found=", ".join(f"-C {key}" for key in ours),
+            remedies=[f"leave them out, and set {', '.join(_variables(ours))} where the kernels are used"],
+        )
+    facts, options = _read_project()
+    epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
+    with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
+        return str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
+
+
+@_errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """Pack the Artifact of this checkout's Plan, from a Store or compiled now, into setuptools' wheel."""
     begin = time.monotonic()
@@ -126,7 +136,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
     with tempfile.TemporaryDirectory() as temporary, _outside_checkout():
-        pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
+        with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools reads it too
+            pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         sources = Path(facts.sources).resolve()
         plan = plans.draw(facts, _version(pure), sources, chosen, tools)
         artifact = obtain(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
@@ -148,7 +159,7 @@ def _outside_checkout() -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)  # the front end shows it (pip: with -v)
+    print_line(line, to_stdout=True)  # the front end shows it (pip: with -v)
 
 
 def _read_project() -> tuple[PackageFacts, dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from .digests import file_sha256
-from .errors import IncompatibleArtifactError
+from .errors import IncompatibleArtifactError, UnreadableArtifactError
 
 SCHEMA = 1
 FILE = "manifest.json"
@@ -114,7 +114,9 @@ def read(folder: Path) -> Manifest | None:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except UnicodeDecodeError as error:
         raise corrupt(path, str(error)) from error
     return from_text(text, str(path))
 
@@ -209,16 +211,29 @@ def verify(folder: Path, library: Library) -> Path:
 
     Raises:
         IncompatibleArtifactError: the file is missing or its size or digest is another one.
+        UnreadableArtifactError: it cannot be read now.
     """
     path = folder / library.file
     try:
         found = "" if path.stat().st_size == library.size else f"{path.stat().st_size} bytes"
         found = found or (digest if (digest := file_sha256(path)) != library.sha256 else "")
-    except OSError as error:
+    except FileNotFoundError as error:
         found = str(error)
+    except OSError as error:
+        raise unreadable(path, error) from error
     if found:
         raise corrupt(path, f"{found}, the manifest says {library.size} bytes, sha256 {library.sha256}")
     return path
+
+
+def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
+    """A file that may be whole: too many are open, a network filesystem does not answer, or it is not ours to read."""
+    return UnreadableArtifactError(
+        "the compiled kernels cannot be read",
+        required=f"a file that this user can read: {path}",
+        found=f"{type(error).__name__}: {error}",
+        remedies=["let this user read it; if it could before, try again"],
+    )
 
 
 def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:

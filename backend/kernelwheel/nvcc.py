@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .archs import Arch
 from .errors import BuildError
+from .files import is_seen
 from .programs import last_line, output_of
 from .settings import Settings
 
@@ -87,8 +88,7 @@ def inspect_nvcc(
     """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor) and is whole."""
     path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
-        state = "a broken link" if Path(place).is_symlink() else "not there"
-        return Candidate(origin, place, None, state if not Path(place).exists() else "not executable")
+        return Candidate(origin, place, None, _why_not(Path(place)))
     version = output_of(path, "--version")
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
@@ -117,6 +117,16 @@ def inspect_nvcc(
     return Candidate(origin, place, nvcc, f"CUDA {match[1]}{other}")
 
 
+def _why_not(place: Path) -> str:
+    """Why nothing can be run there."""
+    if is_seen(place):
+        return "not executable"
+    try:
+        return "a broken link" if place.is_symlink() else "not there"
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+
+
 def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
     """What a toolkit lacks, each with the one of pip's that has it: nvcc itself looks nowhere but in its own."""
     missing = [part for part, there in _parts(root, include).items() if not there]
@@ -133,8 +143,8 @@ def _parts(root: Path, include: Path) -> dict[str, bool]:
         "nv/target (of cccl)": ("nv/target", "cccl/nv/target"),  # in include/cccl since CUDA 13
     }
     return {
-        **{name: any((include / file).is_file() for file in files) for name, files in headers.items()},
-        "cicc (of nvvm)": (root / "nvvm/bin/cicc").is_file(),
+        **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
+        "cicc (of nvvm)": is_seen(root / "nvvm/bin/cicc"),
         "libcudart_static.a (of cudart)": find_cudart(root) is not None,
     }
 
@@ -143,7 +153,7 @@ def find_cudart(root: Path) -> Path | None:
     """The static CUDA runtime of a toolkit, in any of the usual layouts."""
     for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
         path = root / folder / "libcudart_static.a"
-        if path.is_file():
+        if is_seen(path):
             return path
     return None
 

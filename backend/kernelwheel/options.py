@@ -22,6 +22,7 @@ from .variables import own_variable
 # work: how and where the work is done. Equal Artifacts would differ by it, so it is in neither.
 Decides = Literal["binary", "tools", "work"]
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01: zip knows no earlier time
+NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, and no later one
 
 
 class Option(NamedTuple):
@@ -73,9 +74,10 @@ def _jobs(text: str) -> int:
 
 
 def _epoch(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise ValueError
-    return max(int(text), OLDEST_ZIP_TIME)
+    value = int(text) if text.strip().isdecimal() else -1
+    if value < 0 or value > NEWEST_ZIP_TIME:
+        raise ValueError("A zip file knows no such time." if value >= 0 else "")
+    return max(value, OLDEST_ZIP_TIME)
 
 
 def _text(text: str) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from .digests import file_sha256
 from .errors import SettingsError
 
-# What can reach a compiler. Anything else in the folder (editors' files, notes, caches) decides nothing.
-SOURCE_SUFFIXES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cmake"}
+# What can reach a compiler, beside files without a suffix, as headers of some libraries are (Eigen/Core). Anything else
+# in the folder (editors' files, notes, caches) decides nothing.
+SOURCE_SUFFIXES = {
+    ".c", ".cc", ".cpp", ".cxx", ".c++", ".cu", ".cuh", ".ptx", ".s", ".S", ".h", ".hh", ".hpp", ".hxx", ".h++",
+    ".inl", ".inc", ".ipp", ".tpp", ".tcc", ".txx", ".def", ".in", ".cmake",
+}  # fmt: skip
 SOURCE_NAMES = {"CMakeLists.txt"}
 
 # What the libraries of a package are bound to: torch's stable ABI and no Python, or one Python and one torch release.
@@ -69,16 +73,33 @@ def split_table(table: Mapping[str, Any]) -> tuple[PackageFacts, dict[str, Any]]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's values."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    """A TOML file's values.
+
+    Raises:
+        FileNotFoundError: there is none.
+        SettingsError: it cannot be read.
+    """
+    try:
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:
+            import tomli as tomllib
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise
+    except (ImportError, ValueError, OSError) as error:
+        raise SettingsError(
+            f"{path.name} cannot be read",
+            required="a TOML file, and before Python 3.11 the package tomli",
+            found=f"{path}: {type(error).__name__}: {error}",
+            remedies=["pip install tomli" if isinstance(error, ImportError) else f"correct {path}"],
+        ) from error
 
 
 def source_digests(root: Path) -> dict[str, str]:
     """sha256 of every source file below `root`, by its path relative to `root` with forward slashes.
+
+    Links are followed, so a folder may be shared with another package. What is hidden is left out.
 
     Raises:
         SettingsError: there is no CMakeLists.txt in `root`.
@@ -90,5 +111,17 @@ def source_digests(root: Path) -> dict[str, str]:
             found=f"no CMakeLists.txt in {root}",
             remedies=["correct `sources` in [tool.kernelwheel]; in an sdist, add the folder to MANIFEST.in"],
         )
-    files = (p for p in root.rglob("*") if p.suffix in SOURCE_SUFFIXES or p.name in SOURCE_NAMES)
-    return {p.relative_to(root).as_posix(): file_sha256(p) for p in sorted(files) if p.is_file()}
+    files = (path for path in _files(root, ()) if path.suffix in {*SOURCE_SUFFIXES, ""} or path.name in SOURCE_NAMES)
+    return {path.relative_to(root).as_posix(): file_sha256(path) for path in sorted(files)}
+
+
+def _files(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """The files below a folder that are not hidden; a link to a folder around it is not followed in circles."""
+    around = (*above, folder.resolve())
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name == "__pycache__":
+            continue
+        if path.is_file():
+            yield path
+        elif path.is_dir() and path.resolve() not in around:
+            yield from _files(path, around)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what a compile needs may be missing where progress is only said
     from .compile import Say
 
 
+def print_line(line: str, to_stdout: bool = False) -> None:
+    """Print a line where somebody reads: a compile does not fail because its output is closed, or its reader gone."""
+    file = sys.stdout if to_stdout else sys.stderr
+    if file is not None:
+        with suppress(OSError, ValueError):
+            print(line, file=file, flush=True)
+
+
 @contextmanager
 def shown(package: str) -> Iterator[Say]:
     """Yields the function that shows one line of progress; `[3/9] CUDA a.cu` counts files."""
-    if not sys.stderr.isatty():
-        yield lambda line: print(f"{package}: {line}", file=sys.stderr, flush=True)
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda line: print_line(f"{package}: {line}")
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

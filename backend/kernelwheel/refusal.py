@@ -10,7 +10,7 @@ from .errors import IncompatibleArtifactError
 from .host import Host
 
 
-def obstacle_to_compile(against: Sequence[Mismatch], jit: str, jit_origin: str, sources: bool) -> str:
+def obstacle_to_compile(against: Sequence[Mismatch], jit: str, jit_origin: str, sources: bool, off: str = "") -> str:
     """Why nothing is compiled where no Artifact fits, as far as no Toolchain is needed to know; empty: it is.
 
     Args:
@@ -18,7 +18,10 @@ def obstacle_to_compile(against: Sequence[Mismatch], jit: str, jit_origin: str, 
         jit: the setting.
         jit_origin: where that came from.
         sources: whether there is something to compile from.
+        off: where CUDA kernels are wanted and the setting `cuda` is off, where that was said.
     """
+    if off:
+        return f"cuda is off ({off})"
     if jit == "never":
         return f"jit is never ({jit_origin})"
     if not sources:
@@ -37,6 +40,24 @@ def incompatible(
         required="\n".join(f"{m.required} ({m.dimension})" for m in mismatches),
         found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
         remedies=[mismatch.remedy for mismatch in mismatches],
+    )
+
+
+def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
+    """The error for a GPU that the CUDA kernels in this process do not serve, which were loaded for another one."""
+    remedy = f"python -m {package} cache build compiles for all GPUs that are seen; then start the program again"
+    in_use = f"{loaded} is in use, and a process loads one library of CUDA kernels"
+    return incompatible(package, "cuda", [mismatch._replace(remedy=remedy) for mismatch in mismatches], in_use)
+
+
+def changed_sources(package: str, native: Path, wanted: str, found: str, editable: bool) -> IncompatibleArtifactError:
+    """The error for sources that were changed under a wheel, or under a process that uses kernels of the old ones."""
+    reinstall = f"reinstall: pip install --force-reinstall --no-deps {package}"
+    return IncompatibleArtifactError(
+        f"the native sources of {package} were changed",
+        required=f"sources {wanted[:12]}, which the kernels {'in this process' if editable else 'beside them'} are of",
+        found=f"sources {found[:12]}" if editable else f"sources {found[:12]} in {native / 'src'}",
+        remedies=["start the program again" if editable else reinstall],
     )
 
 

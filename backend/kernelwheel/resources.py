@@ -201,7 +201,7 @@ def _groups(root: Path) -> Iterator[Path]:
     for line in _text(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         mounted, mount_point = before.split()[3:5]
-        kind, _, options = after.split()[:3]
+        kind, _, options = [*after.split(" "), "", ""][:3]  # the source may be empty
         names = {"cgroup2": [""], "cgroup": options.split(",")}.get(kind, [])
         for path in {paths[name] for name in names if name in paths}:
             top = root / mount_point.lstrip("/")

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from . import host as hosts
 from . import manifest as manifests
 from . import variables
-from .compat import Mismatch, Verdict, capability_mismatch, check
-from .errors import IncompatibleArtifactError, KernelWheelError
+from .compat import Mismatch, Verdict, Wanted, capability_mismatch, check
+from .errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from .found import Found, import_module, load_operators, verify, verify_modules
 from .manifest import Manifest
-from .refusal import incompatible, no_artifact, no_gpu, obstacle_to_compile
+from .refusal import changed_sources, incompatible, no_artifact, no_gpu, obstacle_to_compile, other_gpu
+from .remembered import remembered
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
     from .settings import Settings
@@ -52,11 +53,11 @@ class Kernels:
         self.manifest: Manifest | None = None
         self.damage: IncompatibleArtifactError | None = None
         self._environ = environ
-        self._loaded: dict[str, Path] = {}
+        self._loaded: dict[str, Found] = {}
         self._modules: dict[str, ModuleType] = {}
         self._modules_of: Found | None = None
         self._checked_gpus: set[int] = set()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
         try:
             self.manifest = manifests.read(folder)
@@ -65,9 +66,9 @@ class Kernels:
 
     def _renew_lock(self) -> None:
         """A child of fork must not wait for a thread that exists only in its parent."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
-    @cached_property
+    @remembered
     def settings(self) -> Settings:
         """The effective settings of this process."""
         from . import settings
@@ -75,22 +76,25 @@ class Kernels:
         source = self.source
         return settings.resolve(self.package, source.options if source else {}, self._environ)
 
-    @cached_property
+    @remembered
     def source(self) -> Source | None:
         """Where the kernels can be compiled from: beside the Artifact in a wheel, or the checkout; None: nowhere."""
         from .source import find_source
 
         return find_source(self.package, self.folder, self.manifest)
 
-    @cached_property
-    def edited(self) -> str | None:
-        """The digest of the sources where they may be edited: in a checkout. None for a wheel."""
-        if self.manifest is not None or self.source is None:
-            return None
+    @remembered
+    def wanted(self) -> Wanted:
+        """What every Artifact is held against: a wheel's sources, or a checkout's as they were at the first look."""
+        if self.manifest is not None:
+            return Wanted(self.version, self.manifest.sources)
+        if self.source is None:
+            return Wanted(self.version)
         from .digests import json_sha256
         from .package import source_digests
 
-        return json_sha256(source_digests(self.source.folder))
+        digest = json_sha256(source_digests(self.source.folder))
+        return Wanted(self.version, digest, self.settings.flags())
 
     def stores(self) -> Iterator[Store]:
         """The stores in the order in which they are looked in; the last is the user's own."""
@@ -103,7 +107,7 @@ class Kernels:
         """The verdict on the wheel's Artifact; without one, the one mismatch that says so."""
         if self.manifest is None:
             return Verdict((no_artifact(self.package, self.folder),))
-        return check(self.manifest, self.host, self.version, self.edited)
+        return check(self.manifest, self.host, self.wanted)
 
     def require(self, device: str, index: int | None = None) -> None:
         """Make the kernels of a device type available, loading their library the first time.
@@ -118,8 +122,11 @@ class Kernels:
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
-        with self._lock:
-            self._use(device, index, partial(self.load, device=device))
+        with self.lock:
+            if device not in self._loaded:
+                self._use(device, index, partial(self.load, device=device))
+            elif index is not None:
+                self._check_loaded(index)
             if index is not None:
                 self._checked_gpus.add(index)
 
@@ -136,7 +143,7 @@ class Kernels:
             IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or it has no such module.
             BuildError: one had to be compiled, and that failed.
         """
-        with self._lock:
+        with self.lock:
             if self._modules_of is None:  # all of one Artifact: modules of a package may know each other's types
                 device = "cuda" if self.host.cuda and self.settings.cuda != "off" and self._gpus() else "cpu"
                 self._modules_of = self._use(device, None, verify_modules)
@@ -146,7 +153,7 @@ class Kernels:
 
     def load_if_usable(self) -> None:
         """Load CPU kernels that are there already; what stands against it is raised by `require`."""
-        with self._lock, suppress(KernelWheelError):
+        with self.lock, suppress(KernelWheelError):
             if not self.damage:
                 self._first(self._fits("cpu", None), partial(self.load, device="cpu"))
 
@@ -154,7 +161,7 @@ class Kernels:
         """What stands against an Artifact for a device type, and for one GPU where `index` names it."""
         import torch
 
-        found = check(manifest, self.host, self.version, self.edited).against(device)
+        found = check(manifest, self.host, self.wanted).against(device)
         if device != "cuda" or index is None:
             return found
         # Other GPUs that this process sees may be of another generation.
@@ -183,7 +190,17 @@ class Kernels:
             raise self.damage
         if device == "cuda":
             self._require_gpu()
-        return self._first(self._fits(device, index), use) or self._make(device, index, use)
+        # What serves all GPUs goes first: a process loads one library of CUDA kernels.
+        found = self._first(self._fits(device, None), use)
+        if found is None and index is not None:
+            found = self._first(self._fits(device, index), use)
+        return found or self._make(device, index, use)
+
+    def _check_loaded(self, index: int) -> None:
+        """Whether the CUDA kernels that were loaded for one GPU serve another one."""
+        loaded = self._loaded["cuda"]
+        if against := self.mismatches(loaded.manifest, "cuda", index):
+            raise other_gpu(self.package, loaded.folder, against)
 
     def _fits(self, device: str, index: int | None) -> Callable[[Found], bool]:
         return lambda found: not self.mismatches(found.manifest, device, index)
@@ -194,6 +211,8 @@ class Kernels:
             if fits(found):
                 try:
                     use(found)
+                except UnreadableArtifactError:
+                    raise  # it may be whole: nothing is put away
                 except IncompatibleArtifactError as error:
                     if found.store is None:
                         self.damage = error
@@ -245,7 +264,7 @@ class Kernels:
         host = self.host._replace(capabilities=()) if targets else self.host
 
         def fits(found: Found) -> bool:
-            if check(found.manifest, host, self.version, self.edited).against("cuda" if cuda else "cpu"):
+            if check(found.manifest, host, self.wanted).against("cuda" if cuda else "cpu"):
                 return False
             return not cuda or serving.shortfall(found.manifest, host, targets, found.store is None) is None
 
@@ -264,7 +283,7 @@ class Kernels:
             if name in self._loaded:
                 continue
             load_operators(found, name)
-            self._loaded[name] = found.folder
+            self._loaded[name] = found
 
     def _quarantine(self, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:
         from . import progress
@@ -278,7 +297,8 @@ class Kernels:
         from . import progress
 
         against = self._against(device, index)
-        source = self._source_for(device, against, self._jit)
+        off = self.settings.origin("cuda") if device == "cuda" and self.settings.cuda == "off" else ""
+        source = self._source_for(device, against, self._jit, off)
         *_, store = self.stores()
         with progress.shown(self.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
             made = self._first(self._fits(device, index), verify)  # somebody may have made it while we waited
@@ -291,10 +311,10 @@ class Kernels:
         use(made)  # not while others wait
         return made
 
-    def _source_for(self, device: str, against: Sequence[Mismatch], jit: str) -> Source:
+    def _source_for(self, device: str, against: Sequence[Mismatch], jit: str, off: str = "") -> Source:
         """What to compile from, where a compile is allowed and cures what stands against the Artifacts at hand."""
         source = self.source
-        obstacle = obstacle_to_compile(against, jit, self.settings.origin("jit"), source is not None)
+        obstacle = obstacle_to_compile(against, jit, self.settings.origin("jit"), source is not None, off)
         if source is None or obstacle:
             raise incompatible(self.package, device, against, obstacle)
         return source
@@ -307,8 +327,16 @@ class Kernels:
 
         capabilities = self.host.capabilities or () if device == "cuda" else ()
         plan, tools = jit.draw(source, self.version, settings, device == "cuda", capabilities)
+        if plan.sources_digest != self.wanted.sources:
+            self._look_again(plan.sources_digest)
         entry = obtain.make(plan, tools, source.folder, store, settings.jobs, say)
         return Found(entry.folder, entry.manifest, store)
+
+    def _look_again(self, sources: str) -> None:
+        """The sources were edited since the first look: good, as long as nothing made of the old ones is in use."""
+        if self.manifest is not None or self._loaded or self._modules_of:
+            raise changed_sources(self.package, self.folder, str(self.wanted.sources), sources, self.manifest is None)
+        del self.__dict__["wanted"]
 
     def _gpus(self) -> tuple[tuple[int, int], ...]:
         """The compute capabilities of the GPUs that this process sees; asks for them the first time."""
@@ -330,7 +358,7 @@ class Kernels:
             "damage": str(self.damage) if self.damage else None,
             "host": self.host._asdict(),
             "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
-            "loaded": {device: str(folder) for device, folder in self._loaded.items()},
+            "loaded": {device: str(found.folder) for device, found in self._loaded.items()},
         }
         return dict(json.loads(json.dumps(values)))
 

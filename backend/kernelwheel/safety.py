@@ -15,8 +15,9 @@ class Guard(NamedTuple):
     """Refuses what others could have put into a cache folder.
 
     Attributes:
-        folder: the cache folder. It may be a link of this user's, and may have the sticky bit, as /tmp has.
-        own: whether all of it must be this user's or root's; else it may be anybody's who lets nobody else write.
+        folder: the cache folder. It may be a link of this user's.
+        own: whether all of it must be this user's or root's, in a folder that may have the sticky bit, as /tmp has;
+            else it may be anybody's who lets nobody else write.
         variable: the environment variable that names another folder.
     """
 
@@ -34,7 +35,7 @@ class Guard(NamedTuple):
         top = self.folder.lstat()
         if stat.S_ISLNK(top.st_mode) and self._is_owned(top):
             top = self.folder.stat()
-        if not (stat.S_ISDIR(top.st_mode) and top.st_mode & stat.S_ISVTX and self._is_owned(top)):
+        if not (self.own and stat.S_ISDIR(top.st_mode) and top.st_mode & stat.S_ISVTX and self._is_owned(top)):
             self._refuse_unsafe(self.folder, top, stat.S_ISDIR)
         inside = self.folder
         for part in folder.relative_to(self.folder).parts:

@@ -50,6 +50,10 @@ class Settings(NamedTuple):
         """The option's typed value."""
         return getattr(self, name.replace("-", "_"))
 
+    def flags(self) -> dict[str, tuple[str, ...]]:
+        """What reaches compilers and linker, by the names in a Plan."""
+        return {"cxx_flags": self.cxx_flags, "link_flags": self.link_flags, "cuda.flags": self.cuda_flags}
+
     def effective(self) -> dict[str, dict[str, Any]]:
         """Every option as {name: {value, origin}}."""
         return {name: {"value": self.value(name), "origin": origin} for name, origin in self.origins.items()}

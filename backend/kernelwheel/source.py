@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .manifest import Manifest
 from .package import Abi, PackageFacts, read_toml, split_table
+from .settings import TABLE
 
 
 class Source(NamedTuple):
@@ -16,7 +17,7 @@ class Source(NamedTuple):
     Attributes:
         facts: the package's.
         folder: the folder with CMakeLists.txt.
-        options: of `[tool.kernelwheel]`; none for a wheel, which was built with them.
+        options: of `[tool.kernelwheel]`; of a wheel those that decide the binary, as its manifest has them.
     """
 
     facts: PackageFacts
@@ -37,7 +38,7 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
             return None
         abi: Abi = "torch" if manifest.plan.get("binding") else "stable"
         facts = PackageFacts(package, "src", str(manifest.plan["torch_target"]), abi)
-        return Source(facts, native / "src", {})
+        return Source(facts, native / "src", _options_of(manifest))
     # The file's own place: a strict editable install imports a folder of links to the checkout's files.
     project = (native.parent / "__init__.py").resolve().parent.parent
     try:
@@ -48,3 +49,10 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         return None
     facts, options = split_table(table)
     return Source(facts, project / facts.sources, options)
+
+
+def _options_of(manifest: Manifest) -> dict[str, Any]:
+    """What the package's own table said when the wheel was built; of architectures, this machine's GPUs decide."""
+    settings: Mapping[str, Mapping[str, Any]] = manifest.built_with.get("settings", {})
+    written = {name: setting["value"] for name, setting in settings.items() if setting["origin"] == TABLE}
+    return {name: value for name, value in written.items() if value is not None and name != "archs"}

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError, StoreError
+from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
 from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
 from .safety import Guard
@@ -137,6 +137,10 @@ class Store(NamedTuple):
             entry = self.read(folder)
             for library in entry.manifest.libraries:
                 manifests.verify(folder, library)
+        except UnreadableArtifactError as error:
+            raise StoreError(
+                error.problem, required=error.required, found=error.found, remedies=error.remedies
+            ) from error
         except IncompatibleArtifactError as error:
             place = self.quarantine(folder, error)
             if damaged:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import manifest as manifests
 from .digests import json_sha256
-from .errors import IncompatibleArtifactError, StoreError
+from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
 from .manifest import Manifest
 from .store import FINGERPRINT, Store
 
@@ -68,7 +68,11 @@ def survey(store: Store) -> Survey:
     """Look at every entry of every version, as far as manifests tell; nothing is changed and nothing is hashed."""
     kept: list[Kept] = []
     refused: list[StoreError] = []
-    for each in versions(store):
+    try:
+        found = list(versions(store))
+    except OSError as error:
+        return Survey((), (store.unreadable(error),))
+    for each in found:
         try:
             each.check_safe(each.root)
             folders = sorted(each.root.iterdir())
@@ -106,7 +110,11 @@ def size_of(path: Path) -> int:
 
 
 def find_damage(kept: Kept) -> str:
-    """What is wrong with an entry, down to the last byte of its libraries; empty: nothing."""
+    """What is wrong with an entry, down to the last byte of its libraries; empty: nothing.
+
+    Raises:
+        UnreadableArtifactError: a library cannot be read now.
+    """
     manifest = kept.manifest
     if kept.damage or manifest is None:
         return kept.damage
@@ -115,6 +123,8 @@ def find_damage(kept: Kept) -> str:
     try:
         for library in manifest.libraries:
             manifests.verify(kept.folder, library)
+    except UnreadableArtifactError:
+        raise
     except IncompatibleArtifactError as error:
         return error.found
     return ""

@@ -176,11 +176,11 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str], pa
             return CudaDecision(None, f"torch {torch.version} is {kind} (torch.version.cuda is None)", ())
         raise BuildError(
             "CUDA kernels are asked for, and the torch to build against has no CUDA",
-            required=f"a torch with torch.version.cuda set, because cuda is on ({origin})",
+            required=f"a torch with torch.version.cuda set, because cuda is on by {origin}",
             found=f"torch {torch.version}, {kind}",
             remedies=[
                 "install a CUDA build of torch where this wheel is built",
-                f"or do not ask for CUDA: unset {origin.split()[-1]}, or set it to auto or off",
+                f"or do not ask for CUDA kernels: cuda is on by {origin}",
             ],
         )
     candidates: list[Candidate] = []
@@ -239,6 +239,6 @@ def no_nvcc(torch: Torch, candidates: list[Candidate]) -> BuildError:
         remedies=[
             *bring,
             f"or set CUDA_HOME or CUDACXX to a CUDA {major}.x toolkit (conda: conda install -c conda-forge {packages})",
-            "or build without CUDA kernels, on purpose: set cuda to off (-C cuda=off)",
+            "or do without CUDA kernels, on purpose: set cuda to off (pip: -C cuda=off; cache build: --cuda off)",
         ],
     )

@@ -144,7 +144,7 @@ def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
         "fits": False,
     }
     if kept.manifest is not None:
-        found = check(kept.manifest, kernels.host, kernels.version, kernels.edited).mismatches
+        found = check(kept.manifest, kernels.host, kernels.wanted).mismatches
         view["kernels"] = targets_text(kept.manifest)
         view["mismatches"] = [mismatch._asdict() for mismatch in found]
         view["fits"] = not found and not kept.damage

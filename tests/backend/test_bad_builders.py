@@ -395,9 +395,11 @@ except errors.KernelWheelError as error:
 """
     builder.env["CXX"] = "c++-99"
     if when == "before an error of ours":
-        (builder.checkout / "pyproject.toml").write_text("[project]\nname = \n")
+        del builder.env["CXX"]
+        project = builder.checkout / "pyproject.toml"
+        project.write_text(re.sub(r'(?m)^version = ".*"', "version = 7", project.read_text()))
 
     done = run([sys.executable, "-c", script, builder.folder], cwd=builder.checkout, env=builder.env, check=False)
 
     assert done.stderr.startswith("Traceback")
-    assert ("TOMLDecodeError" if when == "before an error of ours" else "RuntimeError: something else") in done.stderr
+    assert ("project.version" if when == "before an error of ours" else "RuntimeError: something else") in done.stderr

@@ -34,6 +34,7 @@ from builds import (
 )
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.enums import ENUM_DT_FLAGS_1
 from elftools.elf.sections import SymbolTableSection
 from kernelwheel import manifest as manifests
 from kernelwheel import toolchain, views
@@ -516,16 +517,35 @@ def test_flags_reach_the_compiler_and_the_linker(checkout: Checkout, out: Path) 
     assert built.manifest["plan"]["link_flags"] == ["-Wl,--build-id=0xc0ffee1234"]
 
 
+def test_flags_that_begin_alike_all_reach_the_compiler_and_the_linker(checkout: Checkout, out: Path) -> None:
+    folder = checkout()
+    with (folder / "native/twice.cpp").open("a") as source:
+        source.write("#include <only_in_a.h>\n#include <only_in_b.h>\n" + MARK)
+    for name in ("a", "b"):
+        (out.parent / name).mkdir()
+        (out.parent / name / f"only_in_{name}.h").touch()
+    cxx = f"-isystem {out.parent}/a -isystem {out.parent}/b '-DTINY_MARK=\"one; two > three\"'"
+
+    built = build(folder, out, env={"TINY_CUDA": "off", "CXXFLAGS": cxx, "LDFLAGS": "-z relro -z now"})
+
+    library = built.libraries["libtiny_cpu.so"]
+    assert b"one; two > three" in library
+    dynamic = ELFFile(io.BytesIO(library)).get_section_by_name(".dynamic")
+    (flags,) = [tag.entry.d_val for tag in dynamic.iter_tags("DT_FLAGS_1")]
+    assert flags & ENUM_DT_FLAGS_1["DF_1_NOW"], "-z now was left out"
+
+
 @needs_cuda_torch
 def test_flags_reach_nvcc(checkout: Checkout, out: Path) -> None:
     folder = checkout()
     with (folder / "native/twice.cu").open("a") as source:
         source.write(MARK)
 
-    built = build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "9.0", "CUDAFLAGS": "-DTINY_MARK=__VERSION__"})
+    flags = "-DTINY_MARK=__VERSION__ -Xcompiler -Wall -Xcompiler -Wextra"
+    built = build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "9.0", "CUDAFLAGS": flags})
 
     assert b"tiny_mark" in built.libraries["libtiny_cuda.so"]
-    assert built.manifest["plan"]["cuda"]["flags"] == ["-DTINY_MARK=__VERSION__"]
+    assert built.manifest["plan"]["cuda"]["flags"] == flags.split()
 
 
 def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout, out: Path) -> None:

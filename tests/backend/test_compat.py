@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel.compat import Mismatch, check
+from kernelwheel.compat import Mismatch, Wanted, check
 from kernelwheel.host import Host
 from kernelwheel.manifest import Library, Manifest, Requires
 from processes import RunPython
@@ -53,7 +53,7 @@ def host(**has: Any) -> Host:
 
 def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mismatch:
     """The one mismatch that there is."""
-    (mismatch,) = check(manifest, machine, version).mismatches
+    (mismatch,) = check(manifest, machine, Wanted(version)).mismatches
     return mismatch
 
 
@@ -85,7 +85,7 @@ FITTING = {
 
 @pytest.mark.parametrize(("manifest", "machine"), FITTING.values(), ids=FITTING)
 def test_an_artifact_that_fits_is_usable(manifest: Manifest, machine: Host) -> None:
-    verdict = check(manifest, machine, "1.2.3")
+    verdict = check(manifest, machine, Wanted("1.2.3"))
 
     assert verdict.mismatches == ()
     assert verdict.usable
@@ -209,7 +209,7 @@ def test_the_version_is_no_question_where_nobody_asks() -> None:
     "name", ["a torch of an earlier CUDA", "CPU kernels beside a torch with CUDA", "a GPU that is too old"]
 )
 def test_what_forbids_cuda_kernels_leaves_those_for_the_cpu(name: str) -> None:
-    verdict = check(*MISFITS[name][3:5], "1.2.3")
+    verdict = check(*MISFITS[name][3:5], Wanted("1.2.3"))
 
     assert verdict.against("cpu") == ()
     assert len(verdict.against("cuda")) == 1
@@ -217,7 +217,7 @@ def test_what_forbids_cuda_kernels_leaves_those_for_the_cpu(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["an older torch", "another processor", "an older libc", "an older C++ library"])
 def test_what_forbids_cpu_kernels_forbids_those_for_cuda_too(name: str) -> None:
-    verdict = check(*MISFITS[name][3:5], "1.2.3")
+    verdict = check(*MISFITS[name][3:5], Wanted("1.2.3"))
 
     assert len(verdict.against("cpu")) == len(verdict.against("cuda")) == 1
 
@@ -256,7 +256,7 @@ def test_a_gpu_may_be_served_by_sass_in_one_library_and_by_ptx_in_another() -> N
 def test_every_misfit_is_reported_at_once() -> None:
     machine = host(torch="2.9.0", cuda="12.8", libc="glibc 2.31")
 
-    assert [m.dimension for m in check(CUDA_MANIFEST, machine, "2.0").mismatches] == [
+    assert [m.dimension for m in check(CUDA_MANIFEST, machine, Wanted("2.0")).mismatches] == [
         "version",
         "libc",
         "torch",
@@ -275,14 +275,14 @@ import json, sys
 sys.modules["torch"] = None
 import kernelwheel.archs  # imported at first need: our own code is no input
 from kernelwheel import manifest as manifests
-from kernelwheel.compat import check
+from kernelwheel.compat import Wanted, check
 from kernelwheel.host import Host
 manifest = manifests.from_text(sys.argv[1], "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
                                 for v in values[6:])) for values in json.loads(sys.argv[2])]
 events = []
 sys.addaudithook(lambda event, arguments: events.append((event, str(arguments))))
-verdicts = [check(manifest, machine, "9.9.9") for machine in machines]
+verdicts = [check(manifest, machine, Wanted("9.9.9")) for machine in machines]
 seen, events = events, []
 assert all(len(verdict.mismatches) > 0 for verdict in verdicts)
 print(json.dumps(seen))

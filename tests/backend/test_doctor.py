@@ -15,7 +15,7 @@ import pytest
 from builds import TORCH, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel import doctor, environment
-from kernelwheel.compat import check
+from kernelwheel.compat import Wanted, check
 from kernelwheel.environment import Installation
 from kernelwheel.errors import BuildError, KernelWheelError
 from kernelwheel.forecast import Circumstances, Forecast, forecast
@@ -55,7 +55,7 @@ TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["
 
 
 def at(*artifacts: Found, **changes: Any) -> Circumstances:
-    usual = Circumstances("1.2.3", None, artifacts, None, None, "auto", "default", True, None)
+    usual = Circumstances(Wanted("1.2.3"), artifacts, None, None, "auto", "default", "", True, None)
     return replace(usual, **changes)
 
 
@@ -78,6 +78,9 @@ FORECASTS: dict[str, tuple[str, Host, Circumstances, str, str]] = {
     "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
     "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
     "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
+    "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda_off="X"), "fail", "cuda is off (X)"),
+    "cuda is off, and CPU kernels": ("cpu", HOPPER, at(cuda_off="X"), "compile", "no kernels are installed"),
+    "cuda is off, and kernels that are there": ("cuda", HOPPER, at(WHEEL, cuda_off="X"), "load", "of the wheel fit"),
     "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "no compile cures that"),
     "files of another version": ("cpu", HOPPER, at(WHEEL._replace(manifest=OLD)), "fail", "no compile cures that"),
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),

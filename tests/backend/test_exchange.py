@@ -60,7 +60,7 @@ def refusal(source: Path, store: Store) -> str:
     """What an import says that must fail, and leave nothing in the store or beside it."""
     before = sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder))
     with pytest.raises(IncompatibleArtifactError) as caught:
-        exchange.import_file(source, store)
+        exchange.import_file(source, store, print)
     assert list(store.entries()) == []
     assert sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder)) == before
     return str(caught.value)
@@ -70,7 +70,7 @@ def test_what_was_exported_fits_another_store_and_runs_there(
     compiled: Editable, exported: Path, tmp_path: Path
 ) -> None:
     there = make_user(compiled.checkout, tmp_path / "machine")
-    made = exchange.import_file(exported, there.store)
+    made = exchange.import_file(exported, there.store, print)
 
     done = there.python(REQUIRE)
 
@@ -81,7 +81,7 @@ def test_what_was_exported_fits_another_store_and_runs_there(
 def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
     entry: Entry, exported: Path, other: Store, tmp_path: Path
 ) -> None:
-    made = exchange.import_file(exported, other)
+    made = exchange.import_file(exported, other, print)
     exchange.export(made, tmp_path / "again")
 
     assert contents(made.folder) == contents(entry.folder)
@@ -89,7 +89,7 @@ def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
 
 
 def test_importing_twice_is_importing_once(exported: Path, other: Store) -> None:
-    assert exchange.import_file(exported, other) == exchange.import_file(exported, other)
+    assert exchange.import_file(exported, other, print) == exchange.import_file(exported, other, print)
 
 
 def test_an_exported_file_can_be_given_to_others(entry: Entry, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_damaged_entry_is_not_exported(entry: Entry, tmp_path: Path) -> None:
 
 def test_a_wheel_is_imported_and_runs(cpu_wheel: Wheel, tmp_path: Path) -> None:
     editable = make_editable(tmp_path)
-    made = exchange.import_file(cpu_wheel.file, editable.store)
+    made = exchange.import_file(cpu_wheel.file, editable.store, print)
     script = """
 import tiny, torch
 assert torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -237,7 +237,7 @@ def test_an_archive_with_a_flipped_byte_or_cut_off_is_refused_or_the_same(
     source.write_bytes(whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + rest)
     store = Store(tmp_path / "fuzzed", "tiny", "1.2.3")
     try:
-        made = exchange.import_file(source, store)
+        made = exchange.import_file(source, store, print)
     except IncompatibleArtifactError:
         assert list(store.entries()) == []
     else:
@@ -261,7 +261,7 @@ def test_a_store_that_is_not_safe_takes_nothing(exported: Path, other: Store) ->
     other.root.chmod(0o777)
 
     with pytest.raises(StoreError, match="not safe"):
-        exchange.import_file(exported, other)
+        exchange.import_file(exported, other, print)
 
 
 def changed_wheel(source: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> None:
@@ -291,13 +291,13 @@ def test_a_wheel_with_another_library_is_refused(cpu_wheel: Wheel, other: Store,
 
 def test_a_wheel_with_a_flipped_byte_is_refused_or_the_same(cpu_wheel: Wheel, tmp_path: Path) -> None:
     whole = cpu_wheel.file.read_bytes()
-    (made,) = [exchange.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"))]
+    (made,) = [exchange.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"), print)]
     for position in range(0, len(whole), max(1, len(whole) // 200)):
         source = tmp_path / "changed.whl"
         source.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
         store = Store(tmp_path / f"s{position}", "tiny", "1.2.3")
         try:
-            again = exchange.import_file(source, store)
+            again = exchange.import_file(source, store, print)
         except IncompatibleArtifactError:
             continue
         assert contents(again.folder) == contents(made.folder)

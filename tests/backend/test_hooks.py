@@ -72,6 +72,31 @@ def test_no_hook_leaves_anything_in_the_checkout(
     assert sorted(contents(folder)) == sorted(before)
 
 
+@pytest.mark.parametrize("hook", [*HOOKS, "build_wheel"])
+def test_an_error_of_every_hook_is_its_message(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
+) -> None:
+    asked = HOOK.replace("(*arguments)", '(*arguments, config_settings={"cudda": "on"})')
+    arguments = [] if hook.startswith("get_requires") else [str(tmp_path)]
+
+    done = run_python(asked, hook, *arguments, cwd=checkout(), check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("kernelwheel.errors.SettingsError: unknown option 'cudda'")
+
+
+@pytest.mark.parametrize("hook", ["build_editable", "build_wheel"])
+def test_a_time_that_says_nothing_is_the_default(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
+) -> None:
+    run_python(HOOK.replace('"torch" not', '"nothing" not'), hook, str(tmp_path), cwd=checkout(),
+               env={"SOURCE_DATE_EPOCH": " ", "TINY_CUDA": "off"})  # fmt: skip
+
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        assert {member.date_time[0] for member in archive.infolist()} == {1980}
+
+
 def test_the_metadata_is_the_project_s(checkout: Checkout, tmp_path: Path, run_python: RunPython) -> None:
     done = run_python(HOOK, "prepare_metadata_for_build_wheel", str(tmp_path), cwd=checkout())
 

@@ -107,6 +107,20 @@ def test_files_that_reach_no_compiler_do_not_matter(machine: Machine, junk: str)
     assert machine.draw().fingerprint == before
 
 
+@pytest.mark.parametrize("source", ["a.hh", "a.tpp", "third_party/Eigen/Core", "config.h.in", "linked/a.h"])
+def test_files_that_may_reach_a_compiler_matter(machine: Machine, tmp_path: Path, source: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "around").symlink_to(machine.sources)
+    (machine.sources / "linked").symlink_to(tmp_path / "elsewhere")
+    before = machine.draw()
+    (machine.sources / source).parent.mkdir(parents=True, exist_ok=True)
+    (machine.sources / source).write_text("text")
+    after = machine.draw()
+
+    assert {*after.sources} - {*before.sources} == {source}
+    assert after.fingerprint != before.fingerprint
+
+
 def test_a_dangling_lock_link_of_an_editor_does_not_matter(machine: Machine) -> None:
     before = machine.draw().fingerprint
     (machine.sources / ".#twice.cpp").symlink_to("somebody@host.1234")

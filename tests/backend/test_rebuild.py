@@ -272,6 +272,20 @@ def test_only_what_depends_on_an_edit_is_compiled_and_the_bytes_are_those_of_a_b
     assert same == library == project.compile_afresh()
 
 
+def test_a_space_in_the_path_makes_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project(tmp_path / "project")
+    project.change("one.cpp", "#include", "#include <torch/headeronly/macros/Export.h>\n#include")
+    folder = project.editable.temporary / "a folder"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    project.compile()
+
+    project.change("two.cpp", "return 2", "return 22")
+
+    assert project.compile()[0] == ["two.cpp"]
+    assert project.compile()[0] == []
+
+
 def test_an_edit_counts_whatever_its_date_and_the_clock_say(project: Project) -> None:
     project.change("two.cpp", "return 2", "return 22")
     os.utime(project.native / "two.cpp", (1_000_000_000, 1_000_000_000))

@@ -93,7 +93,7 @@ def version_2(root: Path, path: str, groups: dict[str, str], mounted: str = "/")
         root,
         {
             "proc/self/cgroup": f"0::{path}\n",
-            "proc/self/mountinfo": "24 1 8:1 / / rw - ext4 /dev/vda rw\n"
+            "proc/self/mountinfo": "24 1 8:1 / / rw - ext4 /dev/vda rw\n25 24 0:9 / /x rw - tmpfs  rw\n"
             + V2.format(root=mounted, point="/sys/fs/cgroup"),
             **{f"sys/fs/cgroup/{name}": text for name, text in groups.items()},
         },

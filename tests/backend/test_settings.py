@@ -139,6 +139,7 @@ def test_variables_of_others_with_the_same_beginning_are_left_alone() -> None:
     ("name", "bad"),
     [
         ("cuda", "yes"), ("cuda", "1"), ("jobs", "-1"), ("jobs", "many"), ("jobs", "2.5"), ("jobs", "100000"),
+        ("source-date-epoch", "1700000000000"), ("source-date-epoch", "now"),
         ("cxx-flags", "'open"), ("link-flags", '"'), ("cuda-flags", "\\"),
     ],
 )  # fmt: skip

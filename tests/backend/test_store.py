@@ -250,6 +250,17 @@ def test_the_cache_folder_may_be_a_sticky_one_as_tmp_is(compiled: Editable) -> N
     only(compiled.store)
 
 
+def test_a_read_only_store_in_a_sticky_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    (folder / "tiny" / "1.2.3").mkdir(parents=True)  # anybody may have put that there
+    folder.chmod(0o1777)
+
+    with pytest.raises(StoreError, match="not safe") as caught:
+        list(Store(folder, "tiny", "1.2.3", own=False).entries())
+
+    assert str(folder) in caught.value.problem
+
+
 @pytest.mark.parametrize("name", ["tiny", "tiny/1.2.3", "tiny/1.2.3/.work"])
 def test_nothing_is_made_behind_a_planted_link(tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "elsewhere"

@@ -565,6 +565,30 @@ def public() -> Iterator[Editable]:
         yield make_editable(Path(name), SMALL)
 
 
+LIST_AS_NOBODY = """
+import os, sys
+import tiny
+from tiny._kernelwheel import compat, cxx, doctor, drive, jit, nvcc, survey, toolchain
+os.setgid(65534)
+os.setuid(65534)
+store = list(tiny.KERNELS.stores())[-1]
+(error,) = survey.survey(store).refused
+print(error)
+(damage,) = [f for f in doctor.examine(tiny.KERNELS, os.environ, sys.path)["findings"] if "store" in f["what"]]
+print(damage["found"])
+"""
+
+
+@needs_root
+def test_a_store_that_cannot_be_looked_into_is_a_finding(public: Editable) -> None:
+    public.cache.mkdir(mode=0o700)
+
+    said = public.python(LIST_AS_NOBODY).stdout
+
+    assert said.count("PermissionError") == 2
+    assert "let this user read it" in said
+
+
 @needs_root
 @pytest.mark.parametrize(
     ("mode", "problem"),

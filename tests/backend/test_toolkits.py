@@ -8,6 +8,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -39,21 +41,50 @@ endif()
 }
 
 
-def compile_small(folder: Path, torch: Torch = TORCH, **options: str) -> Artifact:
-    """Compile SOURCES with the real toolchain that the options name, for one architecture."""
-    sources = folder / "sources"
-    sources.mkdir(parents=True)
-    for name, text in SOURCES.items():
-        (sources / name).write_text(text)
+def compile_small(folder: Path, torch: Torch = TORCH, sources: Mapping[str, str] = SOURCES, **options: str) -> Artifact:
+    """Compile small sources with the real toolchain that the options name, for one architecture."""
+    root = folder / "sources"
+    root.mkdir(parents=True)
+    for name, text in sources.items():
+        (root / name).write_text(text)
     chosen = settings_with(archs="9.0", **options)
     tools = toolchain.find(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=toolchain.decide_cuda(chosen, torch, os.environ, sys.path))
-    plan = plans.draw(PackageFacts("tiny", "sources", "2.10"), "1.2.3", sources, chosen, tools)
-    return compile_plan(plan, tools, sources, folder / "artifact", jobs=1, say=print)
+    plan = plans.draw(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
+    return compile_plan(plan, tools, root, folder / "artifact", jobs=1, say=print)
 
 
 def libraries(artifact: Artifact) -> dict[str, bytes]:
     return {library.file: (artifact.folder / library.file).read_bytes() for library in artifact.manifest.libraries}
+
+
+TWO_TARGETS = {
+    **SOURCES,
+    "add.cu": SOURCES["add.cu"].replace('extern "C"', 'extern "C" __attribute__((visibility("default")))'),
+    "CMakeLists.txt": SOURCES["CMakeLists.txt"].replace(
+        "endif()",
+        """  kernelwheel_add_op_library(tiny_more CUDA SOURCES add.cu)
+  target_compile_definitions(tiny_more PRIVATE tiny_add=tiny_subtract)
+endif()""",
+    ),
+}
+
+
+def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    made = compile_small(tmp_path, sources=TWO_TARGETS)
+
+    found = libraries(made)
+    assert {name: [word for word in (b"tiny_add", b"tiny_subtract") if word in found[name]] for name in found} == {
+        "libtiny_cpu.so": [],
+        "libtiny_cuda.so": [b"tiny_add"],
+        "libtiny_more.so": [b"tiny_subtract"],
+    }
+    (rules,) = (tmp_path / "tmp").glob("kernelwheel-*/build/build.ninja")
+    options = [line for line in rules.read_text().splitlines() if "--keep-dir" in line]
+    assert [line.count("--keep-dir") for line in options] == [1, 1]
+    assert len({line for line in options for line in re.findall(r"--keep-dir=(\S+)", line)}) == 2
 
 
 @pytest.fixture(scope="module")

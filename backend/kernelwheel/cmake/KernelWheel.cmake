@@ -10,7 +10,7 @@
 #   KERNELWHEEL_TORCH          torch's package folder (include/, lib/)
 #   KERNELWHEEL_TORCH_TARGET   TORCH_TARGET_VERSION: the oldest torch that the operators run on
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
-#   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    lists from the settings
+#   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
 #   KERNELWHEEL_MODULE_HEADERS    folders of headers that modules need beside torch's: Python, the CUDA libraries
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_KEPT           ON where the build folder is used again; not for editors' compile_commands.json
@@ -42,9 +42,10 @@ endif()
 # torch's and the toolkit's headers are newer in another isolated environment, and yet the same: compile(), which keeps
 # this folder for its next call, sees to that. So Ninja is not told of them, by a second command of the rules.
 if(KERNELWHEEL_KEPT)
+  set(_kernelwheel_path "([^[:space:]\\\\]|\\\\.)*")  # a space in a path stands behind a backslash
   foreach(language IN ITEMS CXX CUDA)
     string(APPEND CMAKE_${language}_COMPILE_OBJECT
-      ";sed -i -E \"s:[^[:space:]]*/kernelwheel-[^/[:space:]]*/(torch|cuda|headers)/[^[:space:]]*::g\" <DEP_FILE>")
+      ";sed -i -E 's:${_kernelwheel_path}/kernelwheel-[^/[:space:]]*/(torch|cuda|headers)/${_kernelwheel_path}::g' <DEP_FILE>")
   endforeach()
 endif()
 
@@ -56,8 +57,10 @@ function(_kernelwheel_make_reproducible target sources)
       string(MAKE_C_IDENTIFIER "${target}_${source}" folder)
       set(folder "${CMAKE_BINARY_DIR}/keep/${folder}")
       file(MAKE_DIRECTORY "${folder}")
+      # A file may be compiled for several targets, at once and not in the same way.
+      set(here "$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
-        --keep "--keep-dir=${folder}" "--frandom-seed=${target}/${source}")
+        "$<${here}:--keep;--keep-dir=${folder};--frandom-seed=${target}/${source}>")
     endif()
   endforeach()
 endfunction()
@@ -79,12 +82,14 @@ function(_kernelwheel_add_library function target)
     VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include")
+  string(REPLACE ">" "$<ANGLE-R>" cxx_flags "${KERNELWHEEL_CXX_FLAGS}")
+  string(REPLACE ">" "$<ANGLE-R>" cuda_flags "${KERNELWHEEL_CUDA_FLAGS}")
   # gcc names a system header by its real path where that is shorter: the builder's, in the text of torch's checks.
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
-    "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CXX_FLAGS}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_GENCODE};${KERNELWHEEL_CUDA_FLAGS}>")
+    "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_GENCODE};${cuda_flags}>")
   # torch loads its libraries with local scope, so each that we use must be a DT_NEEDED of ours (--no-as-needed).
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib")
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})

@@ -1,0 +1,327 @@
+"""Which Artifact is taken, and what is refused, where no compiler is needed to know."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from editables import SMALL, make_editable
+from kept import fill, kernels_of
+from kernelwheel import doctor, runtime
+from kernelwheel import manifest as manifests
+from kernelwheel.errors import (
+    BuildError,
+    IncompatibleArtifactError,
+    SettingsError,
+    StoreError,
+    UnreadableArtifactError,
+)
+from kernelwheel.manifest import Library, Manifest
+from kernelwheel.remembered import remembered
+from kernelwheel.runtime import Kernels
+from kernelwheel.store import Store
+from processes import RunPython
+
+BACKEND = Path(__file__).parents[2] / "backend"
+
+
+def change_manifest(folder: Path, **values: Any) -> None:
+    file = folder / manifests.FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+@pytest.fixture
+def wheel(entry: Path, tmp_path: Path) -> Path:
+    """The folder of a wheel's Artifact, as it is after the install: CPU kernels."""
+    native = tmp_path / "site" / "tiny" / "_native"
+    shutil.copytree(entry, native, ignore=shutil.ignore_patterns("*.sha256"))
+    return native
+
+
+@pytest.fixture
+def store(entry: Path, tmp_path: Path) -> Store:
+    """A store that has the same."""
+    store = Store(tmp_path / "store", "tiny", "1.2.3")
+    fill(store, entry)
+    return store
+
+
+def installed(native: Path, store: Store, **environ: str) -> Kernels:
+    return Kernels("tiny", "1.2.3", native, {"TINY_CACHE_DIR": str(store.folder), **environ})
+
+
+def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Store) -> None:
+    same = installed(wheel, store, TINY_JIT="always").serving(False, "")
+    change_manifest(wheel, sources="0" * 64)
+    other = installed(wheel, store, TINY_JIT="always").serving(False, "")
+
+    assert same is not None
+    assert same.store == store
+    assert other is None
+
+
+# GPUs of two generations
+
+
+def cuda_kernels(entry: Path, folder: Path, *sass: str) -> Manifest:
+    """The Artifact of an entry with a CUDA library beside it, which nobody loads."""
+    shutil.copytree(entry, folder, ignore=shutil.ignore_patterns("*.sha256"), dirs_exist_ok=True)
+    manifest = manifests.read(folder)
+    assert manifest is not None
+    (folder / "libtiny_cuda.so").write_bytes(b"code")
+    library = Library("libtiny_cuda.so", hashlib.sha256(b"code").hexdigest(), 4, "cuda", sass)
+    requires = manifest.requires._replace(cuda=13, driver="13.0", driver_for_ptx="13.0")
+    made = manifest._replace(requires=requires, libraries=(*manifest.libraries, library))
+    manifests.write(made, folder)
+    return made
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kernels], list[Path]]:
+    """Let kernels see a GPU of 8.0 and one of 12.0; returns the folders from which CUDA kernels are loaded."""
+
+    def see(kernels: Kernels) -> list[Path]:
+        loaded: list[Path] = []
+        gpus = ((8, 0), (12, 0))
+        kernels.host = kernels.host._replace(cuda="13.0", driver=(13, 0), capabilities=gpus)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: gpus[index])
+        monkeypatch.setattr(
+            runtime, "load_operators", lambda found, name: loaded.append(found.folder) if name == "cuda" else None
+        )
+        return loaded
+
+    return see
+
+
+def test_a_gpu_that_the_loaded_kernels_do_not_serve_is_refused(
+    entry: Path, tmp_path: Path, store: Store, two_gpus: Callable[[Kernels], list[Path]]
+) -> None:
+    native = tmp_path / "site" / "tiny" / "_native"
+    cuda_kernels(entry, native, "8.0")
+    kernels = installed(native, store)
+    loaded = two_gpus(kernels)
+
+    kernels.require("cuda", 0)
+    for _ in range(2):
+        with pytest.raises(IncompatibleArtifactError) as caught:
+            kernels.require("cuda", 1)
+    kernels.require("cuda", 0)
+
+    assert loaded == [native]
+    assert "12.0" in caught.value.required
+    assert f"{native} is in use" in caught.value.found
+    assert "cache build" in caught.value.remedies[0]
+
+
+def test_kernels_for_all_gpus_are_taken_before_those_for_one(
+    entry: Path, tmp_path: Path, store: Store, two_gpus: Callable[[Kernels], list[Path]]
+) -> None:
+    native = tmp_path / "site" / "tiny" / "_native"
+    cuda_kernels(entry, native, "8.0")
+    both = cuda_kernels(entry, tmp_path / "both", "8.0", "12.0")._replace(fingerprint="f" * 64)
+    manifests.write(both, tmp_path / "both")
+    with store.making(print):
+        made = store.publish("f" * 64, lambda folder: shutil.copytree(tmp_path / "both", folder, dirs_exist_ok=True))
+    kernels = installed(native, store)
+    loaded = two_gpus(kernels)
+
+    kernels.require("cuda", 0)
+    kernels.require("cuda", 1)
+
+    assert loaded == [made.folder]
+
+
+def test_cuda_off_lets_no_cuda_kernels_be_compiled(
+    wheel: Path, store: Store, two_gpus: Callable[[Kernels], list[Path]]
+) -> None:
+    kernels = installed(wheel, store, TINY_CUDA="off")
+    two_gpus(kernels)
+
+    with pytest.raises(IncompatibleArtifactError, match=r"cuda is off \(environment variable TINY_CUDA\)"):
+        kernels.require("cuda", 0)
+
+
+# files that cannot be read now
+
+
+def test_a_library_that_cannot_be_read_now_is_not_put_away(
+    wheel: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kept,) = store.entries()
+    of_store, of_wheel = installed(wheel, store, TINY_JIT="always"), installed(wheel, store)
+
+    def fail(path: Path) -> str:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "file_sha256", fail)
+        for kernels in (of_store, of_wheel):
+            with pytest.raises(UnreadableArtifactError, match="Stale file handle"):
+                kernels.serving(False, "")
+        with pytest.raises(StoreError, match="Stale file handle"):
+            store.entry(kept.manifest.fingerprint)
+
+    assert not (store.root / ".quarantine").exists()
+    assert of_wheel.damage is None
+    assert [kernels.serving(False, "") is not None for kernels in (of_store, of_wheel)] == [True, True]
+
+
+def test_doctor_foretells_the_damage_that_a_call_meets(
+    entry: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = tmp_path / "site" / "tiny" / "_native"
+    cuda_kernels(entry, native, "9.0")
+    (native / "libtiny_cuda.so").write_bytes(b"cude")
+    kernels = installed(native, store)
+    seen = kernels.host._replace(cuda="13.0", driver=(13, 0), capabilities=((9, 0),))
+    monkeypatch.setattr(runtime.hosts, "with_gpus", lambda host: seen)
+
+    cpu, cuda = doctor.examine(kernels, {}, sys.path)["next"]
+
+    assert (cpu["outcome"], cuda["outcome"]) == ("load", "fail")
+    assert "libtiny_cuda.so" in cuda["because"]
+    with pytest.raises(IncompatibleArtifactError, match="damaged"):
+        kernels.require("cuda", 0)
+
+
+def test_doctor_foretells_a_compile_where_the_entry_that_fits_is_damaged(
+    tiny_checkout: Path, store: Store, entry: Path
+) -> None:
+    def expected() -> str:
+        return str(doctor.examine(kernels_of(tiny_checkout, store.folder), os.environ, sys.path)["next"][0]["outcome"])
+
+    assert expected() == "load"
+    (store.root / entry.name / "libtiny_cpu.so").write_bytes(b"x")
+    assert expected() == "compile"
+
+
+# options
+
+
+def test_a_compile_from_a_wheel_has_the_options_of_the_package(wheel: Path, store: Store) -> None:
+    table = "[tool.kernelwheel]"
+    said = {
+        "cxx-flags": {"value": ["-DA=x y", "-DB"], "origin": table},
+        "link-flags": {"value": ["-s"], "origin": "environment variable LDFLAGS"},
+        "archs": {"value": "8.0", "origin": table},
+        "cxx": {"value": None, "origin": table},
+    }
+    change_manifest(wheel, built_with={"settings": said})
+    (wheel / "src").mkdir()
+    (wheel / "src" / "CMakeLists.txt").touch()
+
+    settings = installed(wheel, store).settings
+
+    assert settings.cxx_flags == ("-DA=x y", "-DB")
+    assert settings.origin("cxx-flags") == table
+    assert (settings.link_flags, settings.archs, settings.cxx) == ((), "", ""), "those were that builder's"
+
+
+def test_an_editable_install_takes_no_kernels_that_were_made_with_other_options(
+    entry: Path, tiny_checkout: Path, store: Store
+) -> None:
+    def serving(**environ: str) -> bool:
+        return kernels_of(tiny_checkout, store.folder, **environ).serving(False, "") is not None
+
+    assert serving()
+    assert not serving(CXXFLAGS="-O0")
+    assert not serving(LDFLAGS="-Wl,--build-id")
+    assert serving(CUDAFLAGS="-lineinfo"), "they reach no CPU kernels"
+
+
+def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(tmp_path: Path) -> None:
+    editable = make_editable(tmp_path, SMALL)
+    kernels = kernels_of(editable.checkout, editable.cache)
+    assert kernels.serving(False, "") is None
+    before = kernels.wanted.sources
+
+    editable.change("native/one.h", "1", "11")
+    found = kernels.build(False, "", print)
+
+    assert found.manifest.sources == kernels.wanted.sources != before
+    kernels._loaded["cpu"] = found  # as if they were in use
+    editable.change("native/one.h", "11", "12")
+    with pytest.raises(IncompatibleArtifactError, match="start the program again"):
+        kernels._look_again("0" * 64)
+
+
+@pytest.mark.parametrize("text", ["[tool", 'x = "\\xff"'], ids=["half a line", "no UTF-8"])
+def test_a_checkout_whose_project_cannot_be_read_is_imported_and_says_so(tmp_path: Path, text: str) -> None:
+    editable = make_editable(tmp_path, SMALL)
+    (editable.checkout / "pyproject.toml").write_bytes(text.encode().replace(b"\\xff", b"\xff"))
+    kernels = kernels_of(editable.checkout, editable.cache)
+
+    kernels.load_if_usable()
+
+    with pytest.raises(SettingsError, match=r"pyproject\.toml cannot be read"):
+        kernels.require("cpu")
+
+
+# odd processes
+
+
+def test_a_store_error_is_one_of_those_that_users_are_told_of() -> None:
+    assert issubclass(StoreError, BuildError)
+
+
+CLOSED = """
+import os, sys
+from kernelwheel.progress import print_line, shown
+if sys.argv[1] == "closed":
+    sys.stderr = None
+else:
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 2)
+with shown("tiny") as say:
+    say("[1/2] CXX one.cpp")
+print_line("done", to_stdout=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "its reader is gone"])
+def test_a_compile_goes_on_where_nobody_reads_what_it_says(run_python: RunPython, how: str) -> None:
+    assert run_python(CLOSED, how, path=[BACKEND]).stdout == "done\n"
+
+
+class Slow:
+    """Something that is remembered, and takes until it is told to end."""
+
+    started, end = threading.Event(), threading.Event()
+
+    @remembered
+    def value(self) -> int:
+        """A number."""
+        if threading.current_thread() is not threading.main_thread():
+            self.started.set()
+            self.end.wait()
+        return 7
+
+
+def test_a_fork_waits_for_no_thread_that_it_does_not_have() -> None:
+    slow = Slow()
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    slow.started.wait()
+    child = os.fork()
+    if child == 0:
+        import signal
+
+        signal.alarm(10)
+        os._exit(slow.value)
+    _, status = os.waitpid(child, 0)
+    slow.end.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert "value" in vars(slow)
