@@ -9,6 +9,7 @@ from typing import Final
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 # What the kernels take: a tile's pixels are the threads of one CUDA block.
 MAX_TILE_SIZE: Final = 32
@@ -16,12 +17,20 @@ MAX_SIDE: Final = 2**20
 
 
 def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
-    """Raise TypeError for what is no tensor of `dtype`, ValueError for one that is not where `like` is."""
+    """Raise TypeError for what is no tensor of `dtype`, ValueError for one that is not where `like` is.
+
+    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would get lost.
+    """
     words = str(dtype).removeprefix("torch.")
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a {words} torch.Tensor, found {type(tensor).__name__}")
     if tensor.dtype != dtype:
         raise TypeError(f"{name} must be {words}, found {tensor.dtype}; pass {name}.to(torch.{words})")
+    if not torch.compiler.is_compiling() and forward_ad.unpack_dual(tensor).tangent is not None:
+        raise NotImplementedError(
+            f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
+            "torch.autograd.grad"
+        )
     if like is not None and tensor.device != like.device:
         raise ValueError(
             f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "

@@ -54,7 +54,8 @@ def quat_scale_to_covar_preci(
     axes = _rotations(quats)
 
     def matrices(variances: Tensor) -> Tensor:
-        full = axes * variances[..., None, :] @ axes.mT
+        # Sums, and no matrix product, which torch may be told to make in less than float32.
+        full = (axes[..., :, None, :] * variances[..., None, None, :] * axes[..., None, :, :]).sum(-1)
         return upper_triangles(full) if triu else full
 
     return matrices(scales.square()) if compute_covar else None, matrices(scales**-2) if compute_preci else None

@@ -228,6 +228,24 @@ def test_indices_out_of_range_are_survived(simt: ModuleType) -> None:
         assert_same(tuple(one[:, :count] for one in found[:5]), tuple(other[:, :count] for other in others[:5]))
 
 
+@pytest.mark.parametrize("how", ["again and again", "backwards", "anything"])
+def test_offsets_that_do_not_ascend_are_survived(simt: ModuleType, how: str) -> None:
+    """The CPU refuses them; to look at them on a GPU would be to wait for it."""
+    arguments = gaussians(11, count=150, width=40, height=33)
+    offsets, count = arguments["isect_offsets"], len(arguments["flatten_ids"])
+    backward = backward_arguments(simt, arguments, random_v(arguments))
+    backward["last_ids"] = torch.full_like(backward["last_ids"], count - 1)  # every tile is drawn to its end
+    everywhere = torch.arange(offsets.numel(), dtype=torch.int32).reshape(offsets.shape)
+    wrong = {
+        "again and again": everywhere % 2 * count,
+        "backwards": offsets.flip(-1),
+        "anything": (everywhere.long() * 2654435761 % 2**32 - 2**31).int(),
+    }[how]
+    operators.rasterize(simt, arguments | {"isect_offsets": wrong})
+    for gradient in operators.rasterize_backward(simt, backward | {"isect_offsets": wrong}):
+        assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["means2d", "conics", "colors", "opacities"])
 def test_any_values_are_survived(simt: ModuleType, name: str) -> None:
     arguments = gaussians(8, count=40)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from processes import RunPython
 from reference import sh_basis
 from scenes import random_scene
 from torch import Tensor
 
+import splat
 from splat import _kernels
 
 _kernels.require(torch.device("cpu"))
@@ -873,3 +875,40 @@ def test_any_values_are_survived(name: str) -> None:
             shape = arguments["radii"].shape
             arguments["radii"] = torch.randint(low, high, shape, dtype=torch.int32, generator=generator)
         outputs(name, arguments)
+
+
+@pytest.mark.parametrize("name", ["means", "colors", "viewmats"])
+def test_a_forward_mode_tangent_is_refused(name: str) -> None:
+    scene = random_scene(3)
+
+    def render(tensor: Tensor) -> Tensor:
+        return splat.rasterization(**scene.arguments | {name: tensor})[0].sum()
+
+    tensor = scene.arguments[name]
+    with pytest.raises(NotImplementedError, match=f"{name} has a forward-mode tangent"):
+        torch.func.jvp(render, (tensor,), (torch.ones_like(tensor),))
+
+
+THREADS = """
+import sys, threading, warnings
+import torch, splat
+warnings.simplefilter("error")
+sys.setswitchinterval(1e-6)
+start, failures = threading.Barrier(8), []
+def call():
+    start.wait()
+    try:
+        splat.spherical_harmonics(0, torch.ones(5, 3), torch.ones(5, 1, 3))
+    except BaseException as error:
+        failures.append(error)
+threads = [threading.Thread(target=call) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+"""
+
+
+def test_first_calls_of_several_threads_register_once(run_python: RunPython) -> None:
+    run_python(THREADS)

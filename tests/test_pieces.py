@@ -78,6 +78,18 @@ def test_covariances_are_those_of_gsplat(batch: tuple[int, ...], triu: bool) -> 
     assert splat.quat_scale_to_covar_preci(quats, scales, compute_covar=False, compute_preci=False) == (None, None)
 
 
+def test_covariances_stay_float32_in_autocast() -> None:
+    generator = torch.Generator().manual_seed(1)
+    quats, scales = torch.randn(20, 4, generator=generator), 1e-4 * (1 + torch.rand(20, 3, generator=generator))
+    expected = splat.quat_scale_to_covar_preci(quats, scales)
+    with torch.autocast("cpu", torch.float16):
+        found = splat.quat_scale_to_covar_preci(quats, scales)
+    for one, other in zip(found, expected, strict=True):
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one, other)
+
+
 def test_gradients_of_covariances_are_those_of_the_definition() -> None:
     generator = torch.Generator().manual_seed(2)
     quats = torch.randn(20, 4, generator=generator).requires_grad_()

@@ -34,10 +34,11 @@ def main(short: bool, profile: bool, count_runs: int) -> None:
     rivals: dict[str, Rasterization] = {"splat": splat.rasterization}
     try:
         gsplat = importlib.import_module("gsplat")
+        differentiate(gsplat.rasterization, synthetic(3000, 101, 67))  # it may compile now, or see that it cannot
         rivals["gsplat"] = gsplat.rasterization
         print(f"gsplat {gsplat.__version__}")
-    except ImportError as error:
-        print(f"without gsplat: {error}")
+    except Exception as error:
+        print(f"without gsplat: {type(error).__name__}: {error}")
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}; medians of {count_runs} runs, ms (MiB at the most)"
     )

@@ -44,7 +44,8 @@ void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, boo
                         ScalarType::Float, like);
   clear(launch, slots);
   const kernels::BackwardPlan plan = {block_starts.mutable_data_ptr<int32_t>(), block_tiles.mutable_data_ptr<int32_t>(),
-                                      static_cast<kernels::Checkpoint*>(checkpoints.mutable_data_ptr())};
+                                      static_cast<kernels::Checkpoint*>(checkpoints.mutable_data_ptr()), blocks};
+  STD_CUDA_CHECK(cudaMemsetAsync(plan.block_tiles, 0xff, blocks * sizeof(int32_t), launch.stream()));
   const kernels::BackwardOutputs out = {p.v_means2d.mutable_data_ptr<float>(), data_or_null_if_empty(p.v_means2d_abs),
                                         p.v_conics.mutable_data_ptr<float>(),  p.v_colors.mutable_data_ptr<float>(),
                                         p.v_opacities.mutable_data_ptr<float>(), data_or_null_if_empty(slots)};

@@ -111,8 +111,11 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
   if (block >= plan.block_starts[in.tiles]) return;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t tile = plan.block_tiles[block];
+  if (tile < 0) return;
+  const int64_t in_tile = block - plan.block_starts[tile];
+  if (in_tile < 0 || block >= plan.block_starts[tile + 1]) return;  // of lists that do not ascend
   const ListRange range = list_range(in, tile);
-  const int64_t bucket_begin = range.begin + (block - plan.block_starts[tile]) * kBlockGaussians + warp * kBucket;
+  const int64_t bucket_begin = range.begin + in_tile * kBlockGaussians + warp * kBucket;
   // Lane 0 has the last Gaussian: pixels go through the lanes back to front.
   const int64_t position = bucket_begin + kBucket - 1 - lane;
   StagedGaussian g = {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, -1.0f};

@@ -31,11 +31,13 @@ struct RasterizeGradients {
   const int32_t* last_ids;       // of the forward pass: [images, height, width]
 };
 
-// What the kernels hand on. The size of the last two follows from a bound: block_bound(intersections, tiles).
+// What the kernels hand on. Of lists that do not ascend, which only the CPU refuses, tiles may need more blocks than the
+// bound has: what lies beyond is left out.
 struct BackwardPlan {
   int32_t* block_starts;    // [tiles + 1]: each tile's first block; the last is their number
-  int32_t* block_tiles;     // [block bound]: a block's tile
-  Checkpoint* checkpoints;  // [block bound, kBucketsPerBlock, tile_size^2]
+  int32_t* block_tiles;     // [bound]: a block's tile; -1 before `replay`
+  Checkpoint* checkpoints;  // [bound, kBucketsPerBlock, tile_size^2]
+  int64_t bound;            // block_bound(intersections, tiles)
 };
 
 SPLAT_HD int64_t block_bound(int64_t intersections, int64_t tiles) { return intersections / kBlockGaussians + tiles; }
@@ -49,7 +51,8 @@ static __device__ __forceinline__ int64_t drawn_end(const ListRange& range, int3
   atomicMax(&latest, last);
   __syncthreads();
   const int64_t end = static_cast<int64_t>(latest) + 1;
-  return end < range.begin ? range.begin : (end > range.end ? range.end : end);
+  const int64_t drawn = end < range.end ? end : range.end;
+  return drawn < range.begin ? range.begin : drawn;
 }
 
 // block_starts [tiles + 1] receives the number of blocks that each tile needs, and 0 at the end, ready for a prefix sum.
@@ -84,7 +87,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int64_t tile = blockIdx.x;
   const int32_t first_block = plan.block_starts[tile], blocks = plan.block_starts[tile + 1] - first_block;
-  if (blocks == 0) return;
+  if (blocks <= 0 || first_block < 0 || int64_t{first_block} + blocks > plan.bound) return;
   for (int i = thread; i < blocks; i += static_cast<int>(blockDim.x)) {
     plan.block_tiles[first_block + i] = static_cast<int32_t>(tile);
   }

@@ -108,7 +108,7 @@ def test_a_fork_while_another_thread_loads_does_not_hang_the_child(
 import os, threading, torch, tiny
 held, done = threading.Event(), threading.Event()
 def hold():
-    with tiny.KERNELS._lock:
+    with tiny.KERNELS.lock:
         held.set()
         done.wait()
 thread = threading.Thread(target=hold)

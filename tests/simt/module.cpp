@@ -113,7 +113,7 @@ k::RasterizeGradients rasterize_gradients(Call& call, const py::dict& in) {
 
 k::BackwardPlan backward_plan(Call& call, const py::dict& plan) {
   return {call.array<int32_t>(plan, "block_starts"), call.array<int32_t>(plan, "block_tiles"),
-          reinterpret_cast<k::Checkpoint*>(call.array<float>(plan, "checkpoints"))};
+          reinterpret_cast<k::Checkpoint*>(call.array<float>(plan, "checkpoints")), size(plan, "block_tiles", 0)};
 }
 
 k::BackwardOutputs backward_outputs(Call& call, const py::dict& out) {

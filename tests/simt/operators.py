@@ -93,7 +93,7 @@ def rasterize_backward(kernels: ModuleType, arguments: Arguments, chunk: int = 3
     checkpoint = 4 * inputs["tile_size"] ** 2 * 2
     plan = {
         "block_starts": _garbage(tiles + 1, np.int32),
-        "block_tiles": _garbage(blocks, np.int32),
+        "block_tiles": np.full(blocks, -1, np.int32),
         "checkpoints": _garbage(blocks * checkpoint, np.float32),
     }
     out: dict[str, Any] = {
