@@ -26,7 +26,7 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
         raise TypeError(f"{name} must be a {words} torch.Tensor, found {type(tensor).__name__}")
     if tensor.dtype != dtype:
         raise TypeError(f"{name} must be {words}, found {tensor.dtype}; pass {name}.to(torch.{words})")
-    if not torch.compiler.is_compiling() and forward_ad.unpack_dual(tensor).tangent is not None:
+    if not torch.compiler.is_compiling() and _tangent(tensor) is not None:
         raise NotImplementedError(
             f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
             "torch.autograd.grad"
@@ -36,6 +36,11 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
             f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "
             f"pass {name}.to({str(like.device)!r})"
         )
+
+
+def _tangent(tensor: Tensor) -> Tensor | None:
+    tangent: Tensor | None = forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-untyped-call]
+    return tangent
 
 
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int], words: str) -> None:

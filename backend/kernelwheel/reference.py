@@ -31,7 +31,13 @@ These take several values, as a list in the table or by `-C` given again: {sever
 column says. A manifest has no path of its builder: of an option that says where a compiler is, it has only where it was
 set; what the compiler is, is in the Plan. How the work was done is not there, so that equal builds are equal files.
 Compiler flags are a part of the Plan and are there as they were written: a path in them is a path in the manifest.
-Without CUDA kernels, options that are for them alone had no effect and are not there.
+Without CUDA kernels, options that are for them alone had no effect and are not there, but for those of the table.
+
+## At run time
+
+A compile at run time from a wheel has the options of the package's table that decide the binary, from the manifest, but
+for `archs`: there the GPUs of the machine decide. The environment counts more, as in a build. How the work is done, as
+`jit` and where caches are, is for that machine's environment alone. An editable install reads the table itself.
 
 ## What is an error
 

@@ -63,11 +63,12 @@ class Settings(NamedTuple):
 
         Args:
             archs: the architectures that were compiled for; None: no CUDA kernels were, and what is for them alone
-                had no effect.
+                had no effect. What the package's own table says of them stays: a compile at run time has need of it.
         """
         record = {}
         for option in REGISTRY:
-            if option.decides != "work" and not (option.cuda_only and archs is None):
+            had_no_effect = option.cuda_only and archs is None and self.origins[option.name] != TABLE
+            if option.decides != "work" and not had_no_effect:
                 value = self.value(option.name) if option.decides == "binary" else None
                 record[option.name] = {"value": value, "origin": self.origin(option.name)}
         if archs is not None:

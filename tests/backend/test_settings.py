@@ -340,6 +340,12 @@ def test_without_cuda_kernels_options_for_them_alone_are_not_in_the_record() -> 
     assert set(resolved.record("9.0")) - set(resolved.record(None)) == {option.name for option in FOR_CUDA_ALONE}
 
 
+def test_what_the_table_says_of_cuda_kernels_is_in_the_record_for_a_compile_at_run_time() -> None:
+    resolved = settings.resolve("tiny", {"cuda-flags": ["-lineinfo"]}, {})
+
+    assert resolved.record(None)["cuda-flags"] == {"value": ("-lineinfo",), "origin": "[tool.kernelwheel]"}
+
+
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides != "binary"])
 def test_no_value_is_recorded_that_does_not_decide_the_binary(option: Option) -> None:
     told = str(VALUES[option.name][1])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -628,6 +630,23 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
 
 
 # These run where the kernels run, and may ask.
+LOOK_AS_NOBODY = """
+import os, sys
+from kernelwheel import nvcc
+os.setgid(65534)
+os.setuid(65534)
+print(nvcc.inspect_nvcc("X", sys.argv[1], "13.0", (), {}).outcome)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_an_nvcc_in_a_folder_that_may_not_be_entered_is_passed_over(run_python: RunPython, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as secret:  # which is its owner's alone
+        done = run_python(LOOK_AS_NOBODY, f"{secret}/cuda/bin/nvcc", path=[Path(kernelwheel.__path__[0]).parent])
+
+    assert done.stdout == "cannot be looked at: Permission denied\n"
+
+
 RUNTIME_MODULES = {
     "doctor.py",
     "environment.py",
