@@ -102,8 +102,10 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
             "cpu",
             True,
         )
-    for name, made_with in flags_of(manifest.plan).items() if wanted.flags is not None else ():
-        now = (wanted.flags or {}).get(name, ())
+    if wanted.flags is None:
+        return
+    for name, made_with in flags_of(manifest.plan).items():
+        now = wanted.flags.get(name, ())
         if list(now) != list(made_with):
             yield Mismatch(
                 "flags",

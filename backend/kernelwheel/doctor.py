@@ -194,10 +194,11 @@ def _damage_met(kernels: Kernels, device: str, host: Host, at: Circumstances) ->
 
 def _circumstances(kernels: Kernels) -> Circumstances:
     artifacts, blocked, jit_setting, origin, off = [], None, "auto", "default", ""
-    wanted = Wanted(kernels.version)
+    wanted, sources = Wanted(kernels.version), False
     if kernels.manifest is not None:
         artifacts.append(Found(kernels.folder, kernels.manifest, None))
     try:
+        sources = kernels.source is not None
         jit_setting, origin = kernels.settings.jit, kernels.settings.origin("jit")
         off = kernels.settings.origin("cuda") if kernels.settings.cuda == "off" else ""
         wanted = kernels.wanted
@@ -215,7 +216,7 @@ def _circumstances(kernels: Kernels) -> Circumstances:
         jit=jit_setting,
         jit_origin=origin,
         cuda_off=off,
-        sources=kernels.source is not None,
+        sources=sources,
         no_tools=None,
     )
 

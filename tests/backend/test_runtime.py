@@ -265,6 +265,7 @@ def test_a_checkout_whose_project_cannot_be_read_is_imported_and_says_so(tmp_pat
 
     with pytest.raises(SettingsError, match=r"pyproject\.toml cannot be read"):
         kernels.require("cpu")
+    assert "pyproject.toml cannot be read" in str(doctor.examine(kernels, os.environ, sys.path)["findings"])
 
 
 # odd processes
