@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import archs, caretaking, exchange, progress, views
+from . import archs, caretaking, exchange, progress, serving, views
 from .caretaking import Cleaning, Policy
 from .errors import IncompatibleArtifactError, KernelWheelError, SettingsError
 from .explain import Explanation, explain
@@ -114,7 +114,7 @@ def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda, archs_wanted = _wants_cuda(args, kernels), args.archs or ""
-    found, made = kernels.serving(cuda, archs_wanted), False
+    found, made = serving.find(kernels, cuda, archs_wanted), False
     if found is None:
         with progress.shown(kernels.package) as say:
             lines: list[str] = []
@@ -123,7 +123,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
                 lines.append(line)
                 say(line)
 
-            found = kernels.build(cuda, archs_wanted, heard)
+            found = serving.build(kernels, cuda, archs_wanted, heard)
         made = any(line.startswith("compiling ") for line in lines)
     targets = views.targets_text(found.manifest)
     view = {

@@ -66,9 +66,9 @@ class Explanation:
 
 
 def explain(kernels: Kernels, cuda: bool, archs: str) -> Explanation:
-    """Explain what `Kernels.build` with the same arguments would do; compiles nothing."""
+    """Explain what `serving.build` with the same arguments would do; compiles nothing."""
     device = "cuda" if cuda else "cpu"
-    serves = kernels.serving(cuda, archs)
+    serves = serving.find(kernels, cuda, archs)
     found = serves.folder if serves else None
     candidates = tuple(_candidates(kernels, cuda, archs))
     plan, no_plan = _draw(kernels, cuda, archs)
@@ -89,7 +89,7 @@ def _candidates(kernels: Kernels, cuda: bool, archs: str) -> Iterator[Candidate]
 
 
 def _against(kernels: Kernels, manifest: Manifest, cuda: bool, archs: str, wheel: bool) -> tuple[Mismatch, ...]:
-    targets = serving.targets_of(kernels.settings_for(archs))
+    targets = serving.targets_of(serving.settings_for(kernels, archs))
     host = kernels.host._replace(capabilities=()) if targets else kernels.host
     found = check(manifest, host, kernels.wanted).against("cuda" if cuda else "cpu")
     lacks = serving.shortfall(manifest, host, targets, wheel) if cuda and not found else None
@@ -101,7 +101,7 @@ def _draw(kernels: Kernels, cuda: bool, archs: str) -> tuple[Plan | None, str]:
         return None, "no sources are installed to compile from"
     capabilities = kernels.host.capabilities or () if cuda else ()
     try:
-        plan, _ = jit.draw(kernels.source, kernels.version, kernels.settings_for(archs), cuda, capabilities)
+        plan, _ = jit.draw(kernels.source, kernels.version, serving.settings_for(kernels, archs), cuda, capabilities)
     except KernelWheelError as error:
         return None, str(error)
     return plan, ""

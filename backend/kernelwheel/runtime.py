@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,10 @@ from . import host as hosts
 from . import manifest as manifests
 from . import variables
 from .compat import Mismatch, Verdict, Wanted, capability_mismatch, check
-from .errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from .found import Found, import_module, load_operators, verify, verify_modules
+from .errors import BuildError, IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from .found import Found, import_module, load_operators, verify_modules
 from .manifest import Manifest
-from .refusal import changed_sources, incompatible, no_artifact, no_gpu, obstacle_to_compile, other_gpu
+from .refusal import changed_sources, incompatible, no_artifact, no_gpu, other_gpu
 from .remembered import remembered
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
@@ -155,7 +155,7 @@ class Kernels:
         """Load CPU kernels that are there already; what stands against it is raised by `require`."""
         with self.lock, suppress(KernelWheelError):
             if not self.damage:
-                self._first(self._fits("cpu", None), partial(self.load, device="cpu"))
+                self.first(self.fits("cpu", None), partial(self.load, device="cpu"))
 
     def mismatches(self, manifest: Manifest, device: str, index: int | None) -> tuple[Mismatch, ...]:
         """What stands against an Artifact for a device type, and for one GPU where `index` names it."""
@@ -172,14 +172,14 @@ class Kernels:
 
     def candidates(self) -> Iterator[Found]:
         """The Artifacts at hand, in the order in which they are tried."""
-        if self.manifest is not None and self._jit != "always":
+        if self.manifest is not None and self.jit != "always":
             yield Found(self.folder, self.manifest, None)
         for store in self.stores():
             for entry in store.entries(partial(self._quarantine, store)):
                 yield Found(entry.folder, entry.manifest, store)
 
     @property
-    def _jit(self) -> str:
+    def jit(self) -> str:
         """The setting `jit`; of a wheel without the cost of all the others, and their errors, where nobody set it."""
         said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
@@ -190,11 +190,20 @@ class Kernels:
             raise self.damage
         if device == "cuda":
             self._require_gpu()
-        # What serves all GPUs goes first: a process loads one library of CUDA kernels.
-        found = self._first(self._fits(device, None), use)
-        if found is None and index is not None:
-            found = self._first(self._fits(device, index), use)
-        return found or self._make(device, index, use)
+        found = self._first_for_all(device, use) if index is not None else None
+        found = found or self.first(self.fits(device, index), use)
+        if found is None:
+            from . import making
+
+            found = making.make(self, device, index, use)
+        return found
+
+    def _first_for_all(self, device: str, use: Callable[[Found], object]) -> Found | None:
+        """What serves all GPUs goes first: a process loads one library of CUDA kernels."""
+        try:
+            return self.first(self.fits(device, None), use)
+        except BuildError:  # of a store: what comes before the stores may serve the one GPU, and else it comes up again
+            return None
 
     def _check_loaded(self, index: int) -> None:
         """Whether the CUDA kernels that were loaded for one GPU serve another one."""
@@ -202,10 +211,11 @@ class Kernels:
         if against := self.mismatches(loaded.manifest, "cuda", index):
             raise other_gpu(self.package, loaded.folder, against)
 
-    def _fits(self, device: str, index: int | None) -> Callable[[Found], bool]:
+    def fits(self, device: str, index: int | None) -> Callable[[Found], bool]:
+        """Whether nothing stands against an Artifact, as `mismatches` sees it."""
         return lambda found: not self.mismatches(found.manifest, device, index)
 
-    def _first(self, fits: Callable[[Found], bool], use: Callable[[Found], object]) -> Found | None:
+    def first(self, fits: Callable[[Found], bool], use: Callable[[Found], object]) -> Found | None:
         """The first Artifact at hand that fits and that `use` finds whole; the user's own damaged ones are put away."""
         for found in self.candidates():
             if fits(found):
@@ -221,58 +231,6 @@ class Kernels:
                     continue
                 return found
         return None
-
-    def build(self, cuda: bool, archs: str, say: Callable[[str], None]) -> Found:
-        """The Artifact at hand that serves, or one that is compiled now. Loads nothing and needs no GPU.
-
-        Args:
-            cuda: CUDA and CPU kernels, or CPU kernels alone.
-            archs: what the CUDA kernels must serve, in the grammar of TORCH_CUDA_ARCH_LIST; empty: the setting
-                `archs`, else the GPUs that this process sees, else a wheel's default list.
-            say: receives one line of progress at a time.
-
-        Raises:
-            IncompatibleArtifactError: the wheel's Artifact is damaged.
-            BuildError: one had to be compiled, and that failed.
-        """
-        found = self.serving(cuda, archs)
-        if found:
-            return found
-        device = "cuda" if cuda else "cpu"
-        # Who asks for a compile in so many words is not stopped by `never`.
-        source = self._source_for(device, self._against(device, None), "auto" if self._jit == "never" else self._jit)
-        *_, store = self.stores()
-        with store.making(lambda maker: say(f"waiting for {maker}")):
-            # Somebody may have made it while we waited.
-            return self.serving(cuda, archs) or self._compile(source, store, self.settings_for(archs), device, say)
-
-    def settings_for(self, archs: str) -> Settings:
-        """The effective settings, with the architectures that a command line names, if it names any."""
-        if not archs:
-            return self.settings
-        return self.settings._replace(archs=archs, origins={**self.settings.origins, "archs": "--archs"})
-
-    def serving(self, cuda: bool, archs: str) -> Found | None:
-        """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
-        from . import serving
-
-        if self.damage:
-            raise self.damage
-        if cuda and self.host.capabilities is None:
-            self.probe_gpus()
-        targets = serving.targets_of(self.settings_for(archs))
-        host = self.host._replace(capabilities=()) if targets else self.host
-
-        def fits(found: Found) -> bool:
-            if check(found.manifest, host, self.wanted).against("cuda" if cuda else "cpu"):
-                return False
-            return not cuda or serving.shortfall(found.manifest, host, targets, found.store is None) is None
-
-        return self._first(fits, verify)
-
-    def _against(self, device: str, index: int | None) -> tuple[Mismatch, ...]:
-        """What stands against the wheel's Artifact; that there is none, in an editable install."""
-        return self.mismatches(self.manifest, device, index) if self.manifest else self.verdict.mismatches
 
     def load(self, found: Found, device: str) -> None:
         """Load an Artifact's operators for a device type, each verified against the manifest first; a second call does
@@ -292,47 +250,7 @@ class Kernels:
         with progress.shown(self.package) as say:
             say(f"{error.found}; the entry is now in {place} and is not used")
 
-    def _make(self, device: str, index: int | None, use: Callable[[Found], object]) -> Found:
-        """Compile what no Artifact at hand has, keep it and use it; or raise why that cannot be."""
-        from . import progress
-
-        against = self._against(device, index)
-        off = self.settings.origin("cuda") if device == "cuda" and self.settings.cuda == "off" else ""
-        source = self._source_for(device, against, self._jit, off)
-        *_, store = self.stores()
-        with progress.shown(self.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
-            made = self._first(self._fits(device, index), verify)  # somebody may have made it while we waited
-            if made is None:
-                because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
-                say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
-                made = self._compile(source, store, self.settings, device, say)
-        if unfit := self.mismatches(made.manifest, device, index):
-            raise incompatible(self.package, device, unfit, "what was compiled here, as the settings say")
-        use(made)  # not while others wait
-        return made
-
-    def _source_for(self, device: str, against: Sequence[Mismatch], jit: str, off: str = "") -> Source:
-        """What to compile from, where a compile is allowed and cures what stands against the Artifacts at hand."""
-        source = self.source
-        obstacle = obstacle_to_compile(against, jit, self.settings.origin("jit"), source is not None, off)
-        if source is None or obstacle:
-            raise incompatible(self.package, device, against, obstacle)
-        return source
-
-    def _compile(
-        self, source: Source, store: Store, settings: Settings, device: str, say: Callable[[str], None]
-    ) -> Found:
-        """The store's entry for the Plan that is drawn now, compiled unless it is there. Call it inside `making`."""
-        from . import jit, obtain
-
-        capabilities = self.host.capabilities or () if device == "cuda" else ()
-        plan, tools = jit.draw(source, self.version, settings, device == "cuda", capabilities)
-        if plan.sources_digest != self.wanted.sources:
-            self._look_again(plan.sources_digest)
-        entry = obtain.make(plan, tools, source.folder, store, settings.jobs, say)
-        return Found(entry.folder, entry.manifest, store)
-
-    def _look_again(self, sources: str) -> None:
+    def look_again(self, sources: str) -> None:
         """The sources were edited since the first look: good, as long as nothing made of the old ones is in use."""
         if self.manifest is not None or self._loaded or self._modules_of:
             raise changed_sources(self.package, self.folder, str(self.wanted.sources), sources, self.manifest is None)

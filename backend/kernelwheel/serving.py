@@ -1,13 +1,71 @@
-"""Whether an Artifact serves what `cache build` is asked for: kernels for these architectures, GPU or not."""
+"""What `cache build` does: find the Artifact that serves, kernels for some architectures, GPU or not, or make it."""
 
 from __future__ import annotations
 
-from . import archs
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import archs, making
 from .archs import Arch, ArchList
-from .compat import Mismatch
+from .compat import Mismatch, check
+from .found import Found, verify
 from .host import Host
 from .manifest import Library, Manifest
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .runtime import Kernels
+
+
+def build(kernels: Kernels, cuda: bool, archs: str, say: Callable[[str], None]) -> Found:
+    """The Artifact at hand that serves, or one that is compiled now. Loads nothing and needs no GPU.
+
+    Args:
+        kernels: the package's.
+        cuda: CUDA and CPU kernels, or CPU kernels alone.
+        archs: what the CUDA kernels must serve, in the grammar of TORCH_CUDA_ARCH_LIST; empty: the setting
+            `archs`, else the GPUs that this process sees, else a wheel's default list.
+        say: receives one line of progress at a time.
+
+    Raises:
+        IncompatibleArtifactError: the wheel's Artifact is damaged.
+        BuildError: one had to be compiled, and that failed.
+    """
+    found = find(kernels, cuda, archs)
+    if found:
+        return found
+    device = "cuda" if cuda else "cpu"
+    # Who asks for a compile in so many words is not stopped by `never`.
+    allowed = "auto" if kernels.jit == "never" else kernels.jit
+    source = making.source_for(kernels, device, making.against_wheel(kernels, device, None), allowed)
+    *_, store = kernels.stores()
+    with store.making(lambda maker: say(f"waiting for {maker}")):
+        found = find(kernels, cuda, archs)  # somebody may have made it while we waited
+        return found or making.compile_now(kernels, source, store, settings_for(kernels, archs), device, say)
+
+
+def find(kernels: Kernels, cuda: bool, archs: str) -> Found | None:
+    """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
+    if kernels.damage:
+        raise kernels.damage
+    if cuda and kernels.host.capabilities is None:
+        kernels.probe_gpus()
+    targets = targets_of(settings_for(kernels, archs))
+    host = kernels.host._replace(capabilities=()) if targets else kernels.host
+
+    def fits(found: Found) -> bool:
+        if check(found.manifest, host, kernels.wanted).against("cuda" if cuda else "cpu"):
+            return False
+        return not cuda or shortfall(found.manifest, host, targets, found.store is None) is None
+
+    return kernels.first(fits, verify)
+
+
+def settings_for(kernels: Kernels, archs: str) -> Settings:
+    """The effective settings, with the architectures that a command line names, if it names any."""
+    if not archs:
+        return kernels.settings
+    return kernels.settings._replace(archs=archs, origins={**kernels.settings.origins, "archs": "--archs"})
 
 
 def targets_of(settings: Settings) -> ArchList | None:

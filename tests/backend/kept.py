@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from kernelwheel import manifest as manifests
+from kernelwheel import serving
 from kernelwheel.digests import json_sha256
 from kernelwheel.runtime import Kernels
 from kernelwheel.store import Entry, Store
@@ -16,7 +17,7 @@ from kernelwheel.store import Entry, Store
 def compile_entry(checkout: Path, cache: Path) -> Path:
     """The folder of the entry that tiny's CPU kernels get in a cache, compiled now."""
     kernels = kernels_of(checkout, cache)
-    return kernels.build(cuda=False, archs="", say=lambda line: None).folder
+    return serving.build(kernels, cuda=False, archs="", say=lambda line: None).folder
 
 
 def kernels_of(checkout: Path, cache: Path, **environ: str) -> Kernels:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from editables import SMALL, make_editable
 from kept import fill, kernels_of
-from kernelwheel import doctor, runtime
+from kernelwheel import doctor, runtime, serving
 from kernelwheel import manifest as manifests
 from kernelwheel.errors import (
     BuildError,
@@ -61,9 +61,9 @@ def installed(native: Path, store: Store, **environ: str) -> Kernels:
 
 
 def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Store) -> None:
-    same = installed(wheel, store, TINY_JIT="always").serving(False, "")
+    same = serving.find(installed(wheel, store, TINY_JIT="always"), False, "")
     change_manifest(wheel, sources="0" * 64)
-    other = installed(wheel, store, TINY_JIT="always").serving(False, "")
+    other = serving.find(installed(wheel, store, TINY_JIT="always"), False, "")
 
     assert same is not None
     assert same.store == store
@@ -167,13 +167,13 @@ def test_a_library_that_cannot_be_read_now_is_not_put_away(
         patch.setattr(manifests, "file_sha256", fail)
         for kernels in (of_store, of_wheel):
             with pytest.raises(UnreadableArtifactError, match="Stale file handle"):
-                kernels.serving(False, "")
+                serving.find(kernels, False, "")
         with pytest.raises(StoreError, match="Stale file handle"):
             store.entry(kept.manifest.fingerprint)
 
     assert not (store.root / ".quarantine").exists()
     assert of_wheel.damage is None
-    assert [kernels.serving(False, "") is not None for kernels in (of_store, of_wheel)] == [True, True]
+    assert [serving.find(kernels, False, "") is not None for kernels in (of_store, of_wheel)] == [True, True]
 
 
 def test_doctor_foretells_the_damage_that_a_call_meets(
@@ -230,29 +230,29 @@ def test_a_compile_from_a_wheel_has_the_options_of_the_package(wheel: Path, stor
 def test_an_editable_install_takes_no_kernels_that_were_made_with_other_options(
     entry: Path, tiny_checkout: Path, store: Store
 ) -> None:
-    def serving(**environ: str) -> bool:
-        return kernels_of(tiny_checkout, store.folder, **environ).serving(False, "") is not None
+    def serves(**environ: str) -> bool:
+        return serving.find(kernels_of(tiny_checkout, store.folder, **environ), False, "") is not None
 
-    assert serving()
-    assert not serving(CXXFLAGS="-O0")
-    assert not serving(LDFLAGS="-Wl,--build-id")
-    assert serving(CUDAFLAGS="-lineinfo"), "they reach no CPU kernels"
+    assert serves()
+    assert not serves(CXXFLAGS="-O0")
+    assert not serves(LDFLAGS="-Wl,--build-id")
+    assert serves(CUDAFLAGS="-lineinfo"), "they reach no CPU kernels"
 
 
 def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(tmp_path: Path) -> None:
     editable = make_editable(tmp_path, SMALL)
     kernels = kernels_of(editable.checkout, editable.cache)
-    assert kernels.serving(False, "") is None
+    assert serving.find(kernels, False, "") is None
     before = kernels.wanted.sources
 
     editable.change("native/one.h", "1", "11")
-    found = kernels.build(False, "", print)
+    found = serving.build(kernels, False, "", print)
 
     assert found.manifest.sources == kernels.wanted.sources != before
     kernels._loaded["cpu"] = found  # as if they were in use
     editable.change("native/one.h", "11", "12")
     with pytest.raises(IncompatibleArtifactError, match="start the program again"):
-        kernels._look_again("0" * 64)
+        kernels.look_again("0" * 64)
 
 
 @pytest.mark.parametrize("text", ["[tool", 'x = "\\xff"'], ids=["half a line", "no UTF-8"])
