@@ -84,7 +84,8 @@ def test_an_upgrade_makes_its_own_entry_and_a_downgrade_finds_the_old_one_again(
 
 def test_entries_of_another_version_are_not_loaded_even_under_this_version_s_name(compiled: Editable) -> None:
     shutil.copytree(compiled.store.root, compiled.cache / "tiny" / "1.2.4")
-    script = f'import tiny; tiny.KERNELS.version = "1.2.4"; tiny.KERNELS._loaded.clear(); del vars(tiny.KERNELS)["wanted"]; {REQUIRE}'
+    older = 'tiny.KERNELS.version = "1.2.4"; tiny.KERNELS._loaded.clear(); del vars(tiny.KERNELS)["wanted"]'
+    script = f"import tiny; {older}; {REQUIRE}"
     done = compiled.python(script)
 
     assert str(compiled.cache / "tiny" / "1.2.4") in done.stdout
