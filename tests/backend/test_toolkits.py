@@ -70,6 +70,7 @@ endif()""",
 }
 
 
+@needs_cuda_torch
 def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
