@@ -13,7 +13,7 @@ import pytest
 import reference
 import torch
 from hypothesis import HealthCheck, given, settings
-from torch import Tensor
+from torch import Tensor, library
 
 from splat import _kernels, ops
 
@@ -366,11 +366,11 @@ def test_gradients_of_a_sum_arrive_expanded() -> None:
 def test_torch_finds_the_operators_well_made(packed: bool, absgrad: bool) -> None:
     arguments = gaussians(1, images=2, packed=packed, has_masks=packed, has_background=not packed)
     leaves = {name: arguments[name].clone().requires_grad_() for name in PARAMETERS if arguments[name] is not None}
-    torch.library.opcheck(OPS.rasterize.default, (), arguments | leaves)
+    library.opcheck(OPS.rasterize.default, (), arguments | leaves)
     _, alphas, last_ids = OPS.rasterize(**arguments)
     v_colors, v_alphas = random_v(arguments)
     rest = {"alphas": alphas, "last_ids": last_ids, "v_colors": v_colors, "v_alphas": v_alphas, "absgrad": absgrad}
-    torch.library.opcheck(OPS.rasterize_backward.default, (), arguments | rest)
+    library.opcheck(OPS.rasterize_backward.default, (), arguments | rest)
 
 
 def test_a_second_derivative_is_refused() -> None:

@@ -10,7 +10,7 @@ import torch
 from processes import RunPython
 from reference import sh_basis
 from scenes import random_scene
-from torch import Tensor
+from torch import Tensor, library
 
 import splat
 from splat import _kernels
@@ -200,7 +200,7 @@ def instruction_set() -> Iterator[Callable[[str], str]]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_torch_finds_the_operator_well_made(name: str) -> None:
-    torch.library.opcheck(getattr(OPS, name).default, (), EXAMPLES[name]())
+    library.opcheck(getattr(OPS, name).default, (), EXAMPLES[name]())
 
 
 def covariance_arguments() -> Arguments:
@@ -220,7 +220,7 @@ DIFFERENTIABLE: list[tuple[str, Callable[[], Arguments]]] = [
 def test_torch_finds_the_gradients_well_made(name: str, example: Callable[[], Arguments]) -> None:
     # opcheck's own compiled backward pass adds outputs up from the first on, and cannot if that one is of integers.
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(getattr(OPS, name).default, (), requiring_gradients(example()), test_utils=tests)
+    library.opcheck(getattr(OPS, name).default, (), requiring_gradients(example()), test_utils=tests)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
