@@ -124,21 +124,14 @@ def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cl
     """Remove what a policy lets go, everything in quarantine, and what makers left who are dead."""
     seen = survey(store)
     reasons = choose(seen.kept, store.version, policy, now)
-    return _clean(_versions(store), reasons, dry_run)
+    return _clean(versions(store), reasons, dry_run)
 
 
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
     """Remove all entries of this version, or of all; and their quarantine and leftovers."""
-    wanted = [each for each in _versions(store) if all_versions or each.version == store.version]
+    wanted = [each for each in versions(store) if all_versions or each.version == store.version]
     reasons = {kept.folder: "cleared" for kept in survey(store).kept if kept.store in wanted}
     return _clean(wanted, reasons, dry_run=False)
-
-
-def _versions(store: Store) -> list[Store]:
-    try:
-        return list(versions(store))
-    except OSError as error:
-        raise store.unreadable(error) from error
 
 
 def _clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:

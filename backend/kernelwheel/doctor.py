@@ -16,10 +16,9 @@ from .cxx import find_cxx
 from .environment import Finding, Installation
 from .errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from .forecast import Circumstances, Forecast, forecast
-from .found import Found
+from .found import Found, needed_for, verify
 from .host import Host
 from .runtime import Kernels
-from .store import Entry
 from .survey import find_damage, survey
 
 
@@ -77,8 +76,8 @@ def _damage(kernels: Kernels) -> Iterator[Finding]:
     try:
         if kernels.damage:
             raise kernels.damage
-        for library in kernels.manifest.libraries if kernels.manifest else ():
-            manifest.verify(kernels.folder, library)
+        if kernels.manifest:
+            verify(Found(kernels.folder, kernels.manifest, None))
     except IncompatibleArtifactError as error:
         yield Finding(error.problem, error.found, "; ".join(error.remedies))
 
@@ -184,7 +183,7 @@ def _damage_met(kernels: Kernels, device: str, host: Host, at: Circumstances) ->
     if kernels.damage or wheel is None or at.jit == "always" or check(wheel, host, at.wanted).against(device):
         return kernels.damage
     try:
-        for name in ("cpu", "cuda") if device == "cuda" else ("cpu",):
+        for name in needed_for(device):
             for library in wheel.libraries_for(name):
                 manifest.verify(kernels.folder, library)
     except IncompatibleArtifactError as error:
@@ -205,7 +204,8 @@ def _circumstances(kernels: Kernels) -> Circumstances:
         for store in kernels.stores():
             # Damaged ones of our own are put away when a call finds them; those of others stop it.
             entries = store.entries((lambda *_: None) if store.own else None)
-            artifacts += [Found(e.folder, e.manifest, store) for e in entries if not (store.own and _is_damaged(e))]
+            found = (Found(entry.folder, entry.manifest, store) for entry in entries)
+            artifacts += [each for each in found if not (store.own and _is_damaged(each))]
     except KernelWheelError as error:
         blocked = error
     return Circumstances(
@@ -221,10 +221,9 @@ def _circumstances(kernels: Kernels) -> Circumstances:
     )
 
 
-def _is_damaged(entry: Entry) -> bool:
+def _is_damaged(found: Found) -> bool:
     try:
-        for library in entry.manifest.libraries:
-            manifest.verify(entry.folder, library)
+        verify(found)
     except IncompatibleArtifactError:
         return True
     return False

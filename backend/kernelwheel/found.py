@@ -35,6 +35,11 @@ def verify_modules(found: Found) -> None:
         manifests.verify(found.folder, library)
 
 
+def needed_for(device: str) -> tuple[str, ...]:
+    """The device types whose libraries a call on one needs, in their order: the CPU library defines the operators."""
+    return ("cpu", "cuda") if device == "cuda" else ("cpu",)
+
+
 def load_operators(found: Found, device: str) -> None:
     """Load the operators for one device type, each library verified against the manifest first."""
     import torch

@@ -21,7 +21,7 @@ from . import manifest as manifests
 from . import variables
 from .compat import Mismatch, Verdict, Wanted, capability_mismatch, check
 from .errors import BuildError, IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from .found import Found, import_module, load_operators, verify_modules
+from .found import Found, import_module, load_operators, needed_for, verify_modules
 from .manifest import Manifest
 from .refusal import changed_sources, incompatible, no_artifact, no_gpu, other_gpu
 from .remembered import remembered
@@ -236,8 +236,7 @@ class Kernels:
         """Load an Artifact's operators for a device type, each verified against the manifest first; a second call does
         nothing. Whether the Artifact fits is the caller's question.
         """
-        # The CPU library defines the operators, so it goes first; it is the same for all Artifacts of these sources.
-        for name in ("cpu", "cuda") if device == "cuda" else ("cpu",):
+        for name in needed_for(device):  # the CPU library is the same for all Artifacts of these sources
             if name in self._loaded:
                 continue
             load_operators(found, name)

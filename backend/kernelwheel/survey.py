@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,13 +54,18 @@ class Survey:
     refused: tuple[StoreError, ...]
 
 
-def versions(store: Store) -> Iterator[Store]:
-    """The same Store for each version of its package that has a folder there, safe or not."""
+def versions(store: Store) -> list[Store]:
+    """The same Store for each version of its package that has a folder there, safe or not.
+
+    Raises:
+        StoreError: the cache folder cannot be looked into.
+    """
     package = store.folder / store.package
-    if package.is_dir():
-        for folder in sorted(package.iterdir()):
-            if folder.is_dir():
-                yield store._replace(version=folder.name)
+    try:
+        folders = sorted(package.iterdir()) if package.is_dir() else []
+        return [store._replace(version=folder.name) for folder in folders if folder.is_dir()]
+    except OSError as error:
+        raise store.unreadable(error) from error
 
 
 def survey(store: Store) -> Survey:
@@ -69,9 +73,9 @@ def survey(store: Store) -> Survey:
     kept: list[Kept] = []
     refused: list[StoreError] = []
     try:
-        found = list(versions(store))
-    except OSError as error:
-        return Survey((), (store.unreadable(error),))
+        found = versions(store)
+    except StoreError as error:
+        return Survey((), (error,))
     for each in found:
         try:
             each.check_safe(each.root)
