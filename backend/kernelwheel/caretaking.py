@@ -8,6 +8,7 @@ ever: somebody may be waiting for it.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +18,10 @@ from pathlib import Path
 
 from .errors import StoreError, UnreadableArtifactError
 from .locks import NO_LOCKS, exclusive
-from .store import DAY, Store
+from .store import DAY, WHOLE, Store
 from .survey import GONE, Kept, Survey, find_damage, size_of, survey, versions
+
+BUILDS_ARE_KEPT = 30 * DAY
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,10 @@ class Policy:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed: an `entry`, a damaged one in `quarantine`, or what a dead maker left (`leftover`)."""
+    """What was removed: an `entry`, a damaged one in `quarantine`, what a dead maker left (`leftover`), or a `build`.
+
+    A build is a folder that kernels were compiled in, of whatever version; its name stands for the rest of the Plan.
+    """
 
     kind: str
     version: str
@@ -87,7 +93,7 @@ def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
 
 def _put_away(kept: Kept) -> Path | None:
     try:
-        kept.store.check_safe(kept.folder)  # a link, or what others can write to, is named and stays
+        kept.store.guard.check(kept.folder)  # a link, or what others can write to, is named and stays
         return kept.store.quarantine(kept.folder) if kept.store.own else None
     except (StoreError, OSError):
         return None
@@ -121,17 +127,46 @@ def choose(kept: Sequence[Kept], version: str, policy: Policy, now: float) -> di
 
 
 def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cleaning:
-    """Remove what a policy lets go, everything in quarantine, and what makers left who are dead."""
+    """Remove what a policy lets go, everything in quarantine, what makers left who are dead, and old builds."""
     seen = survey(store)
     reasons = choose(seen.kept, store.version, policy, now)
-    return _clean(versions(store), reasons, dry_run)
+    age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
+    builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days", dry_run)
+    return _together(_clean(versions(store), reasons, dry_run), builds)
 
 
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
-    """Remove all entries of this version, or of all; and their quarantine and leftovers."""
+    """Remove all entries of this version, or of all; and their quarantine and leftovers, and all builds."""
     wanted = [each for each in versions(store) if all_versions or each.version == store.version]
     reasons = {kept.folder: "cleared" for kept in survey(store).kept if kept.store in wanted}
-    return _clean(wanted, reasons, dry_run=False)
+    return _together(_clean(wanted, reasons, dry_run=False), clean_builds(store, math.inf, "cleared"))
+
+
+def clean_builds(store: Store, before: float, because: str, dry_run: bool = False) -> Cleaning:
+    """Remove the folders to compile in that nobody has used since a time, nor uses now; in seconds since 1970."""
+    removed: list[Removed] = []
+    skipped: list[str] = []
+    try:
+        store.guard.check(store.builds)
+        old = [path for path in _inside(store.builds) if path.suffix != ".lock" and path.lstat().st_mtime < before]
+    except FileNotFoundError:
+        old = []
+    except (StoreError, OSError) as error:
+        return Cleaning((), (f"{store.builds}: {error}",))
+    for path in old:
+        try:
+            with exclusive(path.with_suffix(".lock"), _give_up):
+                removed.append(Removed("build", "", path.name, size_of(path), because))
+                if not dry_run:
+                    (path / WHOLE).unlink(missing_ok=True)  # first: what is left of it is not used
+                    shutil.rmtree(path)
+        except (OSError, _Busy) as error:
+            skipped.append(f"{path}: {error}")
+    return Cleaning(tuple(removed), tuple(skipped))
+
+
+def _together(one: Cleaning, other: Cleaning) -> Cleaning:
+    return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
 
 
 def _clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:
@@ -140,7 +175,7 @@ def _clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) 
     for store in stores:
         clean = _would_remove if dry_run else _remove
         try:
-            store.check_safe(store.root)
+            store.guard.check(store.root)
             removed.extend(clean(store, reasons))
         except (StoreError, _Busy) as error:
             skipped.append(f"version {store.version}: {error}")
@@ -154,7 +189,7 @@ class _Busy(Exception):
 
 
 def _give_up(*_: object) -> None:
-    raise _Busy("a process is making an entry there; try again when it is done")
+    raise _Busy("a process is at work there; try again when it is done")
 
 
 def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from . import driving, readback, resources
 from . import manifest as manifests
 from .errors import BuildError
 from .manifest import Library, Manifest, Requires
+from .permissions import NOBODY_ELSE, Trust
 from .plan import Plan
+from .store import Store
 from .toolchain import Toolchain
 from .toolkit import cccl_version
+from .variables import own_variable
 from .work import claimed, lay_out, mark_whole, tidy
 
 Say = Callable[[str], None]
@@ -40,12 +44,14 @@ def compile_plan(
     jobs: int,
     say: Say,
     known_peak_mb: int | None = None,
+    store: Store | None = None,
+    trust: Trust = NOBODY_ELSE,
 ) -> Artifact:
     """Compile a Plan.
 
-    The work is done in a folder whose path is made from the Plan alone, with torch and the toolkit reached through
-    links inside it: nvcc hashes the current folder into the names of internal symbols, and so the same Plan gives the
-    same bytes on every machine. Objects that an earlier compile left there are used again.
+    The work is done in a folder of the user's cache, named after the Plan, with torch and the toolkit reached through
+    links inside it. Objects that an earlier compile left there are used again. Wherever it lies, the same Plan gives
+    the same bytes.
 
     Args:
         plan: what to compile.
@@ -55,14 +61,18 @@ def compile_plan(
         jobs: compilers at once; 0 for as many as this process has cores and memory for.
         say: receives one line of progress at a time.
         known_peak_mb: the memory that one compiler of the package took before, from `resources.known_peak`.
+        store: the user's own, whose cache folder has room for the work; None for the temporary folder.
+        trust: who may write to the temporary folder, where that is used.
 
     Raises:
         BuildError: a compiler failed (its first error and the log are named), one alone had too little memory, or
             what they made is not the Plan's.
     """
     with ExitStack() as held:
+        place = store.builds if store else Path(tempfile.gettempdir())
         try:
-            work = held.enter_context(claimed(plan, say))
+            work = held.enter_context(claimed(plan, store, store.trust if store else trust, say))
+            place = work.path
             lay_out(work, plan, toolchain, source_root)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
             at_once = resources.plan_jobs(jobs, resources.find(), known_peak_mb)
@@ -73,10 +83,10 @@ def compile_plan(
             mark_whole(work, plan, toolchain)
         except OSError as error:
             raise BuildError(
-                "the kernels cannot be compiled in the temporary folder",
-                required="a temporary folder that this user can write to, with room",
+                "the kernels cannot be compiled: a file cannot be read or written",
+                required=f"a folder that this user can write to, with room: {place}",
                 found=f"{type(error).__name__}: {error}",
-                remedies=["make room there, or set TMPDIR to another folder"],
+                remedies=[f"make room there, or set {own_variable(plan.package, 'cache-dir')} to another folder"],
             ) from error
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def file_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in hex."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
+        return stream_sha256(stream)
+
+
+def stream_sha256(stream: BinaryIO) -> str:
+    """The sha256 of the rest of an open file, in hex."""
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
     return digest.hexdigest()
 
 

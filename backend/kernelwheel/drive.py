@@ -110,8 +110,10 @@ def note_peak(file: Path) -> None:
     A compiler's passes run one after the other, nvcc's too, so the largest one stands for the whole compile.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    before = int(file.read_text(encoding="ascii")) if file.exists() else 0
-    file.write_text(str(max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)), encoding="ascii")
+    before = file.read_text(encoding="ascii") if file.exists() else ""
+    peak = max(int(before) if before.isdecimal() else 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    with contextlib.suppress(OSError):  # on a full disk, what the compilers said is the error
+        file.write_text(str(peak), encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[
         kills = resources.oom_kills()
         status, programs = _drive(work, plan, toolchain, jobs, say)
         file = work.path / "build" / "peak"
-        peak_mb = resources.rounded_peak(int(file.read_text(encoding="ascii")) if file.exists() else 0)
+        peak = file.read_text(encoding="ascii") if file.exists() else ""
+        peak_mb = resources.rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty, where the disk was full
         if status == 0:
             return {**programs, "peak_mb": peak_mb}
         said = work.log.read_bytes()[start:].decode("utf-8", errors="replace")
@@ -79,6 +80,8 @@ def _drive(
         "rests_on": _configuration_rests_on(plan, toolchain),
     }
     (work.path / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    (work.path / "recipe" / "paths.rsp").write_text(_prefix_map(work.path), encoding="utf-8")
+    (work.path / "recipe" / "depfile.sed").write_text(_without_links(work.path), encoding="utf-8")
     programs: dict[str, str] = {}
     drive = Path(__file__).with_name("drive.py")
     with (
@@ -106,6 +109,22 @@ def _drive(
             elif line.startswith("["):
                 say(buildlog.progress(line))
     return process.returncode, programs
+
+
+def _prefix_map(work: Path) -> str:
+    """The response file that lets `__FILE__` be the same in every folder; there, a backslash quotes any character."""
+    option = f"-ffile-prefix-map={work}=."
+    return "".join(c if c.isalnum() else f"\\{c}" for c in option) + "\n"
+
+
+def _without_links(work: Path) -> str:
+    """The sed script that takes out of a list of dependencies what is reached through the folder's links.
+
+    In such a list, as in a Makefile, a backslash stands before a space and before #, and $ is doubled.
+    """
+    written = re.sub(r"([ #])", r"\\\1", str(work)).replace("$", "$$")
+    quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", written)
+    return f"s!{quoted}/(torch|cuda|headers)/([^[:space:]\\\\]|\\\\.)*!!g\n"
 
 
 def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
@@ -141,7 +160,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_CXX_FLAGS": _as_one(plan.cxx_flags),
         "KERNELWHEEL_LINK_FLAGS": _as_one(plan.link_flags),
         "KERNELWHEEL_OUTPUT": str(work / "out"),
-        "KERNELWHEEL_KEPT": True,
+        "KERNELWHEEL_RECIPE": "../recipe",
     }
     if plan.binding:
         count = len(header_folders(toolchain))
@@ -173,7 +192,7 @@ def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildErr
     remedies = []
     free = shutil.disk_usage(work.path).free
     if free < ROOM or "No space left on device" in str(failure):
-        remedies.append(f"make room in {tempfile.gettempdir()}, where {free} bytes are left")
+        remedies.append(f"make room in {work.path}, where {free} bytes are left")
     elif missing := _architectures_missing(work.path, plan, failure):
         found.append(f"nvcc ended without an error of its own; it had made no code yet for {', '.join(missing)}")
         remedies.append(f"see whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import manifest as manifests
 from .errors import IncompatibleArtifactError
-from .manifest import Manifest
+from .manifest import Library, Manifest
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
     from .store import Store
@@ -22,17 +22,33 @@ class Found(NamedTuple):
     manifest: Manifest
     store: Store | None
 
+    def verify_library(self, library: Library) -> Path:
+        """Check a library against the manifest before anything loads it; of a store, also who could have changed it.
+
+        The wheel's is where the package's own code is: whoever could change the one could change the other.
+
+        Returns:
+            Its path.
+
+        Raises:
+            IncompatibleArtifactError: as `manifest.verify`.
+            StoreError: as `Store.verify_library`.
+        """
+        if self.store:
+            return self.store.verify_library(self.folder, library)
+        return manifests.verify(self.folder, library)
+
 
 def verify(found: Found) -> None:
     """Check every library of an Artifact against its manifest."""
     for library in found.manifest.libraries:
-        manifests.verify(found.folder, library)
+        found.verify_library(library)
 
 
 def verify_modules(found: Found) -> None:
     """The same for its modules alone."""
     for library in found.manifest.modules.values():
-        manifests.verify(found.folder, library)
+        found.verify_library(library)
 
 
 def needed_for(device: str) -> tuple[str, ...]:
@@ -46,7 +62,7 @@ def load_operators(found: Found, device: str) -> None:
 
     for library in found.manifest.libraries_for(device):
         if not library.module:  # Python imports those, when they are asked for
-            path = manifests.verify(found.folder, library)
+            path = found.verify_library(library)
             torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from .digests import file_sha256
+from .digests import stream_sha256
 from .errors import IncompatibleArtifactError, UnreadableArtifactError
 
 SCHEMA = 1
@@ -215,15 +216,27 @@ def verify(folder: Path, library: Library) -> Path:
     """
     path = folder / library.file
     try:
-        found = "" if path.stat().st_size == library.size else f"{path.stat().st_size} bytes"
-        found = found or (digest if (digest := file_sha256(path)) != library.sha256 else "")
+        verify_open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
     except FileNotFoundError as error:
-        found = str(error)
+        raise corrupt(path, str(error)) from error
     except OSError as error:
         raise unreadable(path, error) from error
+    return path
+
+
+def verify_open(descriptor: int, library: Library, path: Path) -> None:
+    """The same for a library that is open; closes it. `path` is named in errors.
+
+    Raises:
+        IncompatibleArtifactError: as `verify`.
+        OSError: it cannot be read now.
+    """
+    with os.fdopen(descriptor, "rb") as stream:
+        size = os.fstat(descriptor).st_size
+        found = "" if size == library.size else f"{size} bytes"
+        found = found or (digest if (digest := stream_sha256(stream)) != library.sha256 else "")
     if found:
         raise corrupt(path, f"{found}, the manifest says {library.size} bytes, sha256 {library.sha256}")
-    return path
 
 
 def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import resources
+from .caretaking import BUILDS_ARE_KEPT, clean_builds
 from .errors import IncompatibleArtifactError, KernelWheelError, StoreError
-from .places import stores
+from .places import stores, trust_of
 from .plan import Plan
 from .settings import Settings
 from .store import Entry, Store
@@ -32,11 +34,12 @@ def make(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, s
     peak_mb = resources.known_peak(kept, plan.cuda is not None)
 
     def compile_into(folder: Path) -> None:
-        compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb)
+        compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb, store=store)
 
-    store.sign(log=f"{work_path(plan)}/{LOG}")
+    store.sign(log=f"{work_path(store, plan)}/{LOG}")
     entry = store.publish(plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
+    clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
     return entry
 
 
@@ -71,7 +74,7 @@ def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scra
             return packed(make(plan, tools, sources, store, settings.jobs, say))
     except StoreError as error:
         say(f"the compiled kernels are not kept for other builds: {_in_a_line(error)}")
-    return compile_plan(plan, tools, sources, scratch, jobs=settings.jobs, say=say)
+    return compile_plan(plan, tools, sources, scratch, jobs=settings.jobs, say=say, trust=trust_of(settings))
 
 
 def _look(store: Store, fingerprint: str, say: Say) -> Entry | None:

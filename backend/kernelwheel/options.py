@@ -94,6 +94,10 @@ def _folders(text: str) -> tuple[str, ...]:
     return tuple(_folder(part) for part in text.split(os.pathsep) if part.strip())
 
 
+def _users(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def flags(text: str) -> tuple[str, ...]:
     """Compiler options, as a shell would split them."""
     return tuple(shlex.split(text))
@@ -139,5 +143,7 @@ REGISTRY = (
            "The folder of the cache; empty: kernelwheel in the user's cache folder."),
     Option("cache-path", _folders, "absolute paths apart by the system's separator", "", None, "work",
            "Caches that are only read, and looked in before the user's.", os.pathsep),
+    Option("trusted-owners", _users, "names or numbers of users, separated by commas, or everyone", "", None, "work",
+           "Whose files in caches are loaded, beside root's and your own; everyone: nothing is checked.", ","),
 )  # fmt: skip
 OPTIONS = {option.name: option for option in REGISTRY}

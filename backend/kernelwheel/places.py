@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import StoreError
+from .errors import SettingsError, StoreError
+from .permissions import Trust
 from .settings import Settings
 from .store import Store
+
+EVERYONE = "everyone"
 
 
 def default_folder() -> Path:
@@ -40,8 +44,48 @@ def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
     """The Stores that the settings name, in the order in which they are looked in; the last is the user's own.
 
     Raises:
-        StoreError: as `default_folder`.
+        StoreError: as `default_folder`, or for a program that runs with another user's rights.
+        SettingsError: `trusted-owners` names a user whom this machine does not know.
     """
-    for folder in settings.cache_path:
-        yield Store(Path(folder), package, version, own=False)
-    yield Store(Path(settings.cache_dir) if settings.cache_dir else default_folder(), package, version)
+    trust = trust_of(settings)
+    for folder in map(Path, settings.cache_path):
+        yield Store(folder, package, version, own=False, trust=trust)
+    own = Path(settings.cache_dir) if settings.cache_dir else default_folder()
+    yield Store(own, package, version, trust=trust)
+
+
+def trust_of(settings: Settings) -> Trust:
+    """Whom the settings trust, by number.
+
+    Raises:
+        SettingsError: there is no such user.
+        StoreError: this program runs with the rights of another user than the one who started it, and whose
+            environment says where caches are.
+    """
+    if (os.getuid(), os.getgid()) != (os.geteuid(), os.getegid()):
+        raise StoreError(
+            "a program with another user's rights uses no cache",
+            required="one user: the caches are those of the one who started the program",
+            found=f"user {os.getuid()}, rights of user {os.geteuid()} (setuid or setgid)",
+            remedies=["install a wheel that was built for this machine"],
+        )
+    return Trust(
+        frozenset(_number_of(name, settings) for name in settings.trusted_owners if name != EVERYONE),
+        EVERYONE in settings.trusted_owners,
+    )
+
+
+def _number_of(user: str, settings: Settings) -> int:
+    if user.isdecimal() and len(user) <= 10:
+        return int(user)
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise SettingsError(
+            f"option 'trusted-owners' names {user!r}, and there is no such user here",
+            required=f"names or numbers of users, or {EVERYONE}",
+            found=f"{user!r} from {settings.origin('trusted-owners')}",
+            remedies=["correct the name, or write the user's number (id -u)"],
+        ) from None

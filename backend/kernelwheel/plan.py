@@ -27,8 +27,8 @@ from .toolchain import Toolchain
 from .toolkit import toolkit_identity
 
 SCHEMA = 1
-# Ours, and able to change the binary: the CMake module and the driver that runs it.
-RECIPE = ("cmake/KernelWheel.cmake", "drive.py")
+# Ours, and able to change the binary: flags, the compilers' environment, and how the folder is laid out.
+RECIPE = ("cmake/KernelWheel.cmake", "drive.py", "driving.py", "work.py", "extension.py")
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 _CHOOSES_ARCHS = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
 

@@ -5,6 +5,7 @@
     <folder>/<package>/<version>/.maker           who that is, for those who wait
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
     <folder>/<package>/<version>/.quarantine/     entries that were damaged, out of everybody's way
+    <folder>/<package>/.build/                    folders that Plans of all versions are compiled in: work.py
 
 An entry is there whole or not at all: it is made in a private folder, brought to the disk, and renamed. Loading a
 library is running its code, so a folder that somebody else can write to is not a Store.
@@ -17,7 +18,6 @@ import os
 import platform
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,12 +27,15 @@ from typing import NamedTuple
 from . import manifest as manifests
 from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
 from .locks import NO_LOCKS, exclusive
-from .manifest import Manifest
-from .safety import Guard
+from .manifest import Library, Manifest
+from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
+from .variables import own_variable
 
 FINGERPRINT = re.compile("[0-9a-f]{64}")
 # A maker on another machine of this name is dead by then, whatever its filesystem's locks are worth.
 DAY = 86400.0
+# In a folder to compile in: there while all else in it is good for the next compile.
+WHOLE = "whole.json"
 
 Damaged = Callable[[Path, IncompatibleArtifactError], None]
 
@@ -50,13 +53,15 @@ class Store(NamedTuple):
     Attributes:
         folder: the cache folder, which may hold other packages too.
         package, version: whose entries these are.
-        own: whether this user makes entries here; a Store of SPLAT_CACHE_PATH is only read, and may be another's.
+        own: whether this user makes entries here; a Store of SPLAT_CACHE_PATH is only read.
+        trust: whose entries are loaded.
     """
 
     folder: Path
     package: str
     version: str
     own: bool = True
+    trust: Trust = NOBODY_ELSE
 
     @property
     def root(self) -> Path:
@@ -74,15 +79,13 @@ class Store(NamedTuple):
             IncompatibleArtifactError: as `read`.
         """
         try:
-            if not self.root.is_dir():
-                return
-            self.check_safe(self.root)
-            folders = sorted(self.root.iterdir())
+            with self.guard.opened(self.root) as root, os.scandir(root) as inside:
+                names = sorted(each.name for each in inside)
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise self.unreadable(error) from error
-        for folder in folders:
-            if not FINGERPRINT.fullmatch(folder.name):
-                continue
+        for folder in (self.root / name for name in names if FINGERPRINT.fullmatch(name)):
             try:
                 entry = self.read(folder)
             except IncompatibleArtifactError as error:
@@ -102,14 +105,11 @@ class Store(NamedTuple):
             IncompatibleArtifactError: its manifest is damaged, or that of something else.
         """
         try:
-            guard = self.guard
-            guard.check_folder(folder)
-            guard.check_file(folder / manifests.FILE)
-            guard.check_file(folder / manifests.DIGEST)
-            text = (folder / manifests.FILE).read_bytes()
-            manifest = manifests.from_bytes(text, (folder / manifests.DIGEST).read_bytes(), folder / manifests.FILE)
-            for library in manifest.libraries:
-                guard.check_file(folder / library.file)
+            with self.guard.opened(folder) as inside:
+                text = self._bytes(inside, folder / manifests.FILE)
+                manifest = manifests.from_bytes(
+                    text, self._bytes(inside, folder / manifests.DIGEST), folder / manifests.FILE
+                )
         except FileNotFoundError as error:
             raise manifests.corrupt(folder, str(error)) from error
         except OSError as error:
@@ -118,6 +118,32 @@ class Store(NamedTuple):
         if says != (self.package, self.version, folder.name):
             raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
         return Entry(folder, manifest)
+
+    def _bytes(self, inside: int, path: Path) -> bytes:
+        with os.fdopen(self.guard.open_file(inside, path.name, path), "rb") as stream:
+            return stream.read()
+
+    def verify(self, entry: Entry) -> None:
+        """Check every library of an entry against its manifest, and that nobody else could change it afterwards.
+
+        Raises:
+            StoreError: somebody else could.
+            IncompatibleArtifactError: as `manifest.verify`.
+        """
+        for library in entry.manifest.libraries:
+            self.verify_library(entry.folder, library)
+
+    def verify_library(self, folder: Path, library: Library) -> Path:
+        """The same for one library: owner, mode and bytes are those of one open file. Returns its path."""
+        path = folder / library.file
+        try:
+            with self.guard.opened(folder) as inside:
+                manifests.verify_open(self.guard.open_file(inside, library.file, path), library, path)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(path, str(error)) from error
+        except OSError as error:
+            raise manifests.unreadable(path, error) from error
+        return path
 
     def entry(self, fingerprint: str, damaged: Damaged | None = None) -> Entry | None:
         """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first.
@@ -135,8 +161,7 @@ class Store(NamedTuple):
             return None
         try:
             entry = self.read(folder)
-            for library in entry.manifest.libraries:
-                manifests.verify(folder, library)
+            self.verify(entry)
         except UnreadableArtifactError as error:
             raise StoreError(
                 error.problem, required=error.required, found=error.found, remedies=error.remedies
@@ -186,7 +211,7 @@ class Store(NamedTuple):
             return found
         private = self.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{_mark()}"
         try:
-            private.mkdir(mode=0o755)
+            private.mkdir(mode=PRIVATE)
             make(private)
             return self._publish(private, fingerprint)
         except BaseException as error:
@@ -199,7 +224,7 @@ class Store(NamedTuple):
         """Say to those who wait who makes an entry, since when, and where its log is."""
         text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
         with suppress(OSError):  # it is a courtesy
-            (self.root / ".maker").touch(mode=0o644)
+            (self.root / ".maker").touch(mode=FILE)
             (self.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
 
     def _maker(self) -> str:
@@ -219,10 +244,9 @@ class Store(NamedTuple):
     def prepare(self) -> None:
         """Make the Store's folders, which nobody else can write to, or check those that are there."""
         try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            for folder in (self.folder, self.root.parent, self.root, self.root / ".work"):
-                folder.mkdir(mode=0o755, exist_ok=True)
-                self.check_safe(folder)
+            for folder, mode in ((self.root, FOLDER), (self.root / ".work", PRIVATE)):
+                with self.guard.opened(folder, make=mode):
+                    pass
         except OSError as error:
             raise self.unwritable(error) from error
 
@@ -230,8 +254,9 @@ class Store(NamedTuple):
         """Bring a finished private folder to the disk and rename it to its place."""
         (private / manifests.DIGEST).write_bytes(manifests.digest_line((private / manifests.FILE).read_bytes()))
         for path in private.iterdir():
-            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
+            path.chmod(FILE)
             _fsync(path)
+        private.chmod(FOLDER)  # now it may be seen
         _fsync(private)
         place = self.root / fingerprint
         try:
@@ -261,7 +286,8 @@ class Store(NamedTuple):
             ) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
-            place.parent.mkdir(mode=0o700, exist_ok=True)
+            with self.guard.opened(place.parent, make=PRIVATE):
+                pass
             with suppress(FileNotFoundError):  # somebody else was faster
                 folder.rename(place)
         except OSError as error:
@@ -271,15 +297,17 @@ class Store(NamedTuple):
     @property
     def guard(self) -> Guard:
         """Refuses what others could have put here."""
-        return Guard(self.folder, self.own, self._variable)
+        trusted = own_variable(self.package, "trusted-owners")
+        return Guard(self.folder, self.trust, "the store of compiled kernels", self._variable, trusted)
 
-    def check_safe(self, folder: Path) -> None:
-        """`Guard.check_folder`."""
-        self.guard.check_folder(folder)
+    @property
+    def builds(self) -> Path:
+        """The folder of the folders that Plans are compiled in, those of all versions."""
+        return self.root.parent / ".build"
 
     @property
     def _variable(self) -> str:
-        return f"{self.package.upper()}_{'CACHE_DIR' if self.own else 'CACHE_PATH'}"
+        return own_variable(self.package, "cache-dir" if self.own else "cache-path")
 
     def unreadable(self, error: OSError) -> StoreError:
         """The error for a Store that cannot be read, whatever the reason."""

@@ -10,7 +10,7 @@ from . import manifest as manifests
 from .digests import json_sha256
 from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
 from .manifest import Manifest
-from .store import FINGERPRINT, Store
+from .store import FINGERPRINT, Entry, Store
 
 GONE = "no longer there"
 
@@ -63,7 +63,8 @@ def versions(store: Store) -> list[Store]:
     package = store.folder / store.package
     try:
         folders = sorted(package.iterdir()) if package.is_dir() else []
-        return [store._replace(version=folder.name) for folder in folders if folder.is_dir()]
+        names = (folder.name for folder in folders if folder.is_dir())
+        return [store._replace(version=name) for name in names if not name.startswith(".")]
     except OSError as error:
         raise store.unreadable(error) from error
 
@@ -78,7 +79,7 @@ def survey(store: Store) -> Survey:
         return Survey((), (error,))
     for each in found:
         try:
-            each.check_safe(each.root)
+            each.guard.check(each.root)
             folders = sorted(each.root.iterdir())
         except StoreError as error:
             refused.append(error)
@@ -125,10 +126,9 @@ def find_damage(kept: Kept) -> str:
     if json_sha256(manifest.plan) != manifest.fingerprint:
         return "the fingerprint is not that of its Plan"
     try:
-        for library in manifest.libraries:
-            manifests.verify(kept.folder, library)
+        kept.store.verify(Entry(kept.folder, manifest))
     except UnreadableArtifactError:
         raise
-    except IncompatibleArtifactError as error:
+    except (StoreError, IncompatibleArtifactError) as error:
         return error.found
     return ""

@@ -1,14 +1,15 @@
 """The folder that a Plan is compiled in, kept afterwards, so that the next compile makes only what an edit changed.
 
-    <temporary folder>/kernelwheel-<digest>/        its path is made from the Plan without what edits change
+    <cache folder>/<package>/.build/kernelwheel-<digest>/   of the Plan without what edits change; this user's alone
         src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
         headers/                                    links to those that a module of Python needs
         build.log                                   what CMake and the compilers said last
         whole.json                                  there while all else is whole: removed first, written last
 
-nvcc hashes the current folder into the names of internal symbols, so objects can be used again, and bytes come out the
-same, in one fixed folder only. Ninja decides what is made anew. It knows every file that an object was made from, but
-torch's and the toolkit's: the toolkit's digests are in the folder's path, torch's version is in whole.json.
+Where that cannot be used, it is a folder of a random name in the temporary folder, removed afterwards.
+KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what is made anew. It knows every file
+that an object was made from, but torch's and the toolkit's: the toolkit's digests are in the folder's name, torch's
+version is in whole.json.
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ import errno
 import json
 import os
 import re
-import secrets
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,16 +28,22 @@ from pathlib import Path
 from typing import Any
 
 from .digests import file_sha256, json_sha256
-from .errors import BuildError
+from .errors import BuildError, StoreError
 from .extension import header_folders
-from .locks import NO_LOCKS, exclusive
+from .locks import exclusive
+from .permissions import FOLDER, PRIVATE, Guard, Trust
 from .plan import Plan
+from .store import WHOLE, Store
 from .toolchain import Toolchain
+from .variables import own_variable
 
 LOG = "build.log"
-WHOLE = "whole.json"
+# Bytes; with less left, a cache is no place to compile in. nvcc's intermediate files are a few MB for each file.
+ROOM = 1 << 28
+# What CMake, Ninja, nvcc and a shell take in the path of a folder, each by itself and all together.
+FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
 # What a compile needs and the next one does not; nvcc's intermediate files are the largest of all.
-PASSING = ("out", "tmp", "recipe", "headers", "job.json", "build/keep")
+PASSING = ("torch", "cuda", "headers", "out", "tmp", "recipe", "job.json", "build/keep")
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,9 @@ class Work:
         return self.path / LOG
 
 
-def work_path(plan: Plan) -> Path:
-    """The folder that a Plan is compiled in, unless another user is there already."""
-    return Path(tempfile.gettempdir()) / work_name(plan.to_json())
+def work_path(store: Store, plan: Plan) -> Path:
+    """The folder that a Plan is compiled in, where the Store's cache folder can be used."""
+    return store.builds / work_name(plan.to_json())
 
 
 def work_name(plan: Mapping[str, Any]) -> str:
@@ -65,45 +70,64 @@ def work_name(plan: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def claimed(plan: Plan, say: Callable[[str], None]) -> Iterator[Work]:
-    """The Plan's folder, locked while it is in use.
+def claimed(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Work]:
+    """The Plan's folder in a Store's cache folder, locked while it is in use; else one in the temporary folder.
 
-    Where another user was there first, or the filesystem has no locks: a folder of a random name, for this once.
+    Args:
+        plan: what is to be compiled.
+        store: the user's own; None where there is none to use.
+        trust: who may write to the temporary folder.
+        say: receives a line where this has to wait, or where the temporary folder is used.
 
     Raises:
-        BuildError: what is there is no folder.
-        OSError: it cannot be made.
+        StoreError: others could change the temporary folder too.
+        OSError: nothing can be made there.
     """
-    path = work_path(plan)
     with ExitStack() as held:
-        try:
-            lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
-            descriptor = held.enter_context(lock)
-            _make_ours(path)
-            work = Work(path, (descriptor,))
-        except OSError as error:
-            if not isinstance(error, PermissionError) and error.errno not in NO_LOCKS:
-                raise
-            work = Work(Path(tempfile.mkdtemp(prefix=f"{path.name}.")), ())
-        yield work
+        work = _kept(plan, store, say, held) if store else None
+        yield work or _passing(plan, trust, held)
 
 
-def _make_ours(path: Path) -> None:
-    """A folder that nobody else can have put an object into."""
-    with suppress(FileNotFoundError):
-        info = path.lstat()
-        if not stat.S_ISDIR(info.st_mode):
-            raise BuildError(
-                "the folder to build in is not ours",
-                required=f"{path}: a folder of this user, or nothing",
-                found=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
-                remedies=["remove it, or set TMPDIR to a folder of your own"],
-            )
-        if info.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "it is another user's", str(path))
-        if stat.S_IMODE(info.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
-            shutil.rmtree(path)
-    path.mkdir(mode=0o700, exist_ok=True)
+def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack) -> Work | None:
+    path = work_path(store, plan)
+    try:
+        _refuse_unfit(path)
+        for folder, mode in ((store.builds.parent, FOLDER), (store.builds, PRIVATE)):
+            with store.guard.opened(folder, make=mode):
+                pass
+        lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
+        descriptor = held.enter_context(lock)
+        with store.guard.opened(path, make=PRIVATE):
+            pass
+        if shutil.disk_usage(path).free < ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return Work(path, (descriptor,))
+    except (StoreError, OSError) as error:
+        reason = error.found if isinstance(error, StoreError) else error
+        say(f"building in the temporary folder, because {path} cannot be used: {reason}")
+        return None
+
+
+def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
+    temporary = Path(tempfile.gettempdir())
+    guard = Guard(temporary, trust, "the temporary folder", "TMPDIR", own_variable(plan.package, "trusted-owners"))
+    guard.check(temporary)
+    _refuse_unfit(temporary)
+    path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=temporary))
+    held.push(lambda kind, *_: _remove_all_but_log(path) if kind else shutil.rmtree(path, ignore_errors=True))
+    return Work(path, ())
+
+
+def _refuse_unfit(path: Path) -> None:
+    if not FIT.fullmatch(str(path)):
+        raise OSError(errno.EINVAL, "CMake and nvcc do not work in a folder of such a name", str(path))
+
+
+def _remove_all_but_log(path: Path) -> None:
+    """After a failure, whose error names the log."""
+    for inside in path.iterdir():
+        if inside.name != LOG:
+            _remove(inside)
 
 
 def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
@@ -115,7 +139,7 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
     record = work.path / WHOLE
     newest = max((path.lstat().st_mtime_ns for path in (work.path / "build").rglob("*")), default=0)
     # Where the clock was set back, dates do not say what is older.
-    if record.is_file() and record.read_bytes() == _record(plan, toolchain) and newest < time.time_ns():
+    if record.is_file() and record.read_bytes() == _record(work, plan, toolchain) and newest < time.time_ns():
         record.unlink()
         _remove_passing(work)
     else:
@@ -126,19 +150,19 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
         (work.path / name).mkdir()
     for path in (Path(__file__).parent / "cmake").glob("*.cmake"):
         shutil.copyfile(path, work.path / "recipe" / path.name)  # without its mode: it may be read-only
-    _link(work.path / "torch", toolchain.torch.root)
+    (work.path / "torch").symlink_to(toolchain.torch.root)
     if toolchain.cuda.nvcc:
-        _link(work.path / "cuda", toolchain.cuda.nvcc.root)
+        (work.path / "cuda").symlink_to(toolchain.cuda.nvcc.root)
     if plan.binding:
         (work.path / "headers").mkdir()
         for number, folder in enumerate(header_folders(toolchain)):
-            _link(work.path / "headers" / str(number), folder)
+            (work.path / "headers" / str(number)).symlink_to(folder)
 
 
 def mark_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
     """Say that everything in the folder is good for the next compile."""
     with suppress(OSError):  # then it is made anew; half a record is not equal to a whole one
-        (work.path / WHOLE).write_bytes(_record(plan, toolchain))
+        (work.path / WHOLE).write_bytes(_record(work, plan, toolchain))
 
 
 def mark_rest_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
@@ -152,25 +176,25 @@ def mark_rest_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
 
 
 def tidy(work: Work) -> None:
-    """Remove what the next compile does not need; everything, where there will be none in this folder."""
+    """Remove what the next compile does not need."""
     if work.locks:
         _remove_passing(work)
-    else:
-        shutil.rmtree(work.path)
 
 
-def _record(plan: Plan, toolchain: Toolchain) -> bytes:
-    """What objects rest on that neither the folder's path nor Ninja knows.
+def _record(work: Work, plan: Plan, toolchain: Toolchain) -> bytes:
+    """What objects rest on that neither the folder's name nor Ninja knows, and what is in the build folder.
 
-    The names of all sources: a new header may take the place of another one. The boot: what was written before a
-    power failure need not be what is on the disk.
+    The names of all sources: a new header may take the place of another one. The digests: after a power failure, what
+    was written before need not be what is on the disk.
     """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        boot = secrets.token_hex()  # equal to none: then nothing is used again
-    values = {"boot": boot, "torch": toolchain.torch.version, "sources": sorted(plan.sources)}
-    return json.dumps(values).encode("ascii")
+    build = work.path / "build"
+    files = (path for path in build.rglob("*") if path.is_file() and build / "keep" not in path.parents)
+    values = {
+        "torch": toolchain.torch.version,
+        "sources": sorted(plan.sources),
+        "files": {path.relative_to(build).as_posix(): file_sha256(path) for path in files},
+    }
+    return json.dumps(values, sort_keys=True).encode("ascii")
 
 
 def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
@@ -188,11 +212,6 @@ def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
                 found="another content",
                 remedies=["build again"],
             )
-
-
-def _link(path: Path, target: Path) -> None:
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
 
 
 def _remove_passing(work: Work) -> None:

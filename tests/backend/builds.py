@@ -60,24 +60,25 @@ def pip_wheel(
 ) -> Done:
     """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command.
 
-    Without `kept`, everything is compiled: the cache is another one for each folder, and what earlier builds left in
-    the temporary folder is removed first.
+    Without `kept`, everything is compiled: the cache is another one for each folder.
     """
     options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
     folder.parent.mkdir(exist_ok=True)
-    own = {} if kept else {"XDG_CACHE_HOME": f"{folder}-cache"}
+    own = {} if kept else {"XDG_CACHE_HOME": str(cache_of(folder))}
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
-    if not kept:
-        remove_work(Path(environment["TMPDIR"] or ""))
     return run([*prefix, *command, *options, "-w", folder, checkout], cwd=folder.parent, env=environment, check=False)
 
 
-def remove_work(temporary: Path) -> None:
-    """Remove the folders that compiles left in a temporary folder."""
-    for work in temporary.glob("kernelwheel-*/"):
-        if not work.is_symlink():
-            shutil.rmtree(work)
+def cache_of(folder: Path) -> Path:
+    """The cache folder of a build into `folder` that is not `kept`, as XDG_CACHE_HOME."""
+    return folder.with_name(f"{folder.name}-cache")
+
+
+def remove_work(builds: Path) -> None:
+    """Remove the folders that compiles left, all in one folder."""
+    for work in builds.glob("kernelwheel-*/"):
+        shutil.rmtree(work)
 
 
 def build(checkout: Path, folder: Path, **options: Any) -> Wheel:

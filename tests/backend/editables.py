@@ -51,8 +51,13 @@ class Editable:
 
     @property
     def temporary(self) -> Path:
-        """The folder in which the compile works."""
+        """The temporary folder."""
         return self.folder / "tmp"
+
+    @property
+    def builds(self) -> Path:
+        """The folder of the folders that the compile works in."""
+        return self.store.builds
 
     @property
     def environment(self) -> dict[str, str]:

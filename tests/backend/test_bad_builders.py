@@ -47,8 +47,13 @@ class Builder:
 
     @property
     def temporary(self) -> Path:
-        """Where it compiles."""
+        """Its temporary folder."""
         return self.folder / "tmp"
+
+    @property
+    def builds(self) -> Path:
+        """Where it compiles."""
+        return Store(self.folder / "cache" / "kernelwheel", "tiny", "1.2.3").builds
 
     def attempt(self, *, prefix: tuple[str, ...] = ()) -> Done:
         """`pip wheel`, which may fail."""
@@ -73,8 +78,8 @@ class Builder:
         assert len(list((self.folder / "cache").rglob("manifest.json"))) == entries
 
     def processes(self) -> list[str]:
-        """The live processes that work in its temporary folder."""
-        mark = f"\0TMPDIR={self.temporary}".encode()
+        """The live processes that work for it, by their temporary folders."""
+        mark = f"\0TMPDIR={self.folder}/".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -233,7 +238,8 @@ def test_a_torch_that_cannot_be_imported_but_whose_files_are_fine_is_built_with(
 
 def with_small_disk(folder: Path, size: str) -> tuple[str, ...]:
     """The beginning of a command for which `folder` is a disk of this size."""
-    command = ("unshare", "--mount", "sh", "-ec", f'mount -t tmpfs -o size={size} none "{folder}"; exec "$@"', "sh")
+    mount = f'mount -t tmpfs -o size={size},mode=700 none "{folder}"'
+    command = ("unshare", "--mount", "sh", "-ec", f'{mount}; exec "$@"', "sh")
     if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not mount")
     return command
@@ -253,8 +259,9 @@ def test_a_disk_that_is_full_while_compiling_is_said(builder: Builder, filler: s
     with (builder.checkout / "native/twice.cpp").open("a") as source:
         source.write(f'#include "{name}"\n')
     builder.before = contents(builder.checkout)
+    builder.builds.mkdir(parents=True)
 
-    said = builder.refusal(prefix=with_small_disk(builder.temporary, "2m"))
+    said = builder.refusal(prefix=with_small_disk(builder.builds, "2m"))
 
     assert "No space left on device" in said
     assert "make room" in said
@@ -354,7 +361,7 @@ def test_a_build_that_is_interrupted_leaves_no_compiler_behind_and_can_be_starte
         assert time.monotonic() < deadline, builder.processes()
         time.sleep(0.02)
     builder.assert_unharmed()
-    assert [path.name for path in builder.temporary.iterdir() if not path.name.startswith("kernelwheel-")] == []
+    assert list(builder.temporary.iterdir()) == []
     slow.unlink()
     again = build(builder.checkout, builder.folder / "out", env=builder.env)
     assert again.manifest["fingerprint"] == cpu_wheel.manifest["fingerprint"]

@@ -18,7 +18,7 @@ from kernelwheel import caretaking
 from kernelwheel.caretaking import Policy
 from kernelwheel.locks import exclusive
 from kernelwheel.store import DAY, Store
-from kernelwheel.survey import Kept, size_of, survey
+from kernelwheel.survey import Kept, size_of, survey, versions
 
 NOW = 1_900_000_000.0
 
@@ -284,7 +284,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
 
     for cleaning in cleanings:
         assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
-        assert "version 1.2.2: a process is making an entry" in cleaning.skipped[0]
+        assert "version 1.2.2: a process is at work there" in cleaning.skipped[0]
     assert fingerprints(store) == [("1.2.2", entry.name)]
     assert [r.name for r in caretaking.prune(store, Policy(), time.time()).removed] == ["half"]
 
@@ -335,3 +335,65 @@ assert torch.ops.tiny.twice(torch.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
         assert len(caretaking.clear(store).removed) == 1
         process.communicate("")
     assert process.returncode == 0
+
+
+# Builds
+
+
+def make_build(store: Store, name: str, days: float) -> Path:
+    """A folder that was compiled in so many days ago."""
+    with store.guard.opened(store.builds, make=0o700):
+        pass
+    path = store.builds / name
+    (path / "build").mkdir(parents=True)
+    (path / "build" / "one.o").write_bytes(b"1234")
+    (path / "whole.json").touch()
+    then = time.time() - days * DAY
+    os.utime(path, (then, then))
+    return path
+
+
+def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
+    old, young = make_build(store, "kernelwheel-a", 31), make_build(store, "kernelwheel-b", 29)
+
+    dry = caretaking.prune(store, Policy(), time.time(), dry_run=True)
+    assert old.exists()
+    wet = caretaking.prune(store, Policy(), time.time())
+
+    assert [(r.kind, r.name, r.size) for r in wet.removed] == [("build", old.name, 4)]
+    assert dry.removed == wet.removed
+    assert [old.exists(), young.exists()] == [False, True]
+    assert [r.name for r in caretaking.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
+
+
+def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:
+    used, idle = make_build(store, "kernelwheel-a", 0), make_build(store, "kernelwheel-b", 0)
+    script = """
+import sys
+from pathlib import Path
+from kernelwheel.locks import exclusive
+with exclusive(Path(sys.argv[1])):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", script, str(used.with_suffix(".lock"))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        cleaning = caretaking.clear(store)
+        process.communicate("")
+
+    assert [used.exists(), idle.exists()] == [True, False]
+    assert str(store.builds) in cleaning.skipped[0]
+    assert "build" not in {kept.version for kept in survey(store).kept}
+    caretaking.clear(store)
+    assert [path.suffix for path in store.builds.iterdir()] == [".lock", ".lock"]
+
+
+def test_builds_are_no_version(store: Store) -> None:
+    make_build(store, "kernelwheel-a", 0)
+
+    assert [version.version for version in versions(store)] == ["1.2.3"]

@@ -32,9 +32,10 @@ ALLOWED = {
         "tempfile.gettempdir": "where a launcher's server works, and for an error",
     },
     "work.py": {
-        "tempfile.gettempdir": "the work folder, whose path is no part of a Plan",
-        "tempfile.mkdtemp": "as gettempdir",
+        "tempfile.gettempdir": "where to compile without a cache; the path is no part of a Plan",
+        "tempfile.mkdtemp": "below gettempdir",
     },
+    "compile.py": {"tempfile.gettempdir": "as in work.py, for an error"},
     "launchers.py": {"iterates environ": "what a launcher may see: a list of its own, none of it an option"},
     "drive.py": {
         "os.environ": "the environment that driving.py made for it goes on to CMake",

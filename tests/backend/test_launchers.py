@@ -141,7 +141,7 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
         tools = toolchain.find(chosen, os.environ)
         native = editable.checkout / "native"
         plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
-        compile_plan(plan, tools, native, tmp_path / name, jobs=1, say=lambda line: None)
+        compile_plan(plan, tools, native, tmp_path / name, jobs=1, say=lambda line: None, store=editable.store)
         made.append((tmp_path / name / "libtiny_cpu.so").read_bytes())
 
     launched = (tmp_path / "launched").read_text()

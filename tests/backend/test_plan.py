@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -222,6 +223,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "jit": lambda _: ("never", "always"),
     "cache-dir": lambda _: ("/a", "/b"),
     "cache-path": lambda _: ("/a", "/b"),
+    "trusted-owners": lambda _: ("", "1000"),
 }
 
 
@@ -262,6 +264,7 @@ ANYTHING = st.fixed_dictionaries(
         "jit": st.sampled_from(["auto", "never"]),
         "cache-dir": st.sampled_from(["", "/a"]),
         "cache-path": st.sampled_from(["", "/a:/b"]),
+        "trusted-owners": st.sampled_from(["", "1000"]),
     }
 )
 
@@ -378,3 +381,37 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
 
     with pytest.raises(SettingsError, match=r"CMakeLists\.txt"):
         machine.draw()
+
+
+# What a compile is made of, beside the recipe: it can choose no flag, no variable and no place of a file.
+SHAPES_NOTHING = {
+    "archs": "the Plan's own", "buildlog": "reads what was said", "digests": "names bytes", "errors": "for failures",
+    "host": "the Plan's own", "locks": "waits", "manifest": "describes what was made", "permissions": "makes folders",
+    "plan": "the Plan itself", "readback": "reads what was made", "resources": "how many compilers at once",
+    "store": "where the folder lies", "toolchain": "what the Plan's identities are of", "variables": "names for errors",
+    "launchers": "run the same commands", "nvcc": "finds what the toolkit's identity is of",
+    "toolkit": "the Plan's own", "compile": "puts the parts together",
+}  # fmt: skip
+
+
+def test_what_shapes_a_compile_is_in_the_fingerprint() -> None:
+    backend = Path(plans.__file__).parent
+    recipe = {Path(name).stem for name in plans.RECIPE}
+    imported = set()
+    for name in ("compile.py", *(name for name in plans.RECIPE if name.endswith(".py"))):
+        for node in ast.walk(ast.parse((backend / name).read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                imported |= {node.module} if node.module else {alias.name for alias in node.names}
+
+    assert imported - recipe - set(SHAPES_NOTHING) == set()
+
+
+def test_an_edit_of_the_recipe_is_another_fingerprint(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = machine.draw()
+    real = plans.file_sha256
+    for name in plans.RECIPE:
+        edited = Path(plans.__file__).parent / name
+        monkeypatch.setattr(
+            plans, "file_sha256", lambda path, edited=edited: "0" * 64 if path == edited else real(path)
+        )
+        assert machine.draw().fingerprint != before.fingerprint, name

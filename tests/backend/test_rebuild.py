@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from builds import NATIVE, TORCH, Wheel, build, contents, needs_cuda_torch, remove_work
+from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kernelwheel import plan as plans
 from kernelwheel import toolchain
 from kernelwheel.compile import compile_plan
+from kernelwheel.digests import file_sha256
 from kernelwheel.errors import BuildError
 from kernelwheel.package import PackageFacts
 from kernelwheel.toolchain import Torch
@@ -141,7 +142,7 @@ def no_platformdirs(user: Editable, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("state", "because"),
     [
-        (no_home, "no folder to keep compiled kernels in"), (a_file, "File exists"), (unsafe, "is not safe"),
+        (no_home, "no folder to keep compiled kernels in"), (a_file, "Not a directory"), (unsafe, "is not safe"),
         (no_platformdirs, "there is no platformdirs"),
     ],
 )  # fmt: skip
@@ -181,7 +182,7 @@ def test_read_only_stores_serve_a_build_and_a_damaged_one_is_passed_over_with_a_
 ) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(built.user.cache, damaged)
-    (library,) = damaged.rglob("*.so")
+    (library,) = (damaged / "tiny" / "1.2.3").rglob("*.so")
     library.write_bytes(library.read_bytes()[:-1] + b"?")
     before = contents(damaged), contents(built.user.cache)
     again = pip(
@@ -201,7 +202,7 @@ def test_read_only_stores_serve_a_build_and_a_damaged_one_is_passed_over_with_a_
 
 def test_a_damaged_entry_is_put_away_with_a_word_and_made_anew(built: Built, tmp_path: Path) -> None:
     shutil.copytree(built.user.cache, tmp_path / "own")
-    (library,) = (tmp_path / "own").rglob("*.so")
+    (library,) = (tmp_path / "own" / "tiny" / "1.2.3").rglob("*.so")
     library.write_bytes(b"")
     again = pip(built.user, built.checkout, tmp_path / "out", kept=True, TINY_CACHE_DIR=str(tmp_path / "own"))
 
@@ -216,8 +217,9 @@ def test_a_damaged_entry_is_put_away_with_a_word_and_made_anew(built: Built, tmp
 class Project:
     """Small sources, compiled in this process without a store, and a count of what was compiled."""
 
-    def __init__(self, folder: Path) -> None:
-        self.editable = make_editable(folder, SMALL)
+    def __init__(self, folder: Path, sources: Path | None = None) -> None:
+        texts = {path.name: path.read_text() for path in sources.iterdir()} if sources else SMALL
+        self.editable = make_editable(folder, texts)
         self.native = self.editable.checkout / "native"
         self.torch: Torch | None = None
         self.counted: Counter[str] = Counter()
@@ -230,31 +232,30 @@ class Project:
         self.plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
-            compile_plan(self.plan, tools, self.native, out, jobs=2, say=say)
+            compile_plan(self.plan, tools, self.native, out, jobs=2, say=say, store=self.editable.store)
         finally:
             before, self.counted = self.counted, Counter(self.editable.compiled())
         return sorted((self.counted - before).elements()), (out / "libtiny_cpu.so").read_bytes()
 
     def compile_afresh(self) -> bytes:
         """The library, where nothing was compiled before."""
-        remove_work(self.editable.temporary)
+        remove_work(self.editable.builds)
         files, library = self.compile()
         assert len(files) == len(list(self.native.rglob("*.cpp")))
         return library
 
     @property
     def work(self) -> Path:
-        return work_path(self.plan)
+        return work_path(self.editable.store, self.plan)
 
     def change(self, file: str, old: str, new: str) -> None:
         self.editable.change(f"native/{file}", old, new)
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path) -> Project:
     """A project that was compiled once."""
     made = Project(tmp_path / "project")
-    monkeypatch.setattr(tempfile, "tempdir", str(made.editable.temporary))
     assert made.compile()[0] == ["one.cpp", "two.cpp"]
     return made
 
@@ -272,13 +273,14 @@ def test_only_what_depends_on_an_edit_is_compiled_and_the_bytes_are_those_of_a_b
     assert same == library == project.compile_afresh()
 
 
-def test_a_space_in_the_path_makes_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = Project(tmp_path / "project")
+@pytest.mark.parametrize("name", ["a folder", "Müller=(1)+#", "x" * 200])
+def test_the_path_makes_no_difference(project: Project, tmp_path: Path, name: str) -> None:
     project.change("one.cpp", "#include", "#include <torch/headeronly/macros/Export.h>\n#include")
-    folder = project.editable.temporary / "a folder"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    project.compile()
+    project.change("one.cpp", "{ return ONE; }", "{ return ONE + sizeof(__FILE__); }")
+    _, library = project.compile()
+    (tmp_path / name).mkdir()
+    project = Project(tmp_path / name / "project", project.native)
+    assert project.compile() == (["one.cpp", "two.cpp"], library)
 
     project.change("two.cpp", "return 2", "return 22")
 
@@ -345,6 +347,10 @@ def test_another_environment_with_the_same_torch_keeps_the_objects_and_one_with_
     shutil.rmtree(tmp_path / "first")
     info = project.work / "build" / ".skbuild-info.json"  # scikit-build-core would begin anew in another place
     info.write_text(json.dumps({**json.loads(info.read_text()), "skbuild_path": str(tmp_path / "first")}))
+    record = project.work / "whole.json"
+    values = json.loads(record.read_text())
+    values["files"][info.name] = file_sha256(info)
+    record.write_text(json.dumps(values, sort_keys=True))
     project.torch = torch_in(tmp_path / "second")
     project.change("two.cpp", "return 2", "return 22")
     moved, library = project.compile()
@@ -355,20 +361,41 @@ def test_another_environment_with_the_same_torch_keeps_the_objects_and_one_with_
     assert library == project.compile_afresh()
 
 
-@pytest.mark.parametrize("harm", ["killed", "booted", "open to others"])
+def cut_off(path: Path) -> None:
+    """As after a power failure: the size came to the disk, the bytes did not, and the date is as it was."""
+    info = path.stat()
+    path.write_bytes(bytes(info.st_size))
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+@pytest.mark.parametrize("harm", ["no record", "half a record", "an object", "Ninja's log", "a file too many"])
 def test_nothing_is_used_again_that_may_not_be_whole(project: Project, harm: str) -> None:
     record = project.work / "whole.json"
-    if harm == "killed":
+    (object_file,) = project.work.rglob("one.cpp.o")
+    if harm == "no record":
         record.unlink()
-    elif harm == "booted":
-        record.write_text(record.read_text().replace('"boot": "', '"boot": "another '))
+    elif harm == "half a record":
+        record.write_text(record.read_text()[:-9])
+    elif harm == "an object":
+        cut_off(object_file)
+    elif harm == "Ninja's log":
+        cut_off(project.work / "build" / ".ninja_log")
     else:
-        project.work.chmod(0o770)
-    (project.work / "build" / "left").touch()
+        (project.work / "build" / "left").touch()
 
     assert project.compile()[0] == ["one.cpp", "two.cpp"]
     assert not (project.work / "build" / "left").exists()
-    assert project.work.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_folder_of_a_compile_is_its_user_s_alone_whatever_the_umask(project: Project) -> None:
+    shutil.rmtree(project.editable.builds)
+    before = os.umask(0o000)
+    try:
+        project.compile()
+    finally:
+        os.umask(before)
+
+    assert [path.stat().st_mode & 0o777 for path in (project.editable.builds, project.work)] == [0o700, 0o700]
 
 
 def test_nothing_is_marked_whole_while_compilers_work_in_it(project: Project) -> None:
@@ -397,7 +424,7 @@ def test_after_a_compile_error_only_the_file_with_the_error_is_compiled_again(pr
 
 
 def test_what_a_compile_leaves_is_small(project: Project) -> None:
-    assert {path.name for path in project.work.iterdir()} == {"src", "torch", "build", "build.log", "whole.json"}
+    assert {path.name for path in project.work.iterdir()} == {"src", "build", "build.log", "whole.json"}
     assert not (project.work / "build" / "keep").exists()
 
 
@@ -423,14 +450,15 @@ def test_an_edited_cu_file_is_compiled_alone_and_gives_the_bytes_of_a_build_from
     (folder / "native/twice.cu").write_text(edited)
     other = build(folder, build_root / "edited", env=env)
     (folder / "native/twice.cu").write_text(original)
-    again = build(folder, build_root / "edited back", env=env, kept=True)
+    cache = {"XDG_CACHE_HOME": str(cache_of(build_root / "edited"))}
+    again = build(folder, build_root / "edited back", env={**env, **cache}, kept=True)
 
     assert "CXX twice.cpp" in other.output
     assert "CXX twice.cpp" not in again.output
     assert "CUDA twice.cu" in again.output
     assert other.libraries["libtiny_cuda.so"] != again.libraries["libtiny_cuda.so"]
     assert again.libraries == two_archs_wheel.libraries
-    work = next(iter(build_root.glob("kernelwheel-*/")))
+    (work,) = cache_of(build_root / "edited").glob("kernelwheel/tiny/.build/kernelwheel-*/")
     deps = run(["ninja", "-t", "deps"], cwd=work / "build").stdout
     assert f"{work}/src/twice.h" in deps
     assert f"{work}/torch" not in deps

@@ -28,6 +28,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "jit": ("never", "always", "never", "auto"),
     "cache-dir": ("/a", "/b", "/c", ""),
     "cache-path": ("/a", "/b:/c", "/d", ()),
+    "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]
@@ -226,6 +227,7 @@ def test_each_config_setting_that_is_given_again_is_a_line_of_its_own() -> None:
         "cxx-flags": ["-O1 -g", "-DA='x y'"],
         "archs": ["8.0", "9.0+PTX"],
         "cache-path": ["/a", f"/b{os.pathsep}/c"],
+        "trusted-owners": ["1000", "hpc, 1000"],
     }
 
     resolved = settings.resolve("tiny", {}, {}, config)

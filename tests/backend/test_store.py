@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from kernelwheel import store as stores
 from kernelwheel.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.manifest import DIGEST, digest_line
+from kernelwheel.permissions import Trust
 from kernelwheel.store import Entry, Store
 
 many = settings(
@@ -176,7 +178,7 @@ def refusal(store: Store) -> str:
     with pytest.raises(StoreError) as of_entry:
         store.entry(fingerprint)
     with pytest.raises(StoreError) as of_entries:
-        list(store.entries())
+        list(map(store.verify, store.entries()))
     assert str(of_entry.value) == str(of_entries.value)
     return str(of_entry.value)
 
@@ -221,11 +223,48 @@ def test_what_belongs_to_another_user_is_refused(compiled: Editable, place: Call
 
 
 @needs_root
-def test_a_store_that_is_only_read_may_be_another_user_s(compiled: Editable) -> None:
+@both_kinds
+def test_another_user_s_store_is_used_where_that_user_is_named_and_only_there(compiled: Editable, own: bool) -> None:
     for path in [compiled.cache, *compiled.cache.rglob("*")]:
         os.chown(path, 65534, 65534)
+    store = Store(compiled.cache, "tiny", "1.2.3", own=own)
 
-    only(Store(compiled.cache, "tiny", "1.2.3", own=False))
+    assert "TINY_TRUSTED_OWNERS=65534" in refusal(store)
+    assert "TINY_TRUSTED_OWNERS=65534" in refusal(store._replace(trust=Trust(frozenset({65533}))))
+    only(store._replace(trust=Trust(frozenset({65534}))))
+    only(store._replace(trust=Trust(everyone=True)))
+
+
+@needs_root
+@both_kinds
+@pytest.mark.parametrize("owner", [0, 65534])
+def test_a_store_below_a_folder_that_others_can_change_is_refused(compiled: Editable, own: bool, owner: int) -> None:
+    above = compiled.cache.parent
+    os.chown(above, owner, 65534)
+    above.chmod(0o755 if owner else 0o775)  # its owner can change it, or a group that others are in
+
+    assert str(above) in refusal(Store(compiled.cache, "tiny", "1.2.3", own=own))
+
+
+@needs_root
+def test_a_folder_above_may_be_open_to_a_group_whose_members_are_trusted(compiled: Editable) -> None:
+    compiled.cache.parent.chmod(0o775)  # root's own group: as a user's private group, with umask 002
+
+    only(compiled.store)
+
+
+@needs_root
+def test_a_folder_that_a_list_of_users_may_write_to_is_refused(compiled: Editable) -> None:
+    above = compiled.cache.parent
+    # acl(5), as setfacl -m u:65534:rwx makes it: version 2; tag, permissions and user of each.
+    entries = [(0x01, 7, -1), (0x02, 7, 65534), (0x04, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(above, "system.posix_acl_access", acl)
+    except OSError:
+        pytest.skip("this file system has no access control lists")
+
+    assert str(above) in refusal(compiled.store)
 
 
 def test_the_cache_folder_may_be_this_user_s_link(compiled: Editable) -> None:
@@ -250,15 +289,13 @@ def test_the_cache_folder_may_be_a_sticky_one_as_tmp_is(compiled: Editable) -> N
     only(compiled.store)
 
 
-def test_a_read_only_store_in_a_sticky_folder_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
-    (folder / "tiny" / "1.2.3").mkdir(parents=True)  # anybody may have put that there
-    folder.chmod(0o1777)
+@needs_root
+@both_kinds
+def test_what_another_user_put_into_a_sticky_folder_is_refused(compiled: Editable, own: bool) -> None:
+    compiled.cache.chmod(0o1777)
+    os.chown(compiled.cache / "tiny", 65534, 65534)
 
-    with pytest.raises(StoreError, match="not safe") as caught:
-        list(Store(folder, "tiny", "1.2.3", own=False).entries())
-
-    assert str(folder) in caught.value.problem
+    assert str(compiled.cache / "tiny") in refusal(Store(compiled.cache, "tiny", "1.2.3", own=own))
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny/1.2.3", "tiny/1.2.3/.work"])
@@ -307,9 +344,33 @@ def test_what_is_made_is_safe_whatever_the_umask(
     finally:
         os.umask(before)
 
+    assert fresh.folder.parent.stat().st_mode & 0o022 == 0
+    private = {".lock": 0o600, ".work": 0o700}
     for path in [fresh.folder, *fresh.folder.rglob("*")]:
-        assert path.stat().st_mode & 0o022 == 0, path
+        expected = private.get(path.name, 0o755 if path.is_dir() else 0o644)
+        assert path.name == ".maker" or path.stat().st_mode & 0o7777 == expected, path
     only(fresh)
+
+
+def test_nobody_sees_an_entry_that_is_not_finished(
+    compiled: Editable, fresh: Store, whole: Callable[[Path], None]
+) -> None:
+    modes = []
+
+    def make(private: Path) -> None:
+        whole(private)
+        modes.append(private.stat().st_mode & 0o7777)
+        (private / "libtiny_cpu.so").chmod(0o666)
+
+    before = os.umask(0o000)
+    try:
+        with fresh.making(print):
+            made = fresh.publish(only(compiled.store).folder.name, make)
+    finally:
+        os.umask(before)
+
+    assert modes == [0o700]
+    assert {path.stat().st_mode & 0o7777 for path in made.folder.iterdir()} == {0o644}
 
 
 def test_a_make_that_fails_leaves_nothing(compiled: Editable, fresh: Store, whole: Callable[[Path], None]) -> None:

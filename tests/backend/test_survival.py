@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,8 +49,8 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def processes_of(editable: Editable) -> list[tuple[int, str]]:
-    """The live processes that work for a user, by their temporary folder: compilers and what starts them."""
-    mark = f"\0TMPDIR={editable.temporary}".encode()
+    """The live processes that work for a user, by their temporary folders: compilers and what starts them."""
+    mark = f"\0TMPDIR={editable.folder}/".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -68,8 +68,8 @@ def assert_tidy(editable: Editable) -> None:
     root = editable.store.root
     assert {path.name for path in root.iterdir()} == {".lock", ".maker", ".work", entry.folder.name}
     assert list((root / ".work").iterdir()) == []
-    (work,) = (path for path in editable.temporary.iterdir() if path.suffix != ".lock")
-    assert {path.name for path in work.iterdir()} == {"src", "torch", "build", "build.log", "whole.json"}
+    (work,) = (path for path in editable.builds.iterdir() if path.suffix != ".lock")
+    assert {path.name for path in work.iterdir()} == {"src", "build", "build.log", "whole.json"}
 
 
 # Many at once
@@ -378,7 +378,7 @@ def zygote(small: Editable) -> Iterator[Zygote]:
     made.close()
 
 
-WORK = "tmp/kernelwheel-*/"
+WORK = "cache/tiny/.build/kernelwheel-*/"
 STEPS = [
     "die_at driving _drive before",
     f"die_when {WORK}job.json",
@@ -415,7 +415,7 @@ STEPS_AFTER_AN_EDIT = [
 def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
     right = zygote.make()
     for step in STEPS:
-        remove_work(zygote.editable.temporary)
+        remove_work(zygote.editable.builds)
         zygote.survive(step, right)
 
 
@@ -433,7 +433,7 @@ class Edits:
         self.states = ["ONE 1", "ONE 2"]
         self.right = {}
         for _ in self.states:
-            remove_work(self.small.temporary)
+            remove_work(self.small.builds)
             self.right[self.states[0]] = zygote.make()
             self.make_one()
 
@@ -446,14 +446,14 @@ class Edits:
 
 def test_kills_at_random_moments_leave_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
     edits = Edits(zygote)
-    remove_work(zygote.editable.temporary)
+    remove_work(zygote.editable.builds)
     begin = time.monotonic()
     zygote.make()
     whole = time.monotonic() - begin
     moments = random.Random(KILLS)
     for kill in range(KILLS):
         if kill % 2:
-            remove_work(zygote.editable.temporary)
+            remove_work(zygote.editable.builds)
         zygote.survive(f"die_after {moments.uniform(0.0, whole):.4f}", edits.make_one())
 
 
@@ -515,9 +515,12 @@ def test_a_store_on_a_full_disk_is_said_and_works_when_there_is_room(small: Edit
 
 
 @pytest.mark.parametrize("size", ["4k", "160k"])
-def test_a_full_temporary_folder_is_said(small: Editable, size: str) -> None:
-    done = in_namespace(small, f"mount -t tmpfs -o size={size} none tmp")
+def test_a_full_disk_is_said(small: Editable, size: str) -> None:
+    small.builds.mkdir(parents=True)
+    mounts = (f"mount -t tmpfs -o size={size},mode=700 none {folder}" for folder in (small.builds, small.temporary))
+    done = in_namespace(small, "; ".join(mounts))
 
+    assert f"because {small.builds}" in done.stderr
     assert "BuildError" in done.stderr
     assert "make room" in done.stderr
     assert list(small.store.entries()) == []
@@ -629,25 +632,55 @@ pwd.getpwuid = getpwuid
     assert sorted(path.name for path in small.folder.iterdir()) == ["c++", "checkout", "tmp"]
 
 
-@needs_root
-@pytest.mark.parametrize("theirs", ["lock", "folder"])
-def test_another_user_who_compiles_the_same_in_the_same_temporary_folder_is_no_hindrance(
-    small: Editable, theirs: str
-) -> None:
-    small.python(REQUIRE)
-    shutil.rmtree(small.store.root)
-    remove_work(small.temporary)
-    (path,) = small.temporary.iterdir()
-    if theirs == "folder":
-        path = path.with_suffix("")
-        path.mkdir()
+def foreign_folder(path: Path) -> None:
+    path.mkdir()
     os.chown(path, 65534, 65534)
+
+
+def foreign_lock(path: Path) -> None:
+    path.with_suffix(".lock").touch()
+    os.chown(path.with_suffix(".lock"), 65534, 65534)
+
+
+def link(path: Path) -> None:
+    path.symlink_to(path.parent)
+
+
+def file(path: Path) -> None:
+    path.touch()
+
+
+def link_as_lock(path: Path) -> None:
+    path.with_suffix(".lock").symlink_to("elsewhere")
+
+
+def folder_as_lock(path: Path) -> None:
+    path.with_suffix(".lock").mkdir()
+
+
+def open_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+@needs_root
+@pytest.mark.parametrize("harm", [foreign_folder, foreign_lock, link, file, link_as_lock, folder_as_lock, open_folder])
+def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable, harm: Callable[[Path], None]) -> None:
     small.python(REQUIRE)
+    (path,) = small.builds.glob("kernelwheel-*/")
+    shutil.rmtree(small.store.root)
+    shutil.rmtree(small.builds)
+    small.builds.mkdir(mode=0o700)
+    harm(path)
+    before = {left: left.lstat() for left in small.builds.iterdir()}
+    done = small.python(REQUIRE)
 
     (entry,) = small.store.entries()
     assert small.store.entry(entry.folder.name) == entry
-    assert path.stat().st_uid == 65534
-    assert {left.name for left in small.temporary.iterdir()} <= {path.name, f"{path.stem}.lock"}
+    assert f"because {path} cannot be used" in done.stderr
+    assert {left: left.lstat() for left in before} == before
+    assert {left.suffix for left in small.builds.iterdir() if left not in before} <= {".lock"}
+    assert list(small.temporary.iterdir()) == []
 
 
 # Locks that do not work: the stand-in says ENOLCK for files of the store, or everywhere

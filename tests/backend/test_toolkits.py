@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version as installed_version
@@ -22,6 +21,7 @@ from kernelwheel.compile import Artifact, compile_plan
 from kernelwheel.cxx import host_limits
 from kernelwheel.nvcc import Nvcc, find_cudart
 from kernelwheel.package import PackageFacts
+from kernelwheel.store import Store
 from kernelwheel.toolchain import Torch
 from standins import NOWHERE, make_cxx, make_program, settings_with
 
@@ -51,7 +51,8 @@ def compile_small(folder: Path, torch: Torch = TORCH, sources: Mapping[str, str]
     tools = toolchain.find(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=toolchain.decide_cuda(chosen, torch, os.environ, sys.path))
     plan = plans.draw(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
-    return compile_plan(plan, tools, root, folder / "artifact", jobs=1, say=print)
+    store = Store(folder / "cache", "tiny", "1.2.3")
+    return compile_plan(plan, tools, root, folder / "artifact", jobs=1, say=print, store=store)
 
 
 def libraries(artifact: Artifact) -> dict[str, bytes]:
@@ -71,9 +72,7 @@ endif()""",
 
 
 @needs_cuda_torch
-def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path) -> None:
     made = compile_small(tmp_path, sources=TWO_TARGETS)
 
     found = libraries(made)
@@ -82,7 +81,7 @@ def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path, monkeypatch: pyt
         "libtiny_cuda.so": [b"tiny_add"],
         "libtiny_more.so": [b"tiny_subtract"],
     }
-    (rules,) = (tmp_path / "tmp").glob("kernelwheel-*/build/build.ninja")
+    (rules,) = tmp_path.rglob("build/build.ninja")
     options = [line for line in rules.read_text().splitlines() if "--keep-dir" in line]
     assert [line.count("--keep-dir") for line in options] == [1, 1]
     assert len({line for line in options for line in re.findall(r"--keep-dir=(\S+)", line)}) == 2

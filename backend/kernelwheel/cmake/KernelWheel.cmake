@@ -13,7 +13,8 @@
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
 #   KERNELWHEEL_MODULE_HEADERS    folders of headers that modules need beside torch's: Python, the CUDA libraries
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
-#   KERNELWHEEL_KEPT           ON where the build folder is used again; not for editors' compile_commands.json
+#   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, seen from the build folder; not set for editors'
+#                              compile_commands.json
 
 include_guard(GLOBAL)
 
@@ -41,26 +42,26 @@ endif()
 
 # torch's and the toolkit's headers are newer in another isolated environment, and yet the same: compile(), which keeps
 # this folder for its next call, sees to that. So Ninja is not told of them, by a second command of the rules.
-if(KERNELWHEEL_KEPT)
-  set(_kernelwheel_path "([^[:space:]\\\\]|\\\\.)*")  # a space in a path stands behind a backslash
+if(DEFINED KERNELWHEEL_RECIPE)
   foreach(language IN ITEMS CXX CUDA)
-    string(APPEND CMAKE_${language}_COMPILE_OBJECT
-      ";sed -i -E 's:${_kernelwheel_path}/kernelwheel-[^/[:space:]]*/(torch|cuda|headers)/${_kernelwheel_path}::g' <DEP_FILE>")
+    string(APPEND CMAKE_${language}_COMPILE_OBJECT ";sed -i -E -f ${KERNELWHEEL_RECIPE}/depfile.sed <DEP_FILE>")
   endforeach()
 endif()
 
-# nvcc writes the names of its temporary files into the object (files that are kept have the same name every time) and
-# makes the names of internal symbols from its process id, unless it is given a seed.
+# Equal sources must give equal bytes in any folder. nvcc names internal symbols after the absolute path of the source,
+# which it passes to cudafe++ and cicc (given again, the last one counts), and after its process id, unless it is given a
+# seed; it writes the names of its temporary files into the object, unless they are kept.
 function(_kernelwheel_make_reproducible target sources)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cu$")
-      string(MAKE_C_IDENTIFIER "${target}_${source}" folder)
-      set(folder "${CMAKE_BINARY_DIR}/keep/${folder}")
-      file(MAKE_DIRECTORY "${folder}")
+      string(SHA256 name "${target}/${source}")
+      string(SUBSTRING "${name}" 0 16 name)
+      file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/keep/${name}")
       # A file may be compiled for several targets, at once and not in the same way.
       set(here "$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
-        "$<${here}:--keep;--keep-dir=${folder};--frandom-seed=${target}/${source}>")
+        "$<${here}:--keep;--keep-dir=keep/${name};--frandom-seed=${name}>"
+        "$<${here}:-Xcudafe=--orig_src_path_name=${name}.cu;-Xcicc=--orig_src_path_name=${name}.cu>")
     endif()
   endforeach()
 endfunction()
@@ -84,6 +85,11 @@ function(_kernelwheel_add_library function target)
   target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include")
   string(REPLACE ">" "$<ANGLE-R>" cxx_flags "${KERNELWHEEL_CXX_FLAGS}")
   string(REPLACE ">" "$<ANGLE-R>" cuda_flags "${KERNELWHEEL_CUDA_FLAGS}")
+  if(DEFINED KERNELWHEEL_RECIPE)  # __FILE__ without the folder
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:C,CXX>:@${KERNELWHEEL_RECIPE}/paths.rsp>"
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=@${KERNELWHEEL_RECIPE}/paths.rsp>")
+  endif()
   # gcc names a system header by its real path where that is shorter: the builder's, in the text of torch's checks.
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"

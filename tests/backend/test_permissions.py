@@ -1,0 +1,203 @@
+"""Two users on one machine: what one of them makes is never what the other one uses, however they race."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kernelwheel import places
+from kernelwheel.errors import KernelWheelError, StoreError
+from kernelwheel.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard
+from kernelwheel.settings import resolve
+from kernelwheel.store import Store
+from kernelwheel.work import claimed
+from standins import make_machine
+
+VICTIM, ATTACKER = 65533, 65534
+SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "60"))
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users")
+
+
+def as_user(user: int, act: Callable[[], None], real: int | None = None) -> int:
+    """A child that does something as a user, and ends with status 0 if it comes to the end; returns its process id.
+
+    With `real`, that is the user who started it, as for a setuid program.
+    """
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user if real is None else real, user, user)
+        act()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def succeeded(child: int) -> bool:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder as /tmp is: all may add to it, each may remove what is its own."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def attack(cache: Path, plant: Callable[[Path], None]) -> None:
+    """For ever: put something where the victim is about to make its folders, the sooner the better."""
+    while True:
+        for place in (cache, cache / "tiny", cache / "tiny" / ".build"):
+            with suppress(OSError):
+                plant(place)
+
+
+def plant_folder(place: Path) -> None:
+    place.mkdir(mode=0o777)
+    place.chmod(0o777)
+
+
+def plant_link(place: Path) -> None:
+    place.symlink_to("/var/tmp")  # a folder of root's: only the link is the attacker's
+
+
+@pytest.mark.parametrize("plant", [plant_folder, plant_link])
+def test_a_folder_that_another_user_makes_first_is_never_used(
+    public: Path, tmp_path: Path, plant: Callable[[Path], None]
+) -> None:
+    plan = make_machine(tmp_path / "machine").draw(cuda="off")
+    own = Path(tempfile.mkdtemp(dir=public))
+    os.chown(own, VICTIM, VICTIM)
+    tempfile.tempdir = str(own)  # what the victim falls back to
+    used = own / "used"
+
+    def shoot(cache: Path) -> None:
+        store = Store(cache, "tiny", "1.2.3")
+        with claimed(plan, store, NOBODY_ELSE, lambda line: None) as work:
+            for folder in (work.path, *work.path.parents):
+                info = folder.stat()
+                others_write = info.st_mode & 0o022 and not info.st_mode & 0o1000
+                assert info.st_uid in (VICTIM, 0), folder
+                assert not others_write, folder
+            if work.path.is_relative_to(cache):
+                used.touch()
+
+    won = lost = 0
+    try:
+        for shot in range(SHOTS):
+            cache = public / f"cache{shot}"
+            attacker = as_user(ATTACKER, lambda cache=cache: attack(cache, plant))  # type: ignore[misc]
+            if shot % 2:
+                time.sleep(0.002)  # each of the two is the first now and then
+            try:
+                assert succeeded(as_user(VICTIM, lambda cache=cache: shoot(cache)))  # type: ignore[misc]
+            finally:
+                os.kill(attacker, signal.SIGKILL)
+                os.waitpid(attacker, 0)
+            won += used.exists()
+            lost += not used.exists()
+            used.unlink(missing_ok=True)
+    finally:
+        tempfile.tempdir = None
+    print(f"{SHOTS} shots: the victim used the cache {won} times, and fell back {lost} times")
+    assert won
+    assert lost
+
+
+def test_what_another_user_put_into_a_shared_store_is_refused_before_it_is_read(public: Path) -> None:
+    cache = public / "cache"
+
+    def plant() -> None:
+        for folder in (cache, cache / "tiny", cache / "tiny" / "1.2.3", cache / "tiny" / "1.2.3" / ("a" * 64)):
+            folder.mkdir()
+
+    assert succeeded(as_user(ATTACKER, plant))
+
+    def look() -> None:
+        for own in (True, False):
+            store = Store(cache, "tiny", "1.2.3", own=own)
+            for ask in (lambda store=store: list(store.entries()), lambda store=store: store.entry("a" * 64)):
+                with pytest.raises(StoreError, match="is not safe") as caught:
+                    ask()
+                assert f"TINY_TRUSTED_OWNERS={ATTACKER}" in str(caught.value)
+
+    assert succeeded(as_user(VICTIM, look))
+
+
+def test_a_program_with_another_user_s_rights_uses_no_cache() -> None:
+    def run() -> None:
+        with pytest.raises(StoreError, match="another user's rights"):
+            list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))
+
+    assert succeeded(as_user(VICTIM, run, real=ATTACKER))
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o027, 0o077])
+def test_folders_are_made_with_the_mode_that_they_should_have(tmp_path: Path, umask: int) -> None:
+    guard = Guard(tmp_path / "above" / "cache", NOBODY_ELSE, "a cache", "CACHE", "TRUST")
+    before = os.umask(umask)
+    try:
+        with guard.opened(guard.folder / "a" / "b", make=FOLDER):
+            pass
+        with guard.opened(guard.folder / "private", make=PRIVATE):
+            pass
+    finally:
+        os.umask(before)
+
+    modes = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {
+        "above": 0o755 & ~umask,
+        "above/cache": 0o755,
+        "above/cache/a": 0o755,
+        "above/cache/a/b": 0o755,
+        "above/cache/private": 0o700,
+    }
+
+
+def test_links_to_the_cache_folder_are_followed_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "caches" / "mine").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "scratch").symlink_to("../disk/./caches")
+    (tmp_path / "home" / "cache").symlink_to(tmp_path / "home" / "scratch" / "mine")
+    (tmp_path / "home" / "circle").symlink_to("circle")
+    guard = Guard(tmp_path / "home" / "cache", NOBODY_ELSE, "a cache", "CACHE", "TRUST")
+
+    with guard.opened(guard.folder) as descriptor:
+        assert os.path.samestat(os.fstat(descriptor), (tmp_path / "disk/caches/mine").stat())
+    with pytest.raises(OSError, match="symbolic links"):
+        guard._replace(folder=tmp_path / "home" / "circle").check(tmp_path / "home" / "circle")
+    os.chown(tmp_path / "home" / "scratch", ATTACKER, ATTACKER, follow_symlinks=False)
+    with pytest.raises(StoreError, match="home/scratch"):
+        guard.check(guard.folder)
+
+
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "file").touch()
+    guard = Guard(tmp_path / "cache", NOBODY_ELSE, "a cache", "CACHE", "TRUST")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for name in ("", "missing", "file", "file/below"):
+        with suppress(KernelWheelError, OSError):
+            guard.check(tmp_path / "cache" / name)
+    (tmp_path / "cache").chmod(0o777)
+    with suppress(KernelWheelError):
+        guard.check(tmp_path / "cache")
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
