@@ -60,7 +60,7 @@ class Kernels:
         self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
         try:
-            self.manifest = manifests.read(folder)
+            self.manifest = manifests.read(folder, package)
         except IncompatibleArtifactError as error:
             self.damage = error
 

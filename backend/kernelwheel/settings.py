@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     jit: Jit
     cache_dir: str
     cache_path: tuple[str, ...]
+    import_limit: int
     origins: Mapping[str, str]
 
     def origin(self, name: str) -> str:

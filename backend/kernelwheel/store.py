@@ -1,6 +1,6 @@
 """The Store: a cache of Artifacts, keyed by package, version and fingerprint.
 
-    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries, manifest.json and the manifest's digest
+    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
     <folder>/<package>/<version>/.lock            held by whoever makes an entry; never unlinked
     <folder>/<package>/<version>/.maker           who that is, for those who wait
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
@@ -105,9 +105,7 @@ class Store(NamedTuple):
             guard = self.guard
             guard.check_folder(folder)
             guard.check_file(folder / manifests.FILE)
-            guard.check_file(folder / manifests.DIGEST)
-            text = (folder / manifests.FILE).read_bytes()
-            manifest = manifests.from_bytes(text, (folder / manifests.DIGEST).read_bytes(), folder / manifests.FILE)
+            manifest = manifests.from_bytes(manifests.content(folder / manifests.FILE), folder / manifests.FILE)
             for library in manifest.libraries:
                 guard.check_file(folder / library.file)
         except FileNotFoundError as error:
@@ -228,7 +226,6 @@ class Store(NamedTuple):
 
     def _publish(self, private: Path, fingerprint: str) -> Entry:
         """Bring a finished private folder to the disk and rename it to its place."""
-        (private / manifests.DIGEST).write_bytes(manifests.digest_line((private / manifests.FILE).read_bytes()))
         for path in private.iterdir():
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
             _fsync(path)
