@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
+from kept import relabel
+from samples import rewrite_manifest
 
 State = Callable[[Editable], dict[str, str]]
 LOADED = 'print(tiny.KERNELS.info()["loaded"])'
@@ -161,6 +165,25 @@ def test_a_damaged_wheel_is_an_error_and_is_not_compiled_over(
     assert "reinstall" in said
     assert installed.compiled() == []
     assert not installed.cache.exists()
+
+
+def refused_by_the_loader(folder: Path) -> None:
+    """Let an Artifact have a library that is what its manifest says, and no library."""
+    (folder / "libtiny_cpu.so").write_bytes(b"no library")
+    library = {"sha256": hashlib.sha256(b"no library").hexdigest(), "size": 10}
+    rewrite_manifest(folder, lambda values: values["libraries"][0].update(library))
+
+
+def test_a_wheel_whose_library_the_loader_refuses_is_imported_and_says_so_at_use(installed: Editable) -> None:
+    refused_by_the_loader(native(installed))
+
+    assert installed.python(f"import tiny; {LOADED}").stdout == "{}\n"
+    said = installed.failure()
+
+    assert said.startswith("errors.IncompatibleArtifactError: the compiled kernels cannot be loaded")
+    assert f"{native(installed)}/libtiny_cpu.so: file too short" in said
+    assert "reinstall" in said
+    assert installed.compiled() == []
 
 
 def test_a_torch_older_than_a_wheel_s_is_an_error_and_not_compiled_for(installed: Editable) -> None:

@@ -326,9 +326,7 @@ def test_an_installed_module_for_another_torch_is_compiled_from_the_wheel_s_sour
     shutil.copytree(editable.checkout / "native", native / "src")
     (editable.checkout / "pyproject.toml").unlink()  # as installed: what is known of the package is in the manifest
     shutil.rmtree(editable.cache)
-    values = json.loads((native / "manifest.json").read_text())
-    values["requires"]["torch"] = values["plan"]["binding"]["torch"] = "2.1.*"
-    (native / "manifest.json").write_text(json.dumps(values))
+    rewrite_manifest(native, lambda values: bind_modules(values, torch="2.1.0"))
 
     done = editable.python(IMPORT)
 
