@@ -30,6 +30,7 @@ BLOCK = 1 << 20
 LARGEST_DIRECTORY = 4 << 20
 _END_OF_ZIP = struct.Struct("<4s4H2LH")  # APPNOTE.TXT, 4.3.16: "End of central directory record"
 _ZIP64_LOCATOR = 20  # bytes, before it
+_OF_ZIPFILE = (EOFError, ValueError, OverflowError, RuntimeError)  # what it raises beside BadZipFile
 _UNREADABLE_FLAGS = 0x1 | 0x20 | 0x40  # encrypted, patched, strongly encrypted
 
 
@@ -96,13 +97,11 @@ def _documented(source: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (None, errno.EINVAL, errno.EOVERFLOW):  # it says to look where no file has anything
-            raise not_ours(source, str(error)) from error
-        raise manifests.unreadable(source, error) from error
-    except (tarfile.TarError, BadZipFile, zlib.error, struct.error) as error:
-        raise not_ours(source, f"{type(error).__name__}: {error}") from error
-    except (EOFError, ValueError, OverflowError, RuntimeError) as error:  # of zipfile
-        raise not_ours(source, f"{type(error).__name__}: {error}") from error
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):  # those: a place where no file has anything
+            raise manifests.unreadable(source, error) from error
+        raise not_ours(source, str(error)) from error
+    except (tarfile.TarError, BadZipFile, zlib.error, struct.error, *_OF_ZIPFILE) as error:
+        raise not_ours(source, f"{type(error).__name__}: {str(error)[:200]}") from error  # zipfile quotes whole names
 
 
 def not_ours(source: Path, found: str) -> IncompatibleArtifactError:

@@ -301,11 +301,12 @@ def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Entry, o
     del large
     hosts.probe()  # imports torch
     peaks = {}
-    for name, act in {
+    acts: dict[str, Callable[[], object]] = {
         "import": lambda: exchange.import_file(source, other, print, LIMIT),
         "export": lambda: exchange.export(next(other.entries()), tmp_path / "again"),
         "inspect": lambda: views.view_wheel(source),
-    }.items():
+    }
+    for name, act in acts.items():
         tracemalloc.start()
         act()
         peaks[name] = tracemalloc.get_traced_memory()[1]
