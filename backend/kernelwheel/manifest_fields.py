@@ -86,12 +86,12 @@ def _of_type(*types: type) -> Kind:
 
 
 def _text(value: Any) -> bool:
-    return type(value) is str and len(value) <= LONGEST_TEXT and _prints(value)
+    return type(value) is str and len(value) <= LONGEST_TEXT and (value.isprintable() or _prints(value))
 
 
 def _prints(text: str) -> bool:
     """Whether it does nothing to a terminal but fill it."""
-    return text.isprintable() or text.replace("\n", " ").replace("\t", " ").isprintable()
+    return text.replace("\n", " ").replace("\t", " ").isprintable()
 
 
 def _texts(value: Any) -> bool:
@@ -127,10 +127,10 @@ def _number(value: Any) -> bool:
 
 def _release(value: Any) -> bool:
     """`2.10`: numbers, none with too many digits to be one."""
-    if type(value) is not str or len(value) > LONGEST_NAME:
+    if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
         return False
     parts = value.split(".")
-    return len(parts) > 1 and all(len(part) < 7 and part.isascii() and part.isdecimal() for part in parts)
+    return len(parts) > 1 and all(map(str.isdecimal, parts)) and max(map(len, parts)) < 7
 
 
 def _version(value: Any) -> bool:
@@ -144,10 +144,10 @@ def _archs(value: Any) -> bool:
 
 
 def _arch(value: Any) -> bool:
-    if type(value) is not str:
+    if type(value) is not str or len(value) > 8 or not value.isascii():
         return False
-    number = value[:-1] if value.endswith(("a", "f")) else value
-    return _release(number) and number.count(".") == 1 and number[-2] == "."
+    major, _, minor = value.partition(".")
+    return major.isdecimal() and minor[:1].isdecimal() and minor[1:] in ("", "a", "f")
 
 
 def _toolkit(value: Any) -> bool:
