@@ -266,7 +266,7 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Entry:
 
 def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     with progress.shown(kernels.package) as say:
-        entry = exchange.import_file(args.file, _own(kernels), say)
+        entry = exchange.import_file(args.file, _own(kernels), say, kernels.settings.import_limit)
     kernels.probe_gpus()
     mismatches = [m.dimension for m in kernels.mismatches(entry.manifest, "cuda", None)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}

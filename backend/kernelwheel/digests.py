@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, BinaryIO
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
 
 def file_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in hex."""
@@ -24,5 +26,4 @@ def stream_sha256(stream: BinaryIO) -> str:
 
 def json_sha256(value: Any) -> str:
     """The sha256 of a JSON value's canonical form: sorted keys, no white space, ASCII."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(value).encode("ascii")).hexdigest()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError
+from .errors import IncompatibleArtifactError, UnreadableArtifactError
 from .manifest import Library, Manifest
+
+# What the loader may lack for any library: memory, descriptors, a disk that answers, the right to run code from there.
+# It says so in words alone.
+_LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
     from .store import Store
@@ -57,17 +63,30 @@ def needed_for(device: str) -> tuple[str, ...]:
 
 
 def load_operators(found: Found, device: str) -> None:
-    """Load the operators for one device type, each library verified against the manifest first."""
+    """Load the operators for one device type, each library verified against the manifest first.
+
+    Raises:
+        IncompatibleArtifactError: a library is not what the manifest says, or the loader refuses it.
+        UnreadableArtifactError: it cannot be read or loaded now.
+    """
     import torch
 
     for library in found.manifest.libraries_for(device):
         if not library.module:  # Python imports those, when they are asked for
             path = found.verify_library(library)
-            torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+            try:
+                torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+            except OSError as error:
+                raise _refused(path, error) from error
 
 
 def import_module(package: str, name: str, found: Found) -> ModuleType:
-    """Import a module of an Artifact whose bytes were verified, under a name that no other package has."""
+    """Import a module of an Artifact whose bytes were verified, under a name that no other package has.
+
+    Raises:
+        IncompatibleArtifactError: there is no such module, or the loader refuses it.
+        UnreadableArtifactError: it cannot be loaded now.
+    """
     from importlib.util import module_from_spec, spec_from_file_location
 
     library = found.manifest.modules.get(name)
@@ -78,13 +97,37 @@ def import_module(package: str, name: str, found: Found) -> ModuleType:
             found=f"{found.folder}: " + (", ".join(found.manifest.modules) or "operators alone"),
             remedies=["name one of these, or add the module to CMakeLists.txt and install the package again"],
         )
-    spec = spec_from_file_location(f"{package}._native.{name}", found.folder / library.file)
+    path = found.folder / library.file
+    spec = spec_from_file_location(f"{package}._native.{name}", path)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[spec.name] = module_from_spec(spec)
+    try:
+        module = sys.modules[spec.name] = module_from_spec(spec)
+    except ImportError as error:
+        if error.path != str(path):  # what the module itself does raises what it raises
+            raise
+        raise _refused(path, error) from error
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[spec.name]
         raise
     return module
+
+
+def _refused(path: Path, error: OSError | ImportError) -> IncompatibleArtifactError:
+    """The error for a library that is as it was built, and that the loader does not load."""
+    said = str(error.__cause__ or error)  # torch has words of its own around the loader's
+    if "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS))):
+        return UnreadableArtifactError(
+            "the compiled kernels cannot be loaded now",
+            required=f"memory and file descriptors for them, and that programs may be run from {path.parent}",
+            found=said,
+            remedies=["try again when there is more room", "or let programs run from there: mount it without noexec"],
+        )
+    return IncompatibleArtifactError(
+        "the compiled kernels cannot be loaded",
+        required=f"a library that the system's loader takes: {path}",
+        found=said,
+        remedies=["reinstall the package: pip install --force-reinstall --no-deps <package or wheel>"],
+    )

@@ -1,22 +1,32 @@
-"""The manifest: what was built, from what, by what, for what. One schema for wheels and for the store."""
+r"""The manifest: what was built, from what, by what, for what. One schema for wheels and for the store.
 
-from __future__ import annotations
+The file carries its own digest: `digest` is the sha256 of the file in which these 64 digits are zeros. It does not say
+who wrote the file; it shows that the file is as it was written. To check it by hand:
+
+    digest=$(sed -n 's/^ "digest": "\(.*\)",$/\1/p' manifest.json)
+    sed "s/$digest/$(printf %064d 0)/" manifest.json | sha256sum    # prints the same digest
+"""
+
+# No `from __future__ import annotations`: every field of a NamedTuple would be a string to compile, at each import.
 
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
+from . import manifest_fields
 from .digests import stream_sha256
-from .errors import IncompatibleArtifactError, UnreadableArtifactError
+from .errors import BuildError, IncompatibleArtifactError, UnreadableArtifactError
+from .manifest_fields import Malformed, is_digest, short
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "manifest.json"
-# Beside it in a store, as sha256sum writes it and checks it: a flipped byte in the manifest is found like any other.
-DIGEST = f"{FILE}.sha256"
+LARGEST = 4 << 20  # bytes of the file: 30 000 source files
+MOST_NESTED = 1000  # objects and lists, one in the other or not; far less than what Python's own stack is good for
+LONGEST_NUMBER = 15  # digits
+_ZEROS = "0" * 64
 
 
 class Library(NamedTuple):
@@ -76,13 +86,9 @@ class Manifest(NamedTuple):
     libraries: tuple[Library, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as plain JSON values."""
-        values = {
-            **self._asdict(),
-            "requires": self.requires._asdict(),
-            "libraries": [library._asdict() for library in self.libraries],
-        }
-        return {"schema": SCHEMA, **json.loads(json.dumps(values))}
+        """What is in `manifest.json`, as plain JSON values."""
+        values: dict[str, Any] = json.loads(to_bytes(self))
+        return values
 
     def libraries_for(self, device: str) -> tuple[Library, ...]:
         """The libraries of one device type, `cpu` or `cuda`."""
@@ -95,113 +101,156 @@ class Manifest(NamedTuple):
 
 
 def write(manifest: Manifest, folder: Path) -> None:
-    """Write `manifest.json` into the Artifact's folder."""
+    """Write `manifest.json` into the Artifact's folder.
+
+    Raises:
+        BuildError: as `to_bytes`.
+    """
     (folder / FILE).write_bytes(to_bytes(manifest))
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """What is in `manifest.json`: the same for equal manifests."""
-    return (json.dumps(manifest.to_json(), indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode("ascii")
-
-
-def read(folder: Path) -> Manifest | None:
-    """Read the manifest of an Artifact's folder; None where there is no such file.
+    """What is in `manifest.json`: the same for equal manifests.
 
     Raises:
-        IncompatibleArtifactError: it cannot be read, is of another schema, or names a file outside its folder.
+        BuildError: it says what no reader would take.
+    """
+    text = signed(
+        {
+            **manifest._asdict(),
+            "schema": SCHEMA,
+            "requires": manifest.requires._asdict(),
+            "libraries": [library._asdict() for library in manifest.libraries],
+        }
+    )
+    try:
+        _values(text)
+    except ValueError as error:
+        raise BuildError(
+            f"the kernels of {manifest.package} cannot be described",
+            required="a manifest that can be read again",
+            found=str(error),
+            remedies=["correct what the message names: a name, a version or an option of the package"],
+        ) from error
+    return text
+
+
+def signed(values: Mapping[str, Any]) -> bytes:
+    """JSON values as the file has them, with their digest."""
+    text = json.dumps({**values, "digest": _ZEROS}, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    return text.replace(f'\n "digest": "{_ZEROS}"', f'\n "digest": "{digest}"').encode("ascii")
+
+
+def read(folder: Path, package: str | None = None) -> Manifest | None:
+    """Read the manifest of an Artifact's folder; None where there is no such file.
+
+    Args:
+        folder: the Artifact's.
+        package: whose it must be.
+
+    Raises:
+        IncompatibleArtifactError: it is of another schema or package, or malformed.
+        UnreadableArtifactError: it cannot be read now.
     """
     path = folder / FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = content(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise corrupt(path, str(error)) from error
-    return from_text(text, str(path))
-
-
-def from_text(text: str, where: str | Path) -> Manifest:
-    """Parse a manifest; `where` is named in errors.
-
-    Raises:
-        IncompatibleArtifactError: as `read`.
-    """
-    try:
-        data = json.loads(text)
-        schema = data.pop("schema")
-        if schema != SCHEMA:
-            raise IncompatibleArtifactError(
-                "the manifest is of another schema than this version reads",
-                required=f"schema {SCHEMA}",
-                found=f"schema {schema!r} in {where}",
-                remedies=["reinstall the package: its files are of two versions"],
-            )
-        requires = Requires(**_whole(Requires, data.pop("requires")))
-        libraries = tuple(_library(library) for library in _list(data.pop("libraries")))
-        manifest = Manifest(**data, requires=requires, libraries=libraries)
-        records: list[Manifest | Requires | Library] = [manifest, requires, *libraries]
-        for record in records:
-            _check_kinds(record)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise corrupt(where, f"{type(error).__name__}: {error}") from error
-    for library in manifest.libraries:
-        if not re.fullmatch(r"\w[\w.+-]*", library.file):
-            raise corrupt(where, f"it names {library.file!r}, which is not a file of its own folder")
+    manifest = from_bytes(text, path)
+    if package is not None and manifest.package != package:
+        raise corrupt(path, f"it is the manifest of {manifest.package}, not of {package}")
     return manifest
 
 
-def digest_line(text: bytes) -> bytes:
-    """What is in the file DIGEST beside a manifest."""
-    return f"{hashlib.sha256(text).hexdigest()}  {FILE}\n".encode("ascii")
+def content(path: Path) -> bytes:
+    """What is in a manifest's file, at most one byte more than it may have; a pipe in its place is not waited for."""
+    return content_of(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
-def from_bytes(text: bytes, digest: bytes, where: str | Path) -> Manifest:
-    """Parse a manifest that is what its digest says.
+def content_of(descriptor: int) -> bytes:
+    """The same of a file that is open; closes it."""
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        return stream.read(min(os.fstat(descriptor).st_size, LARGEST) + 1) or b""
+
+
+def from_bytes(text: bytes, where: str | Path) -> Manifest:
+    """Parse what is in a `manifest.json`; `where` is named in errors.
 
     Raises:
-        IncompatibleArtifactError: it is damaged; `where` is named.
+        IncompatibleArtifactError: it is of another schema, damaged or malformed.
     """
-    if digest != digest_line(text):
-        raise corrupt(where, f"its sha256 is not the one in {DIGEST}")
-    return from_text(text.decode("utf-8", "replace"), where)
+    try:
+        values = _values(text)
+    except OtherSchema as error:
+        raise IncompatibleArtifactError(
+            "the manifest is of another schema than this version reads",
+            required=f"schema {SCHEMA}",
+            found=f"{error} in {where}",
+            remedies=["reinstall the package: its files are of two versions"],
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise corrupt(where, str(error)) from error
+    del values["schema"], values["digest"]
+    requires = Requires(**values.pop("requires"))
+    libraries = tuple(
+        Library(**{**library, "sass": tuple(library["sass"]), "ptx": tuple(library["ptx"])})
+        for library in values.pop("libraries")
+    )
+    return Manifest(**values, requires=requires, libraries=libraries)
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
-    return value
+class OtherSchema(Malformed):
+    """The manifest of another version of this package."""
 
 
-def _library(data: dict[str, Any]) -> Library:
-    data = _whole(Library, data)
-    return Library(**{**data, "sass": _strings(data["sass"]), "ptx": _strings(data["ptx"])})
+def _values(text: bytes) -> dict[str, Any]:
+    """The JSON values of a manifest, of which nothing is wrong.
+
+    Raises:
+        ValueError: says what is.
+    """
+    if len(text) > LARGEST:
+        raise Malformed(f"it is larger than {LARGEST} bytes")
+    if text.count(b"{") + text.count(b"[") > MOST_NESTED:
+        raise Malformed(f"it has more than {MOST_NESTED} objects and lists")
+    values: dict[str, Any] = _JSON.decode(text.decode("ascii"))
+    if type(values) is not dict or "schema" not in values:
+        raise Malformed("it has no schema")
+    if values["schema"] != SCHEMA:
+        raise OtherSchema(f"schema {short(values['schema'])}")
+    digest: Any = values.get("digest")
+    if not is_digest(digest):
+        raise Malformed("it has no digest")
+    if hashlib.sha256(text.replace(digest.encode("ascii"), _ZEROS.encode("ascii"))).hexdigest() != digest:
+        raise Malformed("its digest is not that of its content")
+    manifest_fields.check(values)
+    return values
 
 
-def _whole(record: type[Requires] | type[Library], data: dict[str, Any]) -> dict[str, Any]:
-    """The values of a record, where none is left out: a default is for who writes a manifest."""
-    if lacking := set(record._fields) - set(data):
-        raise KeyError(*sorted(lacking))
-    return data
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise Malformed("it has a key twice")
+    return values
 
 
-def _strings(values: Any) -> tuple[str, ...]:
-    if not all(re.fullmatch(r"\d+\.\d[af]?", value) for value in _list(values)):
-        raise ValueError(f"{values!r} is no list of compute capabilities")
-    return tuple(values)
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise Malformed(f"it has a number of {len(digits)} digits")
+    return int(digits)
 
 
-def _check_kinds(record: Manifest | Requires | Library) -> None:
-    """A JSON value of the wrong kind would be found out much later, far from where it stands."""
-    for name, kind in get_type_hints(type(record)).items():
-        value = getattr(record, name)
-        if not isinstance(value, kind if type(None) in get_args(kind) else get_origin(kind) or kind):
-            raise TypeError(f"{name} is {value!r}")
-    if isinstance(record, Requires) and not re.fullmatch(r"\d+(\.\d+)+(\.\*)?", record.torch):
-        raise ValueError(f"torch is {record.torch!r}")
-    if isinstance(record, Library) and record.device not in ("cpu", "cuda"):
-        raise ValueError(f"device is {record.device!r}")
+def _no_number(text: str) -> None:
+    raise Malformed(f"it has the number {short(text)}")
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_no_number, parse_constant=_no_number
+)
 
 
 def verify(folder: Path, library: Library) -> Path:

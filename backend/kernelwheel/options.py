@@ -73,6 +73,13 @@ def _jobs(text: str) -> int:
     return value
 
 
+def _megabytes(text: str) -> int:
+    value = int(text) if text.strip().isdecimal() and len(text.strip()) < 10 else 0
+    if value < 1:
+        raise ValueError
+    return value
+
+
 def _epoch(text: str) -> int:
     value = int(text) if text.strip().isdecimal() else -1
     if value < 0 or value > NEWEST_ZIP_TIME:
@@ -145,5 +152,7 @@ REGISTRY = (
            "Caches that are only read, and looked in before the user's.", os.pathsep),
     Option("trusted-owners", _users, "names or numbers of users, separated by commas, or everyone", "", None, "work",
            "Whose files in caches are loaded, beside root's and your own; everyone: nothing is checked.", ","),
+    Option("import-limit", _megabytes, "a whole number of MB", "2000", None, "work",
+           "How large all libraries together may be in a file that `cache import` takes."),
 )  # fmt: skip
 OPTIONS = {option.name: option for option in REGISTRY}

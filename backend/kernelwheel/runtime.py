@@ -60,7 +60,7 @@ class Kernels:
         self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
         try:
-            self.manifest = manifests.read(folder)
+            self.manifest = manifests.read(folder, package)
         except IncompatibleArtifactError as error:
             self.damage = error
 
@@ -146,10 +146,16 @@ class Kernels:
         with self.lock:
             if self._modules_of is None:  # all of one Artifact: modules of a package may know each other's types
                 device = "cuda" if self.host.cuda and self.settings.cuda != "off" and self._gpus() else "cpu"
-                self._modules_of = self._use(device, None, verify_modules)
+                self._modules_of = self._use(device, None, partial(self._import, name))
             if name not in self._modules:
                 self._modules[name] = import_module(self.package, name, self._modules_of)
             return self._modules[name]
+
+    def _import(self, name: str, found: Found) -> None:
+        """Import the first module that is asked for; the search goes on where the loader refuses it."""
+        verify_modules(found)
+        if name in found.manifest.modules:
+            self._modules[name] = import_module(self.package, name, found)
 
     def load_if_usable(self) -> None:
         """Load CPU kernels that are there already; what stands against it is raised by `require`."""

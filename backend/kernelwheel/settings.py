@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     cache_dir: str
     cache_path: tuple[str, ...]
     trusted_owners: tuple[str, ...]
+    import_limit: int
     origins: Mapping[str, str]
 
     def origin(self, name: str) -> str:

@@ -1,6 +1,6 @@
 """The Store: a cache of Artifacts, keyed by package, version and fingerprint.
 
-    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries, manifest.json and the manifest's digest
+    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
     <folder>/<package>/<version>/.lock            held by whoever makes an entry; never unlinked
     <folder>/<package>/<version>/.maker           who that is, for those who wait
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
@@ -105,11 +105,10 @@ class Store(NamedTuple):
             IncompatibleArtifactError: its manifest is damaged, or that of something else.
         """
         try:
+            path = folder / manifests.FILE
             with self.guard.opened(folder) as inside:
-                text = self._bytes(inside, folder / manifests.FILE)
-                manifest = manifests.from_bytes(
-                    text, self._bytes(inside, folder / manifests.DIGEST), folder / manifests.FILE
-                )
+                text = manifests.content_of(self.guard.open_file(inside, path.name, path))
+            manifest = manifests.from_bytes(text, path)
         except FileNotFoundError as error:
             raise manifests.corrupt(folder, str(error)) from error
         except OSError as error:
@@ -118,10 +117,6 @@ class Store(NamedTuple):
         if says != (self.package, self.version, folder.name):
             raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
         return Entry(folder, manifest)
-
-    def _bytes(self, inside: int, path: Path) -> bytes:
-        with os.fdopen(self.guard.open_file(inside, path.name, path), "rb") as stream:
-            return stream.read()
 
     def verify(self, entry: Entry) -> None:
         """Check every library of an entry against its manifest, and that nobody else could change it afterwards.
@@ -252,7 +247,6 @@ class Store(NamedTuple):
 
     def _publish(self, private: Path, fingerprint: str) -> Entry:
         """Bring a finished private folder to the disk and rename it to its place."""
-        (private / manifests.DIGEST).write_bytes(manifests.digest_line((private / manifests.FILE).read_bytes()))
         for path in private.iterdir():
             path.chmod(FILE)
             _fsync(path)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import manifest as manifests
-from .digests import json_sha256
 from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
 from .manifest import Manifest
 from .store import FINGERPRINT, Entry, Store
@@ -123,8 +122,6 @@ def find_damage(kept: Kept) -> str:
     manifest = kept.manifest
     if kept.damage or manifest is None:
         return kept.damage
-    if json_sha256(manifest.plan) != manifest.fingerprint:
-        return "the fingerprint is not that of its Plan"
     try:
         kept.store.verify(Entry(kept.folder, manifest))
     except UnreadableArtifactError:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
+from . import archive
 from . import host as hosts
-from . import manifest as manifests
 from .compat import Mismatch, Verdict, check
-from .errors import IncompatibleArtifactError
+from .errors import IncompatibleArtifactError, UnreadableArtifactError
 from .manifest import Manifest
 from .runtime import Kernels
 from .survey import Kept
@@ -40,44 +38,23 @@ class WheelView:
 
 
 def view_wheel(path: Path) -> WheelView:
-    """Read a wheel without unpacking it, check its files against its manifest, and that against this machine.
+    """Read a wheel, or an exported file, without unpacking it; check its libraries against its manifest, and that
+    against this machine.
 
     Raises:
-        IncompatibleArtifactError: the file is no wheel, or holds no Artifact.
+        IncompatibleArtifactError: the file holds no Artifact.
     """
-    try:
-        with ZipFile(path) as archive:
-            members = [name for name in archive.namelist() if name.endswith(f"/_native/{manifests.FILE}")]
-            if len(members) != 1:
-                raise _no_artifact(path, f"{len(members)} files */_native/{manifests.FILE}")
-            manifest = manifests.from_text(archive.read(members[0]).decode("utf-8", "replace"), f"{path}:{members[0]}")
-            folder = members[0].rpartition("/")[0]
-            damage = tuple(_damage(archive, folder, manifest))
-    except (BadZipFile, OSError) as error:
-        raise _no_artifact(path, str(error)) from error
-    return WheelView(path.name, manifest, damage, check(manifest, hosts.with_gpus(hosts.probe())))
-
-
-def _damage(archive: ZipFile, folder: str, manifest: Manifest) -> list[str]:
-    found = []
-    for library in manifest.libraries:
-        try:
-            data = archive.read(f"{folder}/{library.file}")
-        except (KeyError, BadZipFile) as error:
-            found.append(f"{library.file}: {error}")
-            continue
-        if hashlib.sha256(data).hexdigest() != library.sha256:
-            found.append(f"{library.file}: its sha256 is not the manifest's")
-    return found
-
-
-def _no_artifact(path: Path, found: str) -> IncompatibleArtifactError:
-    return IncompatibleArtifactError(
-        f"{path.name} holds no compiled kernels",
-        required=f"a wheel with one */_native/{manifests.FILE}",
-        found=found,
-        remedies=["name a wheel that this build backend made"],
-    )
+    damage = []
+    with archive.opened(path) as packed:
+        for library in packed.manifest.libraries:
+            try:
+                for _ in packed.blocks(library):
+                    pass
+            except UnreadableArtifactError:
+                raise
+            except IncompatibleArtifactError as error:
+                damage.append(error.found.removeprefix(f"{path}: "))
+    return WheelView(path.name, packed.manifest, tuple(damage), check(packed.manifest, hosts.with_gpus(hosts.probe())))
 
 
 def manifest_text(manifest: Manifest) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from kernelwheel import manifest as manifests
 from kernelwheel import serving
-from kernelwheel.digests import json_sha256
 from kernelwheel.runtime import Kernels
 from kernelwheel.store import Entry, Store
+from samples import Values, rewrite_manifest
 
 
 def compile_entry(checkout: Path, cache: Path) -> Path:
@@ -27,38 +28,38 @@ def kernels_of(checkout: Path, cache: Path, **environ: str) -> Kernels:
 
 def fill(store: Store, entry: Path) -> Entry:
     """Put a copy of an entry into a store, for the store's own package and version, as a maker does."""
-    manifest = manifests.read(entry)
-    assert manifest is not None
-    values = json.loads((entry / manifests.FILE).read_text())
-    values.update(package=store.package, version=store.version)
-
-    def make(folder: Path) -> None:
-        for library in manifest.libraries:
-            shutil.copy(entry / library.file, folder)
-        (folder / manifests.FILE).write_text(json.dumps(values))
-
-    with store.making(lambda maker: None):
-        return store.publish(entry.name, make)
+    return publish(store, entry, lambda values: None)
 
 
-def relabel(
-    store: Store, entry: Path, *, cxx_version: str | None = None, fingerprint: str | None = None, days: float = 0.0
-) -> Path:
+def publish(store: Store, entry: Path, change: Callable[[Values], object]) -> Entry:
+    """The same, with its manifest changed."""
+
+    def change_all(values: Values) -> None:
+        values["plan"].update(package=store.package, version=store.version)
+        change(values)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch)
+        values = rewrite_manifest(entry, change_all, made)
+        for library in values["libraries"]:
+            shutil.copy(entry / library["file"], made)
+
+        def make(folder: Path) -> None:
+            for path in made.iterdir():
+                shutil.copy(path, folder)
+
+        with store.making(lambda maker: None):
+            return store.publish(values["fingerprint"], make)
+
+
+def relabel(store: Store, entry: Path, *, cxx_version: str | None = None, days: float = 0.0) -> Path:
     """Put a copy of an entry into a store as another version or another compiler makes it, so many days ago."""
-    values = json.loads((entry / manifests.FILE).read_text())
-    values["version"] = values["plan"]["version"] = store.version
-    values["plan"]["cxx"]["version"] = cxx_version or values["plan"]["cxx"]["version"]
-    values["fingerprint"] = fingerprint or json_sha256(values["plan"])
-    manifest = manifests.read(entry)
-    assert manifest is not None
 
-    def make(folder: Path) -> None:
-        for library in manifest.libraries:
-            shutil.copy(entry / library.file, folder)
-        (folder / manifests.FILE).write_text(json.dumps(values))
+    def change(values: Values) -> None:
+        if cxx_version:
+            values["plan"]["cxx"]["version"] = cxx_version
 
-    with store.making(lambda maker: None):
-        made = store.publish(values["fingerprint"], make).folder
+    made = publish(store, entry, change).folder
     age(made, days)
     return made
 

@@ -106,7 +106,7 @@ def test_an_empty_store_has_nothing_in_it(cache: Cache) -> None:
 
 @needs_cpu_torch
 def test_list_shows_what_fits_and_what_does_not_and_why(filled: Cache, entry: Path) -> None:
-    fill(Store(filled.folder, "tiny", "1.2.2"), entry)
+    foreign = fill(Store(filled.folder, "tiny", "1.2.2"), entry)
     relabel(filled.store, entry, cxx_version="99.1", days=3.2)
 
     status, out, _ = filled.run("list")
@@ -114,7 +114,17 @@ def test_list_shows_what_fits_and_what_does_not_and_why(filled: Cache, entry: Pa
 
     assert status == 0
     assert folder == str(filled.folder)
-    assert old.split() == ["1.2.2", entry.name[:12], *old.split()[2:4], "new", "CPU", "does", "not", "fit:", "version"]
+    assert old.split() == [
+        "1.2.2",
+        foreign.folder.name[:12],
+        *old.split()[2:4],
+        "new",
+        "CPU",
+        "does",
+        "not",
+        "fit:",
+        "version",
+    ]
     assert next(line for line in now if entry.name[:12] in line).endswith("CPU  fits")
     assert next(line for line in now if "3 days old" in line).endswith("fits")
 
@@ -390,14 +400,14 @@ def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
 
 
 def test_prune_without_options_removes_other_versions_alone(filled: Cache, entry: Path) -> None:
-    fill(Store(filled.folder, "tiny", "1.2.2"), entry)
+    old = fill(Store(filled.folder, "tiny", "1.2.2"), entry)
     relabel(filled.store, entry, cxx_version="99.1", days=1000)
 
     dry, planned, _ = filled.run("prune", "--dry-run")
     status, out, _ = filled.run("prune")
 
     assert (dry, status) == (0, 0)
-    assert out.splitlines()[0].startswith(f"entry  1.2.2  {entry.name[:12]}  ")
+    assert out.splitlines()[0].startswith(f"entry  1.2.2  {old.folder.name[:12]}  ")
     assert out.splitlines()[-1].startswith("freed 0.0")
     assert planned.replace("would free", "freed") == out
     assert len(filled.json("list")[1]["stores"][0]["entries"]) == 2

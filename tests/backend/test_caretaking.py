@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from builds import contents
 from kept import fill, relabel
 from kernelwheel import caretaking
+from kernelwheel import manifest as manifests
 from kernelwheel.caretaking import Policy
 from kernelwheel.locks import exclusive
 from kernelwheel.store import DAY, Store
@@ -64,12 +66,12 @@ with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
 
 
 def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) -> None:
-    fill(store._replace(version="1.2.2"), entry)
+    old = fill(store._replace(version="1.2.2"), entry).folder
 
     kept = survey(store).kept
 
     assert [(each.version, each.fingerprint, each.damage) for each in kept] == [
-        ("1.2.2", entry.name, ""),
+        ("1.2.2", old.name, ""),
         ("1.2.3", entry.name, ""),
     ]
     assert kept[0].size == sum(path.stat().st_size for path in kept[0].folder.iterdir())
@@ -160,7 +162,10 @@ def test_verify_puts_a_damaged_entry_into_quarantine_and_names_it(
 
 
 def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: Path) -> None:
-    forged = relabel(store, entry, cxx_version="99.1", fingerprint="c" * 64)
+    forged = relabel(store, entry, cxx_version="99.1")
+    values = json.loads((forged / "manifest.json").read_text())
+    values["plan"]["cxx"]["version"] = "98.1"
+    (forged / "manifest.json").write_bytes(manifests.signed(values))
 
     _, (found,) = caretaking.verify(store)
 
@@ -224,14 +229,14 @@ def test_a_policy_chooses_what_goes(policy: Policy, gone: str) -> None:
 
 def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(store: Store, entry: Path) -> None:
     foreign = store._replace(version="1.2.2")
-    fill(foreign, entry)
+    old = fill(foreign, entry).folder
     damaged = relabel(store, entry, cxx_version="99.1")
     flip(damaged / "libtiny_cpu.so", 5)
     caretaking.verify(store)
     left = store.root / ".work" / "dead"
     left.mkdir(parents=True)
     (left / "part.so").write_bytes(b"x" * 1000)
-    size = size_of(foreign.root / entry.name) + size_of(store.root / ".quarantine") + 1000
+    size = size_of(old) + size_of(store.root / ".quarantine") + 1000
 
     dry = caretaking.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
     assert left.is_dir()
@@ -274,7 +279,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
 
 def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, entry: Path) -> None:
     foreign = store._replace(version="1.2.2")
-    fill(foreign, entry)
+    old = fill(foreign, entry).folder
     with holding_the_lock(foreign):
         cleanings = [
             caretaking.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
@@ -285,15 +290,15 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
     for cleaning in cleanings:
         assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
         assert "version 1.2.2: a process is at work there" in cleaning.skipped[0]
-    assert fingerprints(store) == [("1.2.2", entry.name)]
+    assert fingerprints(store) == [("1.2.2", old.name)]
     assert [r.name for r in caretaking.prune(store, Policy(), time.time()).removed] == ["half"]
 
 
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
-    fill(store._replace(version="1.2.2"), entry)
+    old = fill(store._replace(version="1.2.2"), entry).folder
 
     assert [removed.version for removed in caretaking.clear(store).removed] == ["1.2.3"]
-    assert fingerprints(store) == [("1.2.2", entry.name)]
+    assert fingerprints(store) == [("1.2.2", old.name)]
     assert [removed.version for removed in caretaking.clear(store, all_versions=True).removed] == ["1.2.2"]
     assert fingerprints(store) == []
 

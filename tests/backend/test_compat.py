@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelwheel import manifest as manifests
 from kernelwheel.compat import Mismatch, Wanted, check
 from kernelwheel.host import Host
 from kernelwheel.manifest import Library, Manifest, Requires
 from processes import RunPython
+from samples import sample
 
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
 CUDA_LIBRARY = Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ("9.0",))
@@ -277,7 +279,7 @@ import kernelwheel.archs  # imported at first need: our own code is no input
 from kernelwheel import manifest as manifests
 from kernelwheel.compat import Wanted, check
 from kernelwheel.host import Host
-manifest = manifests.from_text(sys.argv[1], "a test")
+manifest = manifests.from_bytes(sys.argv[1].encode(), "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
                                 for v in values[6:])) for values in json.loads(sys.argv[2])]
 events = []
@@ -294,7 +296,7 @@ def test_the_check_reads_nothing_but_its_arguments(run_python: RunPython) -> Non
     values = [[*machine] for machine in machines]
 
     done = run_python(
-        PURE, json.dumps(CUDA_MANIFEST.to_json()), json.dumps(values), path=[Path(__file__).parents[2] / "backend"]
+        PURE, manifests.to_bytes(sample()).decode(), json.dumps(values), path=[Path(__file__).parents[2] / "backend"]
     )
 
     assert json.loads(done.stdout) == []

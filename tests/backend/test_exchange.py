@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-import json
 import os
 import shutil
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
@@ -16,12 +17,15 @@ from builds import Wheel
 from editables import REQUIRE, Editable, make_editable, make_user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel import exchange
+from kernelwheel import exchange, views
+from kernelwheel import host as hosts
+from kernelwheel import manifest as manifests
 from kernelwheel.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.manifest import DIGEST, digest_line
 from kernelwheel.store import Entry, Store
+from samples import Values, rewrite_manifest
 
 Members = dict[str, bytes]
+LIMIT = 100  # MB
 
 
 @pytest.fixture
@@ -45,11 +49,29 @@ def other(tmp_path: Path) -> Store:
 
 
 def contents(folder: Path) -> Members:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The files of a folder, the manifest first as in an exported file."""
+    paths = sorted(folder.iterdir(), key=lambda path: (path.name != "manifest.json", path.name))
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def repack(
+    entry: Entry, folder: Path, library: bytes, change: Callable[[Values], object] = lambda values: None
+) -> Path:
+    """An exported file as a forger makes it: with another library, and a manifest that says so and is signed."""
+    (folder / "forged").mkdir()
+    (folder / "forged" / "libtiny_cpu.so").write_bytes(library)
+
+    def change_all(values: Values) -> None:
+        values["libraries"][0].update(sha256=hashlib.sha256(library).hexdigest(), size=len(library))
+        change(values)
+
+    rewrite_manifest(entry.folder, change_all, folder / "forged")
+    write(folder / "repacked", contents(folder / "forged"))
+    return folder / "repacked"
 
 
 def write(target: Path, members: Members) -> None:
-    with tarfile.open(target, "w") as archive:
+    with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -60,7 +82,7 @@ def refusal(source: Path, store: Store) -> str:
     """What an import says that must fail, and leave nothing in the store or beside it."""
     before = sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder))
     with pytest.raises(IncompatibleArtifactError) as caught:
-        exchange.import_file(source, store, print)
+        exchange.import_file(source, store, print, LIMIT)
     assert list(store.entries()) == []
     assert sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder)) == before
     return str(caught.value)
@@ -70,7 +92,7 @@ def test_what_was_exported_fits_another_store_and_runs_there(
     compiled: Editable, exported: Path, tmp_path: Path
 ) -> None:
     there = make_user(compiled.checkout, tmp_path / "machine")
-    made = exchange.import_file(exported, there.store, print)
+    made = exchange.import_file(exported, there.store, print, LIMIT)
 
     done = there.python(REQUIRE)
 
@@ -81,7 +103,7 @@ def test_what_was_exported_fits_another_store_and_runs_there(
 def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
     entry: Entry, exported: Path, other: Store, tmp_path: Path
 ) -> None:
-    made = exchange.import_file(exported, other, print)
+    made = exchange.import_file(exported, other, print, LIMIT)
     exchange.export(made, tmp_path / "again")
 
     assert contents(made.folder) == contents(entry.folder)
@@ -89,7 +111,9 @@ def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
 
 
 def test_importing_twice_is_importing_once(exported: Path, other: Store) -> None:
-    assert exchange.import_file(exported, other, print) == exchange.import_file(exported, other, print)
+    first, second = (exchange.import_file(exported, other, print, LIMIT) for _ in range(2))
+
+    assert first == second
 
 
 def test_an_exported_file_can_be_given_to_others(entry: Entry, tmp_path: Path) -> None:
@@ -114,7 +138,7 @@ def test_a_damaged_entry_is_not_exported(entry: Entry, tmp_path: Path) -> None:
 
 def test_a_wheel_is_imported_and_runs(cpu_wheel: Wheel, tmp_path: Path) -> None:
     editable = make_editable(tmp_path)
-    made = exchange.import_file(cpu_wheel.file, editable.store, print)
+    made = exchange.import_file(cpu_wheel.file, editable.store, print, LIMIT)
     script = """
 import tiny, torch
 assert torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -130,10 +154,6 @@ print(tiny.KERNELS.info()["loaded"]["cpu"])
 
 def no_manifest(members: Members) -> None:
     del members["manifest.json"]
-
-
-def no_digest(members: Members) -> None:
-    del members[DIGEST]
 
 
 def no_library(members: Members) -> None:
@@ -156,6 +176,10 @@ def absolute(members: Members) -> None:
     members["/tmp/libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
 
 
+def libraries_first(members: Members) -> None:
+    members["manifest.json"] = members.pop("manifest.json")
+
+
 def changed_library(members: Members) -> None:
     members["libtiny_cpu.so"] = members["libtiny_cpu.so"][:-1] + b"?"
 
@@ -167,7 +191,8 @@ def changed_manifest(members: Members) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        no_manifest, no_digest, no_library, one_more, in_a_folder, above, absolute, changed_library, changed_manifest,
+        no_manifest, no_library, libraries_first, one_more, in_a_folder, above, absolute, changed_library,
+        changed_manifest,
     ],
 )  # fmt: skip
 def test_an_archive_with_other_members_is_refused(
@@ -189,20 +214,20 @@ def test_an_archive_with_what_is_no_file_is_refused(
     if instead:
         del members["libtiny_cpu.so"]
     write(exported, members)
-    with tarfile.open(exported, "a") as archive:
+    with tarfile.open(exported, "a", format=tarfile.USTAR_FORMAT) as archive:
         info = tarfile.TarInfo("libtiny_cpu.so" if instead else "x")
         info.type = kind
         info.linkname = "/bin/true"
         archive.addfile(info)
 
-    assert "no plain file" in refusal(exported, other)
+    assert "holds no compiled kernels" in refusal(exported, other)
 
 
 def test_an_archive_with_a_member_twice_is_refused(entry: Entry, exported: Path, other: Store) -> None:
     with tarfile.open(exported, "a") as archive:
         archive.add(entry.folder / "libtiny_cpu.so", "libtiny_cpu.so")
 
-    assert "libtiny_cpu.so" in refusal(exported, other)
+    assert "bytes; with the libraries that its manifest names it has" in refusal(exported, other)
 
 
 @pytest.mark.parametrize("fingerprint", ["../../elsewhere", "0" * 64, ""])
@@ -210,12 +235,91 @@ def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
     entry: Entry, other: Store, tmp_path: Path, fingerprint: str
 ) -> None:
     members = contents(entry.folder)
-    values = json.loads(members["manifest.json"])
-    members["manifest.json"] = json.dumps({**values, "fingerprint": fingerprint}).encode()
-    members[DIGEST] = digest_line(members["manifest.json"])
+    members["manifest.json"] = manifests.signed({**entry.manifest.to_json(), "fingerprint": fingerprint})
     write(tmp_path / "kernels", members)
 
     assert "fingerprint" in refusal(tmp_path / "kernels", other)
+
+
+def truncated(library: bytes) -> bytes:
+    return library[:40]
+
+
+def text(library: bytes) -> bytes:
+    return b"#!/bin/sh\n" * 100
+
+
+def of_32_bits(library: bytes) -> bytes:
+    return library[:4] + b"\x01" + library[5:]
+
+
+def of_another_machine(library: bytes) -> bytes:
+    return library[:18] + (183 if library[18] == 62 else 62).to_bytes(2, "little") + library[20:]
+
+
+def an_object_file(library: bytes) -> bytes:
+    return library[:16] + b"\x01" + library[17:]
+
+
+@pytest.mark.parametrize("change", [truncated, text, of_32_bits, of_another_machine, an_object_file])
+def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
+    entry: Entry, other: Store, tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    """Whoever signed the manifest: it would break an import later."""
+    source = repack(entry, tmp_path, change((entry.folder / "libtiny_cpu.so").read_bytes()))
+
+    assert f"no shared library for {entry.manifest.requires.platform}" in refusal(source, other)
+
+
+def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Entry, other: Store, tmp_path: Path) -> None:
+    def elsewhere(values: Values) -> None:
+        values["plan"]["platform"] = values["requires"]["platform"] = "plan9-mips"
+
+    source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes(), elsewhere)
+
+    assert "no shared library for plan9-mips" in refusal(source, other)
+
+
+def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(
+    entry: Entry, other: Store, tmp_path: Path
+) -> None:
+    source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes().ljust(3_000_000, b"\0"))
+
+    with pytest.raises(IncompatibleArtifactError, match="TINY_IMPORT_LIMIT=3") as caught:
+        exchange.import_file(source, other, print, 2)
+
+    assert (caught.value.required, "3 MB of libraries" in caught.value.found) == (
+        "at most 2 MB, as the option import-limit says", True,
+    )  # fmt: skip
+    assert not other.folder.exists()
+    assert exchange.import_file(source, other, print, 3).manifest.libraries[0].size == 3_000_000
+
+
+def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Entry, other: Store, tmp_path: Path) -> None:
+    large = (entry.folder / "libtiny_cpu.so").read_bytes().ljust(60_000_000, b"\0")
+    source = repack(entry, tmp_path, large)
+    del large
+    hosts.probe()  # imports torch
+    peaks = {}
+    acts: dict[str, Callable[[], object]] = {
+        "import": lambda: exchange.import_file(source, other, print, LIMIT),
+        "export": lambda: exchange.export(next(other.entries()), tmp_path / "again"),
+        "inspect": lambda: views.view_wheel(source),
+    }
+    for name, act in acts.items():
+        tracemalloc.start()
+        act()
+        peaks[name] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert (tmp_path / "again").read_bytes() == source.read_bytes()
+    assert max(peaks.values()) < 10_000_000, peaks
+
+
+def test_inspect_shows_an_exported_file_as_well(entry: Entry, exported: Path) -> None:
+    view = views.view_wheel(exported)
+
+    assert (view.manifest, view.damage) == (entry.manifest, ())
 
 
 def test_kernels_of_another_version_are_refused_with_both_versions(exported: Path, other: Store) -> None:
@@ -237,7 +341,7 @@ def test_an_archive_with_a_flipped_byte_or_cut_off_is_refused_or_the_same(
     source.write_bytes(whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + rest)
     store = Store(tmp_path / "fuzzed", "tiny", "1.2.3")
     try:
-        made = exchange.import_file(source, store, print)
+        made = exchange.import_file(source, store, print, LIMIT)
     except IncompatibleArtifactError:
         assert list(store.entries()) == []
     else:
@@ -261,7 +365,7 @@ def test_a_store_that_is_not_safe_takes_nothing(exported: Path, other: Store) ->
     other.root.chmod(0o777)
 
     with pytest.raises(StoreError, match="not safe"):
-        exchange.import_file(exported, other, print)
+        exchange.import_file(exported, other, print, LIMIT)
 
 
 def changed_wheel(source: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> None:
@@ -284,20 +388,20 @@ def test_a_wheel_that_lacks_a_part_of_its_artifact_is_refused(
 
 def test_a_wheel_with_another_library_is_refused(cpu_wheel: Wheel, other: Store, tmp_path: Path) -> None:
     file = tmp_path / cpu_wheel.file.name
-    changed_wheel(cpu_wheel.file, file, lambda name, data: (name, b"x" if name.endswith(".so") else data))
+    changed_wheel(cpu_wheel.file, file, lambda name, data: (name, data[::-1] if name.endswith(".so") else data))
 
     assert "sha256" in refusal(file, other)
 
 
 def test_a_wheel_with_a_flipped_byte_is_refused_or_the_same(cpu_wheel: Wheel, tmp_path: Path) -> None:
     whole = cpu_wheel.file.read_bytes()
-    (made,) = [exchange.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"), print)]
+    made = exchange.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"), print, LIMIT)
     for position in range(0, len(whole), max(1, len(whole) // 200)):
         source = tmp_path / "changed.whl"
         source.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
         store = Store(tmp_path / f"s{position}", "tiny", "1.2.3")
         try:
-            again = exchange.import_file(source, store, print)
+            again = exchange.import_file(source, store, print, LIMIT)
         except IncompatibleArtifactError:
             continue
         assert contents(again.folder) == contents(made.folder)

@@ -187,8 +187,9 @@ def native_of(out: Path) -> Path:
 
 
 def made(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What is the same whichever front end made it: the manifest without the version of CMake, and the libraries."""
+    """What is the same whichever front end made it: the libraries, and the manifest but for the version of CMake."""
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    del manifest["digest"]
     for name in ("cmake", "ninja"):  # isolation may find others than this environment
         del manifest["built_with"][name]
     return manifest, {path.name: path.read_bytes() for path in folder.glob("*.so")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import platform
 import re
 import shutil
@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
+from kept import publish
 from kernelwheel import manifest as manifests
 from kernelwheel import views
-from kernelwheel.digests import json_sha256
 from kernelwheel.drive import CMAKE_VERSION
 from kernelwheel.readback import needed
 from packaging.specifiers import SpecifierSet
 from processes import RunPython, run
+from samples import bind_modules, rewrite_manifest, with_cuda
 from scikit_build_core.cmake import CMake
 
 Checkout = Callable[..., Path]
@@ -114,10 +115,7 @@ def site(classic_wheel: Wheel, tmp_path: Path) -> Path:
 
 
 def edit_manifest(site: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    file = site / "classic/_native/manifest.json"
-    values = json.loads(file.read_text())
-    change(values)
-    file.write_text(json.dumps(values))
+    rewrite_manifest(site / "classic/_native", change)
 
 
 def test_the_extension_works_on_the_cpu_and_says_nothing(site: Path, run_python: RunPython) -> None:
@@ -177,8 +175,7 @@ def test_two_packages_built_with_the_backend_do_not_meet(site: Path, cpu_wheel: 
     other = site.parent / "other"
     shutil.copytree(site, other)
     (other / "classic").rename(other / "baroque")
-    manifest = other / "baroque/_native/manifest.json"
-    manifest.write_text(manifest.read_text().replace('"classic"', '"baroque"'))
+    rewrite_manifest(other / "baroque/_native", lambda values: values["plan"].update(package="baroque"))
     init = other / "baroque/__init__.py"
     init.write_text(init.read_text().replace('"classic"', '"baroque"'))
     script = f"""
@@ -210,13 +207,13 @@ assert "_C.so" not in open("/proc/self/maps").read()
     ("need", "value", "said"),
     [
         ("python", "cp39", ["a Python of ABI cp39 (python)", f"a Python of ABI {PYTHON}\n"]),
-        ("torch", "2.1.*", ["torch == 2.1.* (torch)", f"torch {TORCH.version}", "pip install 'torch==2.1.*'"]),
+        ("torch", "2.1.0", ["torch == 2.1.* (torch)", f"torch {TORCH.version}", "pip install 'torch==2.1.*'"]),
     ],
 )
 def test_a_module_for_another_python_or_torch_is_refused(
     site: Path, run_python: RunPython, need: str, value: str, said: list[str]
 ) -> None:
-    edit_manifest(site, lambda values: values["requires"].update({need: value}))
+    edit_manifest(site, lambda values: bind_modules(values, **{need: value}))
 
     error = run_python(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
 
@@ -227,7 +224,7 @@ def test_a_module_for_another_python_or_torch_is_refused(
 @needs_cpu_torch
 def test_a_module_that_needs_libtorch_cuda_is_refused_where_torch_has_none(site: Path, run_python: RunPython) -> None:
     def change(values: dict[str, Any]) -> None:
-        values["requires"].update(cuda=13, driver="13.0", driver_for_ptx="13.0")
+        with_cuda(values)
         values["libraries"][0].update(device="cuda", sass=["9.0"])
 
     edit_manifest(site, change)
@@ -247,6 +244,15 @@ def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: Ru
 
     assert "damaged" in error
     assert str(library) in error
+
+
+def test_a_module_of_a_wheel_that_the_loader_refuses_is_not_imported(site: Path, run_python: RunPython) -> None:
+    refused_by_the_loader(site / "classic/_native/_C.so")
+
+    error = run_python(REFUSED, path=[site]).stdout
+
+    assert "the compiled kernels cannot be loaded" in error
+    assert "_C.so: file too short" in error
 
 
 def test_a_module_that_does_not_exist_is_an_error_that_names_those_that_do(site: Path, run_python: RunPython) -> None:
@@ -301,23 +307,14 @@ def test_a_module_is_compiled_at_first_use_and_found_again(editable: Editable) -
 
 def test_a_module_for_another_torch_is_left_in_the_store_and_one_for_this_is_compiled(editable: Editable) -> None:
     entry = Path(editable.python(IMPORT).stdout.strip()).parent
-    values = json.loads((entry / "manifest.json").read_text())
-    values["requires"]["torch"], values["plan"]["binding"]["torch"] = "2.1.*", "2.1.0"
-    values["fingerprint"] = json_sha256(values["plan"])
-
-    def make(folder: Path) -> None:
-        shutil.copy(entry / "_small.so", folder)
-        (folder / "manifest.json").write_text(json.dumps(values))
-
-    with editable.store.making(lambda maker: None):
-        other = editable.store.publish(values["fingerprint"], make)
+    other = publish(editable.store, entry, lambda values: bind_modules(values, torch="2.1.0"))
     shutil.rmtree(entry)
 
     again = editable.python(IMPORT)
 
     assert Path(again.stdout.strip()).parent == entry
     assert "no CPU kernels for this machine" in again.stderr
-    assert editable.store.entry(values["fingerprint"]) == other
+    assert editable.store.entry(other.manifest.fingerprint) == other
 
 
 def test_an_installed_module_for_another_torch_is_compiled_from_the_wheel_s_sources(editable: Editable) -> None:
@@ -327,14 +324,40 @@ def test_an_installed_module_for_another_torch_is_compiled_from_the_wheel_s_sour
     shutil.copytree(editable.checkout / "native", native / "src")
     (editable.checkout / "pyproject.toml").unlink()  # as installed: what is known of the package is in the manifest
     shutil.rmtree(editable.cache)
-    values = json.loads((native / "manifest.json").read_text())
-    values["requires"]["torch"] = values["plan"]["binding"]["torch"] = "2.1.*"
-    (native / "manifest.json").write_text(json.dumps(values))
+    rewrite_manifest(native, lambda values: bind_modules(values, torch="2.1.0"))
 
     done = editable.python(IMPORT)
 
     assert f"{editable.store.root}/" in done.stdout
     assert f"(torch: torch {TORCH.version})" in done.stderr
+
+
+def test_a_module_that_the_loader_refuses_is_put_away_and_compiled_anew(editable: Editable) -> None:
+    module = Path(editable.python(IMPORT).stdout.strip())
+    refused_by_the_loader(module)
+
+    done = editable.python(IMPORT)
+
+    assert done.stdout == f"{module}\n"
+    assert f"{module}: file too short" in done.stderr
+    assert len(list((editable.store.root / ".quarantine").iterdir())) == 1
+    assert editable.compiled() == ["small.cpp"], "its object was still good"
+
+
+def refused_by_the_loader(module: Path) -> None:
+    """Let an Artifact have a module that is what its manifest says, and no library."""
+    module.write_bytes(b"no library")
+    library = {"sha256": hashlib.sha256(b"no library").hexdigest(), "size": 10}
+    rewrite_manifest(module.parent, lambda values: values["libraries"][0].update(library))
+
+
+def test_what_a_module_itself_raises_at_import_is_not_damage(editable: Editable) -> None:
+    raising = 'PyErr_SetString(PyExc_ImportError, "no such plug-in"); return nullptr; }'
+    editable.change("native/small.cpp", "return PyModule_Create(&definition); }", raising)
+    script = "import tiny\ntry:\n    tiny.KERNELS.module('_small')\nexcept ImportError as error:\n    print(error)"
+
+    assert editable.python(script).stdout == "no such plug-in\n"
+    assert not (editable.store.root / ".quarantine").exists()
 
 
 def test_a_wrong_name_leaves_the_store_alone(editable: Editable) -> None:

@@ -16,6 +16,7 @@ from kernelwheel import resources
 from kernelwheel.resources import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB, Resources
 from kernelwheel.store import Store
 from processes import RunPython
+from samples import rewrite_manifest
 
 GB = 1 << 30
 PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
@@ -387,13 +388,7 @@ def test_what_an_earlier_version_took_decides_how_many_run(small: Editable, comp
 
 def note_peak(entry: Path, peak_mb: int) -> None:
     """Let an entry's manifest say that one compiler took so much."""
-    from kernelwheel.manifest import DIGEST, digest_line
-
-    file = entry / manifests.FILE
-    values = json.loads(file.read_text())
-    values["built_with"]["peak_mb"] = peak_mb
-    file.write_text(json.dumps(values))
-    (entry / DIGEST).write_bytes(digest_line(file.read_bytes()))
+    rewrite_manifest(entry, lambda values: values["built_with"].update(peak_mb=peak_mb))
 
 
 def test_only_builds_of_the_same_kind_say_what_one_compiler_takes(compiled_once: Editable) -> None:

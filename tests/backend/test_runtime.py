@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import shutil
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,20 +29,16 @@ from kernelwheel.remembered import remembered
 from kernelwheel.runtime import Kernels
 from kernelwheel.store import Store
 from processes import RunPython
+from samples import rewrite_manifest, with_cuda
 
 BACKEND = Path(__file__).parents[2] / "backend"
-
-
-def change_manifest(folder: Path, **values: Any) -> None:
-    file = folder / manifests.FILE
-    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
 @pytest.fixture
 def wheel(entry: Path, tmp_path: Path) -> Path:
     """The folder of a wheel's Artifact, as it is after the install: CPU kernels."""
     native = tmp_path / "site" / "tiny" / "_native"
-    shutil.copytree(entry, native, ignore=shutil.ignore_patterns("*.sha256"))
+    shutil.copytree(entry, native)
     return native
 
 
@@ -62,7 +56,7 @@ def installed(native: Path, store: Store, **environ: str) -> Kernels:
 
 def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Store) -> None:
     same = serving.find(installed(wheel, store, TINY_JIT="always"), False, "")
-    change_manifest(wheel, sources="0" * 64)
+    rewrite_manifest(wheel, lambda values: values["plan"]["sources"].update({"new.cpp": "0" * 64}))
     other = serving.find(installed(wheel, store, TINY_JIT="always"), False, "")
 
     assert same is not None
@@ -75,14 +69,12 @@ def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Stor
 
 def cuda_kernels(entry: Path, folder: Path, *sass: str) -> Manifest:
     """The Artifact of an entry with a CUDA library beside it, which nobody loads."""
-    shutil.copytree(entry, folder, ignore=shutil.ignore_patterns("*.sha256"), dirs_exist_ok=True)
-    manifest = manifests.read(folder)
-    assert manifest is not None
+    shutil.copytree(entry, folder, dirs_exist_ok=True)
     (folder / "libtiny_cuda.so").write_bytes(b"code")
     library = Library("libtiny_cuda.so", hashlib.sha256(b"code").hexdigest(), 4, "cuda", sass)
-    requires = manifest.requires._replace(cuda=13, driver="13.0", driver_for_ptx="13.0")
-    made = manifest._replace(requires=requires, libraries=(*manifest.libraries, library))
-    manifests.write(made, folder)
+    rewrite_manifest(folder, lambda values: with_cuda(values, library, sass=sass))
+    made = manifests.read(folder)
+    assert made is not None
     return made
 
 
@@ -128,10 +120,8 @@ def test_kernels_for_all_gpus_are_taken_before_those_for_one(
 ) -> None:
     native = tmp_path / "site" / "tiny" / "_native"
     cuda_kernels(entry, native, "8.0")
-    both = cuda_kernels(entry, tmp_path / "both", "8.0", "12.0")._replace(fingerprint="f" * 64)
-    manifests.write(both, tmp_path / "both")
-    with store.making(print):
-        made = store.publish("f" * 64, lambda folder: shutil.copytree(tmp_path / "both", folder, dirs_exist_ok=True))
+    cuda_kernels(entry, tmp_path / "both", "8.0", "12.0")
+    made = fill(store, tmp_path / "both")
     kernels = installed(native, store)
     loaded = two_gpus(kernels)
 
@@ -216,7 +206,7 @@ def test_a_compile_from_a_wheel_has_the_options_of_the_package(wheel: Path, stor
         "archs": {"value": "8.0", "origin": table},
         "cxx": {"value": None, "origin": table},
     }
-    change_manifest(wheel, built_with={"settings": said})
+    rewrite_manifest(wheel, lambda values: values["built_with"].update(settings=said))
     (wheel / "src").mkdir()
     (wheel / "src" / "CMakeLists.txt").touch()
 

@@ -29,6 +29,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cache-dir": ("/a", "/b", "/c", ""),
     "cache-path": ("/a", "/b:/c", "/d", ()),
     "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
+    "import-limit": ("100", "200", "300", 2000),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]
@@ -140,6 +141,7 @@ def test_variables_of_others_with_the_same_beginning_are_left_alone() -> None:
     ("name", "bad"),
     [
         ("cuda", "yes"), ("cuda", "1"), ("jobs", "-1"), ("jobs", "many"), ("jobs", "2.5"), ("jobs", "100000"),
+        ("import-limit", "0"), ("import-limit", "-1"), ("import-limit", "1.5"), ("import-limit", "9" * 5000),
         ("source-date-epoch", "1700000000000"), ("source-date-epoch", "now"),
         ("cxx-flags", "'open"), ("link-flags", '"'), ("cuda-flags", "\\"),
     ],

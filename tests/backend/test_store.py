@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -13,16 +14,16 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernelwheel import manifest as manifests
 from kernelwheel import store as stores
 from kernelwheel.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.manifest import DIGEST, digest_line
 from kernelwheel.permissions import Trust
 from kernelwheel.store import Entry, Store
 
 many = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-FILES = ["libtiny_cpu.so", "manifest.json", DIGEST]
+FILES = ["libtiny_cpu.so", "manifest.json"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 
 
@@ -90,11 +91,6 @@ def test_a_missing_file_is_found(compiled: Editable, file: str) -> None:
     assert not is_found_whole(compiled.store, entry.folder.name)
 
 
-def sign_again(folder: Path) -> None:
-    """Make the digest fit a manifest that was changed."""
-    (folder / DIGEST).write_bytes(digest_line((folder / "manifest.json").read_bytes()))
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -104,6 +100,7 @@ def sign_again(folder: Path) -> None:
         ('"package": "tiny"', '"package": "other"'),
         ('"version": "1.2.3"\n}', '"version": "1.2.4"\n}'),
         ('"fingerprint": "', '"fingerprint": "0'),
+        ('"device": "cpu"', '"device": "cuda"'),
     ],
 )
 def test_a_manifest_that_points_elsewhere_or_is_another_s_is_damage(compiled: Editable, old: str, new: str) -> None:
@@ -113,8 +110,7 @@ def test_a_manifest_that_points_elsewhere_or_is_another_s_is_damage(compiled: Ed
     path = entry.folder / "manifest.json"
     text = path.read_text()
     assert old in text
-    path.write_text(text.replace(old, new))
-    sign_again(entry.folder)
+    path.write_bytes(manifests.signed(json.loads(text.replace(old, new))))
 
     with pytest.raises(IncompatibleArtifactError, match="damaged"):
         list(compiled.store.entries())
@@ -166,7 +162,6 @@ PLACES: dict[str, Callable[[Store], Path]] = {
     "entry": entry_folder,
     "library": library,
     "manifest": lambda store: entry_folder(store) / "manifest.json",
-    "digest": lambda store: entry_folder(store) / DIGEST,
 }
 everywhere = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 both_kinds = pytest.mark.parametrize("own", [True, False], ids=["own", "only read"])

@@ -16,11 +16,11 @@ import pytest
 from kernelwheel import manifest as manifests
 from kernelwheel import wheel
 from kernelwheel.compile import Artifact
-from kernelwheel.manifest import DIGEST
 from kernelwheel.options import OLDEST_ZIP_TIME
 from kernelwheel.plan import Plan
+from samples import sample
 from standins import SOURCES, make_machine
-from test_manifest import BYTES, LIBRARY, MANIFEST
+from test_manifest import BYTES, LIBRARY
 from wheel.wheelfile import WheelFile
 
 EPOCH_1980 = (1980, 1, 1, 0, 0, 0)
@@ -48,9 +48,9 @@ def parts(tmp_path: Path) -> tuple[Artifact, Plan, Path]:
     folder = tmp_path / "artifact"
     folder.mkdir()
     (folder / LIBRARY.file).write_bytes(BYTES)
-    manifest = MANIFEST._replace(libraries=(LIBRARY,))
+    manifest = sample(LIBRARY)
     manifests.write(manifest, folder)
-    (folder / DIGEST).write_text("what a store keeps beside them")
+    (folder / "notes").write_text("what else is in its folder")
     return Artifact(folder, manifest), machine.draw(cuda="off"), machine.sources
 
 

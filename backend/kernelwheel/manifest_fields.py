@@ -1,0 +1,266 @@
+"""The schema of `manifest.json`: what each field may be, and what must agree with what.
+
+A manifest decides what is loaded and may come from anywhere, so nothing in it is taken on trust: every key is known,
+every value is of its kind, and nothing is long enough to hurt. Every import comes through here: no regular expression
+is compiled, and characters are looked at by methods of str, not one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .digests import json_sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    Kind = Callable[[Any], bool]
+    Fields = dict[str, "Kind | Fields"]  # of an object
+
+LONGEST_NAME = 100  # as long as the name of a file in a plain tar header
+LONGEST_TEXT = 4096
+LONGEST_LIST = 1000
+MOST_LIBRARIES = 100
+LARGEST_LIBRARY = 8**11 - 1  # bytes: what the size in a plain tar header can say
+_DIGITS = "0123456789"
+_HEX = _DIGITS + "abcdef"
+_WORD = _DIGITS + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+_NAME = _WORD + ".+-"
+
+
+class Malformed(ValueError):
+    """What is wrong with a manifest, in words."""
+
+
+def check(values: Any) -> None:
+    """Refuse the JSON values of a manifest that are not of the schema, or contradict each other.
+
+    Raises:
+        Malformed: says what is wrong.
+    """
+    _walk(values, _MANIFEST, "")
+    plan = values["plan"]
+    if plan["cuda"] is not None:
+        _walk(plan["cuda"], _CUDA_PLAN, "plan.cuda.")
+    if plan["binding"] is not None:
+        _walk(plan["binding"], _BINDING, "plan.binding.")
+    for name, setting in values["built_with"]["settings"].items():
+        _walk(setting, _SETTING, f"built_with.settings.{name}.")
+    for number, library in enumerate(values["libraries"]):
+        _walk(library, _LIBRARY, f"libraries[{number}].")
+    for agrees, contradiction in (*_identity(values, plan), *_devices(values, plan), *_modules(values, plan)):
+        if not agrees:
+            raise Malformed(contradiction)
+
+
+def short(value: object) -> str:
+    """A value for a message, whatever its size."""
+    import reprlib  # only where something is wrong
+
+    return reprlib.repr(value)
+
+
+def _walk(value: Any, fields: Fields, place: str) -> None:
+    if type(value) is not dict:
+        raise Malformed(f"{place or 'the manifest'} is {short(value)}")
+    if value.keys() != fields.keys():
+        lacks, unknown = fields.keys() - value.keys(), value.keys() - fields.keys()
+        raise Malformed(f"{place}{min(lacks)} is missing" if lacks else f"{place}{short(min(unknown))} is unknown")
+    for name, kind in fields.items():
+        if isinstance(kind, dict):
+            _walk(value[name], kind, f"{place}{name}.")
+        elif not kind(value[name]):
+            raise Malformed(f"{place}{name} is {short(value[name])}")
+
+
+# Kinds of values
+
+
+def _or_none(kind: Kind) -> Kind:
+    return lambda value: value is None or kind(value)
+
+
+def _of_type(*types: type) -> Kind:
+    return lambda value: type(value) in types
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str and len(value) <= LONGEST_TEXT and (value.isprintable() or _prints(value))
+
+
+def _prints(text: str) -> bool:
+    """Whether it does nothing to a terminal but fill it."""
+    return text.replace("\n", " ").replace("\t", " ").isprintable()
+
+
+def _texts(value: Any) -> bool:
+    return type(value) is list and len(value) <= LONGEST_LIST and all(map(_text, value))
+
+
+def is_digest(value: Any) -> bool:
+    """Whether it is a sha256 in hex."""
+    return type(value) is str and len(value) == 64 and not value.strip(_HEX)
+
+
+def _digests(value: Any) -> bool:
+    """Digests, by the names of files."""
+    if type(value) is not dict or set(map(type, value.values())) - {str}:
+        return False
+    if set(map(len, value.values())) - {64} or max(map(len, value), default=0) > LONGEST_TEXT:
+        return False
+    return not "".join(value.values()).strip(_HEX) and _prints("".join(value))
+
+
+def _name(value: Any) -> bool:
+    """The name of a file, never a path."""
+    return type(value) is str and 0 < len(value) <= LONGEST_NAME and value[0] in _WORD and not value.strip(_NAME)
+
+
+def _identifier(value: Any) -> bool:
+    return type(value) is str and len(value) <= LONGEST_NAME and value.isascii() and value.isidentifier()
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _release(value: Any) -> bool:
+    """`2.10`: numbers, none with too many digits to be one."""
+    if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
+        return False
+    parts = value.split(".")
+    return len(parts) > 1 and all(map(str.isdecimal, parts)) and max(map(len, parts)) < 7
+
+
+def _version(value: Any) -> bool:
+    """A package's version, which is a folder's name too. That it is spelled as PEP 440 has it is for others to say."""
+    return _name(value.replace("!", "") if type(value) is str else None) and value[0] in "v" + _DIGITS
+
+
+def _archs(value: Any) -> bool:
+    """A list such as `["9.0", "12.0f"]`."""
+    return type(value) is list and len(value) <= LONGEST_LIST and all(map(_arch, value))
+
+
+def _arch(value: Any) -> bool:
+    if type(value) is not str or len(value) > 8 or not value.isascii():
+        return False
+    major, _, minor = value.partition(".")
+    return major.isdecimal() and minor[:1].isdecimal() and minor[1:] in ("", "a", "f")
+
+
+def _toolkit(value: Any) -> bool:
+    return type(value) is dict and _texts(list(value.values())) and _release(value.get("version"))
+
+
+_PLAN: Fields = {
+    "schema": _number,
+    "package": _identifier,
+    "version": _version,
+    "sources": _digests,
+    "recipe": _digests,
+    "cxx": {"kind": _text, "version": _text, "target": _text},
+    "cxx_flags": _texts,
+    "link_flags": _texts,
+    "cuda": _of_type(dict, type(None)),  # _CUDA_PLAN
+    "torch_target": _release,
+    "binding": _of_type(dict, type(None)),  # _BINDING
+    "platform": _name,
+}
+_CUDA_PLAN: Fields = {"sass": _archs, "ptx": _archs, "flags": _texts, "toolkit": _toolkit}
+_BINDING: Fields = {"python": _identifier, "torch": _text}
+_BUILT_WITH: Fields = {
+    "torch": _text,
+    "torch_cuda": _or_none(_text),
+    "cxx": _text,
+    "nvcc": _or_none(_text),
+    "cccl": _or_none(_text),
+    "cmake": _text,
+    "ninja": _text,
+    "peak_mb": _number,
+    "cuda": {"enabled": _of_type(bool), "because": _text},
+    "settings": lambda value: type(value) is dict and all(map(_name, value)),  # _SETTING, by the names of options
+}
+_SETTING: Fields = {"value": lambda value: value is None or _text(value) or _texts(value), "origin": _text}
+_REQUIRES: Fields = {
+    "torch": lambda value: type(value) is str and _release(value.removesuffix(".*")),
+    "platform": _name,
+    "libc": lambda value: value == "" or (_text(value) and value[:6] == "glibc " and _release(value[6:])),
+    "libstdcxx": lambda value: value == "" or (_text(value) and value[:8] == "GLIBCXX_" and _release(value[8:])),
+    "cuda": _or_none(_number),
+    "driver": _or_none(_release),
+    "driver_for_ptx": _or_none(_release),
+    "python": _or_none(_identifier),
+}
+_LIBRARY: Fields = {
+    "file": lambda value: _name(value) and value != "manifest.json",
+    "sha256": is_digest,
+    "size": lambda value: _number(value) and 0 < value <= LARGEST_LIBRARY,
+    "device": lambda value: value in ("cpu", "cuda"),
+    "sass": _archs,
+    "ptx": _archs,
+    "module": _or_none(_identifier),
+}
+_MANIFEST: Fields = {
+    "schema": _number,
+    "digest": is_digest,
+    "package": _identifier,
+    "version": _version,
+    "fingerprint": is_digest,
+    "sources": is_digest,
+    "plan": _PLAN,
+    "built_with": _BUILT_WITH,
+    "requires": _REQUIRES,
+    "libraries": lambda value: type(value) is list and 0 < len(value) <= MOST_LIBRARIES,  # of _LIBRARY
+}
+
+
+# What must agree: pairs of whether it does, and what to say where it does not
+
+
+def _identity(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """It is the manifest of its Plan."""
+    yield values["fingerprint"] == json_sha256(plan), "the fingerprint is not that of its Plan"
+    yield values["sources"] == json_sha256(plan["sources"]), "the digest of the sources is not that of its Plan's"
+    for name in ("package", "version"):
+        yield values[name] == plan[name], f"{name} is {values[name]}, in its Plan {plan[name]}"
+    platform = values["requires"]["platform"]
+    yield platform == plan["platform"], f"the platform is {platform}, in its Plan {plan['platform']}"
+
+
+def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Libraries for CUDA are there where the Plan has a CUDA half, have its device code, and say what they require."""
+    needs, cuda = values["requires"], plan["cuda"]
+    for library in values["libraries"]:
+        targets = (library["sass"], library["ptx"])
+        if library["device"] == "cpu":
+            yield targets == ([], []), f"{library['file']} is for the CPU and has device code"
+        else:
+            yield targets != ([], []), f"{library['file']} is for CUDA and has no device code"
+            planned = (cuda["sass"], cuda["ptx"]) if cuda else None
+            yield targets == planned, f"the device code of {library['file']} is not that of its Plan"
+    there = any(library["device"] == "cuda" for library in values["libraries"])
+    yield there == (cuda is not None), "its Plan has CUDA kernels, its libraries have none"
+    yield there == values["built_with"]["cuda"]["enabled"], "built_with.cuda.enabled is not what its libraries are"
+    for name in ("cuda", "driver", "driver_for_ptx"):
+        yield there == (needs[name] is not None), f"requires.{name} does not go with its libraries"
+    if cuda and there:
+        releases = (needs["driver"] or "", needs["driver_for_ptx"] or "", cuda["toolkit"]["version"])
+        majors = {release.partition(".")[0] for release in releases}
+        yield majors == {str(needs["cuda"])}, f"requires.cuda is {needs['cuda']}, beside {', '.join(releases)}"
+
+
+def _modules(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Modules are there where the Plan is bound to one Python and one torch, and nothing has the name of another."""
+    needs, binding, libraries = values["requires"], plan["binding"], values["libraries"]
+    names = [library["file"] for library in libraries]
+    modules = [library["module"] for library in libraries if library["module"]]
+    yield len(set(names)) == len(names), "two libraries have one name"
+    yield len(set(modules)) == len(modules), "two modules have one name"
+    yield bool(modules) == (binding is not None), "its Plan and its libraries disagree on modules of Python"
+    python = binding["python"] if binding else None
+    yield needs["python"] == python, f"requires.python is {needs['python']}, in its Plan {python}"
+    release = binding["torch"].partition("+")[0].split(".") if binding else []
+    torch = ".".join(release[:2]) + ".*" if binding else plan["torch_target"]
+    yield needs["torch"] == torch, f"requires.torch is {needs['torch']}, in its Plan {torch}"

@@ -1,0 +1,108 @@
+"""Manifests for tests: whole ones that nobody compiled, and real ones that were changed as their maker could have."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelwheel import manifest as manifests
+from kernelwheel.digests import json_sha256
+from kernelwheel.manifest import Library, Manifest, Requires
+
+Values = dict[str, Any]
+
+CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
+CUDA_LIBRARY = Library("libtiny_cuda.so", "a" * 64, 7, "cuda", ("9.0", "12.0f"), ("12.0f",))
+CUDA = {
+    "sass": ["9.0", "12.0f"],
+    "ptx": ["12.0f"],
+    "flags": ["-lineinfo"],
+    "toolkit": {"version": "13.2.86", "nvcc": "b" * 64, "cccl": "c" * 64},
+}
+PLAN: Values = {
+    "schema": 1,
+    "package": "tiny",
+    "version": "1.2.3",
+    "sources": {"CMakeLists.txt": "1" * 64, "math/twice.cuh": "2" * 64},
+    "recipe": {"drive.py": "3" * 64},
+    "cxx": {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"},
+    "cxx_flags": ["-DA=x y"],
+    "link_flags": [],
+    "cuda": CUDA,
+    "torch_target": "2.10",
+    "binding": None,
+    "platform": "linux-x86_64",
+}
+BUILT_WITH: Values = {
+    "torch": "2.13.0+cu132",
+    "torch_cuda": "13.2",
+    "cxx": "gcc 12.2.0",
+    "nvcc": "13.2.86",
+    "cccl": "3.2.0",
+    "cmake": "3.31.0",
+    "ninja": "1.11.1",
+    "peak_mb": 512,
+    "cuda": {"enabled": True, "because": "torch has CUDA"},
+    "settings": {
+        "cuda": {"value": "auto", "origin": "default"},
+        "cxx": {"value": None, "origin": "environment variable CXX"},
+        "cxx-flags": {"value": ["-DA=x y"], "origin": "[tool.kernelwheel]"},
+    },
+}
+REQUIRES = Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2")
+
+
+def sample(*libraries: Library, **planned: Any) -> Manifest:
+    """A manifest that agrees with itself: of these libraries (default: one for the CPU, one for CUDA), and of a Plan
+    that differs from PLAN in what is `planned`.
+    """
+    libraries = libraries or (CPU_LIBRARY, CUDA_LIBRARY)
+    with_cuda = any(library.device == "cuda" for library in libraries)
+    plan = copy.deepcopy({**PLAN, "cuda": CUDA if with_cuda else None, **planned})
+    built_with = copy.deepcopy(BUILT_WITH)
+    built_with["cuda"]["enabled"] = with_cuda
+    requires = REQUIRES if with_cuda else REQUIRES._replace(cuda=None, driver=None, driver_for_ptx=None)
+    return Manifest(
+        package=plan["package"],
+        version=plan["version"],
+        fingerprint=json_sha256(plan),
+        sources=json_sha256(plan["sources"]),
+        plan=plan,
+        built_with=built_with,
+        requires=requires,
+        libraries=libraries,
+    )
+
+
+def follow_plan(values: Values) -> None:
+    """Let what a manifest repeats of its Plan be what the Plan says now."""
+    plan = values["plan"]
+    values.update(package=plan["package"], version=plan["version"], fingerprint=json_sha256(plan))
+    values["sources"] = json_sha256(plan["sources"])
+
+
+def rewrite_manifest(folder: Path, change: Callable[[Values], object], into: Path | None = None) -> Values:
+    """Change the manifest in a folder, or a copy of it, as if it had been written like that; returns its values."""
+    values: Values = json.loads((folder / manifests.FILE).read_text())
+    change(values)
+    follow_plan(values)
+    ((into or folder) / manifests.FILE).write_bytes(manifests.signed(values))
+    return values
+
+
+def with_cuda(values: Values, *libraries: Library, sass: Sequence[str] = ("9.0",)) -> None:
+    """Let a manifest of CPU kernels be one of these CUDA libraries too, or of the ones that it has."""
+    values["plan"]["cuda"] = {**CUDA, "sass": list(sass), "ptx": []}
+    values["built_with"]["cuda"]["enabled"] = True
+    values["requires"].update(cuda=13, driver="13.0", driver_for_ptx="13.0")
+    values["libraries"] += [library._asdict() for library in libraries]
+
+
+def bind_modules(values: Values, **binding: str) -> None:
+    """Let a manifest of modules be for another `python`, or for another `torch`."""
+    values["plan"]["binding"].update(binding)
+    values["requires"]["python"] = values["plan"]["binding"]["python"]
+    values["requires"]["torch"] = ".".join(values["plan"]["binding"]["torch"].split(".")[:2]) + ".*"

@@ -1,0 +1,474 @@
+"""Files that are made to hurt: `cache import` and `inspect` say what is wrong with them, and take little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
+
+import pytest
+from editables import Editable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelwheel import archive, exchange, views
+from kernelwheel import manifest as manifests
+from kernelwheel.errors import IncompatibleArtifactError
+from kernelwheel.manifest import Manifest
+from kernelwheel.store import Entry, Store
+from samples import Values, rewrite_manifest
+
+BACKEND = Path(__file__).parents[2] / "backend"
+LIMIT = 100  # MB
+ROOM = 200  # MB, for Python and what an import needs beyond
+LIBRARY = "libtiny_cpu.so"
+NATIVE = "tiny/_native"
+many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture
+def entry(compiled: Editable) -> Entry:
+    """An entry that was really compiled."""
+    (entry,) = compiled.store.entries()
+    return entry
+
+
+@pytest.fixture
+def exported(entry: Entry, tmp_path: Path) -> bytes:
+    """The same as an exported file."""
+    exchange.export(entry, tmp_path / "exported")
+    return (tmp_path / "exported").read_bytes()
+
+
+# In little memory
+
+# Imports a file in a process that may take little memory, and says how that ended and what it took.
+CONFINED = """
+import re, resource, sys
+from pathlib import Path
+from kernelwheel import exchange
+from kernelwheel.errors import IncompatibleArtifactError
+from kernelwheel.store import Store
+
+def kilobytes(name):
+    return int(re.search(rf"{name}:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+limit = (kilobytes("VmSize") << 10) + (int(sys.argv[3]) << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+before = kilobytes("VmRSS")
+try:
+    entry = exchange.import_file(Path(sys.argv[1]), Store(Path(sys.argv[2]), "tiny", "1.2.3"), print, 100)
+except IncompatibleArtifactError as error:
+    print(error)
+print("MB:", (kilobytes("VmHWM") - before) >> 10)
+"""
+
+
+def confined(source: Path, cache: Path) -> tuple[str, int]:
+    """What an import says in a process of little memory, and the MB that it took."""
+    done = subprocess.run(
+        [sys.executable, "-c", CONFINED, source, cache, str(ROOM)],
+        env={"PYTHONPATH": str(BACKEND)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said, _, peak = done.stdout.rpartition("MB: ")
+    return said, int(peak)
+
+
+def claiming(entry: Entry, size: int) -> bytes:
+    """The entry's manifest, signed, with a library of another size."""
+
+    def change(values: Values) -> None:
+        values["libraries"][0].update(size=size)
+
+    folder = entry.folder.parent / "claiming"
+    folder.mkdir()
+    rewrite_manifest(entry.folder, change, folder)
+    return (folder / manifests.FILE).read_bytes()
+
+
+def tar(*members: tuple[tarfile.TarInfo | str, bytes], kind: int = tarfile.USTAR_FORMAT) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=kind) as target:
+        for given_info, data in members:
+            info = tarfile.TarInfo(given_info) if isinstance(given_info, str) else given_info
+            if isinstance(given_info, str):
+                info.size = len(data)
+            target.addfile(info, io.BytesIO(data))
+    return file.getvalue()
+
+
+def text_of(entry: Entry) -> bytes:
+    return (entry.folder / manifests.FILE).read_bytes()
+
+
+def bytes_of(entry: Entry) -> bytes:
+    return (entry.folder / LIBRARY).read_bytes()
+
+
+def with_header(header: bytes, **changes: tuple[int, bytes]) -> bytes:
+    """A header of tar with other bytes in some places, and the checksum that goes with them."""
+    changed = bytearray(header)
+    for at, data in (*changes.values(), (148, b" " * 8)):
+        changed[at : at + len(data)] = data
+    changed[148:156] = b"%06o\0 " % sum(changed)
+    return bytes(changed)
+
+
+def sparse_file(entry: Entry) -> bytes:
+    """GNU's old format: 4 GB of holes, in few bytes."""
+    start = tar((manifests.FILE, claiming(entry, 4 << 30)))
+    info = tarfile.TarInfo(LIBRARY)
+    info.type = tarfile.GNUTYPE_SPARSE
+    real_size = b"%011o" % 8**10
+    header = with_header(info.tobuf(tarfile.GNU_FORMAT), map=(386, bytes(96)), size=(483, real_size))
+    return start.rstrip(b"\0").ljust(-(-len(start.rstrip(b"\0")) // 512) * 512, b"\0") + header + bytes(1024)
+
+
+def sparse_file_of_the_right_size(entry: Entry) -> bytes:
+    whole = tar((manifests.FILE, text_of(entry)), (LIBRARY, bytes_of(entry)))
+    at = whole.index(LIBRARY.encode() + bytes(10))
+    return whole[:at] + with_header(whole[at : at + 512], type=(156, tarfile.GNUTYPE_SPARSE)) + whole[at + 512 :]
+
+
+def sparse_file_of_pax(entry: Entry) -> bytes:
+    info = tarfile.TarInfo(LIBRARY)
+    info.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.map": "0,1", "GNU.sparse.size": str(4 << 30)}
+    return tar((manifests.FILE, claiming(entry, 4 << 30)), (info, b""), kind=tarfile.PAX_FORMAT)
+
+
+def pax_header_of_gigabytes(entry: Entry) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type = tarfile.XHDTYPE
+    info.size = 6 << 30
+    return info.tobuf(tarfile.USTAR_FORMAT) + tar((manifests.FILE, text_of(entry)), (LIBRARY, bytes_of(entry)))
+
+
+def pax_headers_without_end(entry: Entry) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type = tarfile.XHDTYPE
+    return info.tobuf(tarfile.USTAR_FORMAT) * 20_000 + tar((manifests.FILE, text_of(entry)))
+
+
+def long_name(entry: Entry) -> bytes:
+    return tar(("x" * 5_000_000, b""), kind=tarfile.GNU_FORMAT)
+
+
+def negative_size(entry: Entry) -> bytes:
+    whole = tar((manifests.FILE, text_of(entry)))
+    return with_header(whole[:512], size=(124, b"\xff" * 12)) + whole[512:]
+
+
+def manifest_of_gigabytes(entry: Entry) -> bytes:
+    info = tarfile.TarInfo(manifests.FILE)
+    info.size = 6 << 30
+    return info.tobuf(tarfile.USTAR_FORMAT) + b"{" * 100_000
+
+
+def wheel(entry: Entry, method: int, text: bytes | None = None, library: bytes | None = None) -> bytes:
+    file = io.BytesIO()
+    with ZipFile(file, "w") as target:
+        target.writestr(
+            f"{NATIVE}/{manifests.FILE}", text_of(entry) if text is None else text, min(method, ZIP_DEFLATED)
+        )
+        target.writestr(f"{NATIVE}/{LIBRARY}", bytes_of(entry) if library is None else library, method)
+    return file.getvalue()
+
+
+def bomb(entry: Entry, method: int, size_mb: int) -> bytes:
+    """A wheel that says how large its library of zeros is."""
+    return wheel(entry, method, claiming(entry, size_mb << 20), bytes(size_mb << 20))
+
+
+def deflated_library(entry: Entry) -> bytes:
+    return bomb(entry, ZIP_DEFLATED, 90)
+
+
+def deflated_library_beyond_the_limit(entry: Entry) -> bytes:
+    return bomb(entry, ZIP_DEFLATED, 300)
+
+
+def lzma_library(entry: Entry) -> bytes:
+    return bomb(entry, ZIP_LZMA, 90)
+
+
+def bzip2_library(entry: Entry) -> bytes:
+    return bomb(entry, ZIP_BZIP2, 90)
+
+
+def more_than_its_manifest_says(entry: Entry) -> bytes:
+    return wheel(entry, ZIP_DEFLATED, library=bytes(300 << 20))
+
+
+def deflated_manifest(entry: Entry) -> bytes:
+    return wheel(entry, ZIP_DEFLATED, bytes(300 << 20))
+
+
+def manifest_that_says_it_is_small(entry: Entry) -> bytes:
+    """Both headers have a size of 1000; what comes out is 300 MB."""
+    whole = bytearray(wheel(entry, ZIP_DEFLATED, bytes(300 << 20)))
+    directory = struct.unpack_from("<L", whole, len(whole) - 6)[0]
+    struct.pack_into("<L", whole, 22, 1000)
+    struct.pack_into("<L", whole, directory + 24, 1000)
+    return bytes(whole)
+
+
+def long_manifest(entry: Entry) -> bytes:
+    return wheel(entry, ZIP_DEFLATED, b'{"schema": 2, "plan": ' + b"[" * 4_000_000)
+
+
+def deep_manifest(entry: Entry) -> bytes:
+    return wheel(entry, ZIP_STORED, text_of(entry).replace(b'"schema": 1', b'"schema": ' + b"[" * 900 + b"]" * 900))
+
+
+def huge_directory(entry: Entry) -> bytes:
+    """A million members that are not there."""
+    whole = wheel(entry, ZIP_STORED)
+    end = bytearray(whole[-22:])
+    _, directory, start = struct.unpack_from("<HLL", end, 10)
+    member = bytearray(whole[start : start + 46]) + b"x"
+    struct.pack_into("<HHH", member, 28, 1, 0, 0)
+    more = bytes(member) * 1_000_000
+    struct.pack_into("<LL", end, 12, directory + len(more), start)
+    return whole[:-22] + more + bytes(end)
+
+
+def directory_of_gigabytes(entry: Entry) -> bytes:
+    whole = bytearray(wheel(entry, ZIP_STORED))
+    struct.pack_into("<L", whole, len(whole) - 10, 0xF0000000)
+    return bytes(whole)
+
+
+def directory_of_64_bits(entry: Entry) -> bytes:
+    """The record of zip64 says six gigabytes."""
+    whole = wheel(entry, ZIP_STORED)
+    record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 2, 2, 6 << 30, 0)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(whole) - 22, 1)
+    return whole[:-22] + record + locator + whole[-22:]
+
+
+def largest_directory(entry: Entry) -> bytes:
+    """As many members as are read at all."""
+    whole = wheel(entry, ZIP_STORED)
+    _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
+    member = bytearray(whole[start : start + 46]) + b"x"
+    struct.pack_into("<HHH", member, 28, 1, 0, 0)
+    more = bytes(member) * ((archive.LARGEST_DIRECTORY - directory) // 47)
+    end = bytearray(whole[-22:])
+    struct.pack_into("<LL", end, 12, directory + len(more), start)
+    return bytes(whole[: start + directory] + more + end)
+
+
+def directory_beyond_the_file(entry: Entry) -> bytes:
+    whole = bytearray(wheel(entry, ZIP_STORED))
+    struct.pack_into("<L", whole, len(whole) - 6, 0xFFFFFF00)
+    return bytes(whole)
+
+
+def encrypted(entry: Entry) -> bytes:
+    whole = bytearray(wheel(entry, ZIP_STORED))
+    directory = struct.unpack_from("<L", whole, len(whole) - 6)[0]
+    whole[6] |= 1
+    whole[directory + 8] |= 1
+    return bytes(whole)
+
+
+def name_that_is_no_text(entry: Entry) -> bytes:
+    whole = bytearray(wheel(entry, ZIP_STORED).replace(b"tiny/_native/lib", b"t\xffny/_native/lib"))
+    for at in (i for i in range(len(whole)) if bytes(whole[i : i + 4]) in (b"PK\x01\x02", b"PK\x03\x04")):
+        flags = at + (8 if whole[at + 2] == 1 else 6)
+        whole[flags + 1] |= 0x08
+    return bytes(whole)
+
+
+def place_of_64_bits(entry: Entry) -> bytes:
+    """The data of the manifest begins where no file has anything, by a field of zip64."""
+    whole = wheel(entry, ZIP_STORED)
+    _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
+    member = bytearray(whole[start : start + 46])
+    (length,) = struct.unpack_from("<H", member, 28)
+    struct.pack_into("<H", member, 30, 12)
+    struct.pack_into("<L", member, 42, 0xFFFFFFFF)
+    more = struct.pack("<HHQ", 1, 8, 2**63 + 5)
+    end = bytearray(whole[-22:])
+    struct.pack_into("<L", end, 12, directory + 12)
+    name, rest = whole[start + 46 : start + 46 + length], whole[start + 46 + length : -22]
+    return whole[:start] + bytes(member) + name + more + rest + bytes(end)
+
+
+def another_name_before_the_data(entry: Entry) -> bytes:
+    """The directory has one name, the data begins with another, of 60 kB."""
+    whole = bytearray(wheel(entry, ZIP_STORED, library=bytes(100_000)))
+    struct.pack_into("<H", whole, 26, 60_000)
+    return bytes(whole)
+
+
+def manifest_that_is_no_text(entry: Entry) -> bytes:
+    return wheel(entry, ZIP_STORED, text_of(entry).replace(b"glibc", b"gl\xffbc"))
+
+
+def library_twice(entry: Entry) -> bytes:
+    file = io.BytesIO(wheel(entry, ZIP_STORED))
+    with pytest.warns(UserWarning, match="Duplicate name"), ZipFile(file, "a") as target:
+        target.writestr(f"{NATIVE}/{LIBRARY}", bytes_of(entry))
+    return file.getvalue()
+
+
+def manifest_twice(entry: Entry) -> bytes:
+    file = io.BytesIO(wheel(entry, ZIP_STORED))
+    with ZipFile(file, "a") as target:
+        target.writestr(f"tiny/more/_native/{manifests.FILE}", text_of(entry))
+    return file.getvalue()
+
+
+def another_package_s_folder(entry: Entry) -> bytes:
+    return wheel(entry, ZIP_STORED).replace(b"tiny/_native/", b"tony/_native/")
+
+
+def with_a_comment(entry: Entry) -> bytes:
+    file = io.BytesIO(wheel(entry, ZIP_STORED))
+    with ZipFile(file, "a") as target:
+        target.comment = b"PK\x05\x06" + bytes(60_000)
+    return file.getvalue()
+
+
+Make = Callable[[Entry], bytes]
+HOSTILE: list[Make] = [
+    sparse_file, sparse_file_of_the_right_size, sparse_file_of_pax, pax_header_of_gigabytes, pax_headers_without_end,
+    long_name, negative_size, manifest_of_gigabytes, deflated_library, deflated_library_beyond_the_limit,
+    lzma_library, bzip2_library, more_than_its_manifest_says, deflated_manifest, manifest_that_says_it_is_small,
+    long_manifest, deep_manifest, huge_directory, directory_of_gigabytes, directory_of_64_bits,
+    directory_beyond_the_file, encrypted, name_that_is_no_text, manifest_that_is_no_text, library_twice,
+    manifest_twice, another_package_s_folder, with_a_comment, place_of_64_bits, another_name_before_the_data,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", HOSTILE)
+def test_a_hostile_file_is_refused_in_little_memory(
+    entry: Entry, tmp_path: Path, make: Make, record_property: Callable[[str, object], None]
+) -> None:
+    source, store = tmp_path / "hostile", Store(tmp_path / "other", "tiny", "1.2.3")
+    source.write_bytes(make(entry))
+
+    said, peak = confined(source, store.folder)
+
+    record_property("peak_mb", peak)
+    assert "  required: " in said
+    assert "  to mend: " in said
+    assert len(said) < 2000
+    assert peak < 40
+    assert list(store.entries()) == []
+    assert not (store.root / ".work").exists() or list((store.root / ".work").iterdir()) == []
+
+
+@pytest.mark.parametrize("make", HOSTILE)
+def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Entry, tmp_path: Path, make: Make) -> None:
+    (tmp_path / "hostile").write_bytes(make(entry))
+    try:
+        view = views.view_wheel(tmp_path / "hostile")
+    except IncompatibleArtifactError:
+        return
+    assert view.damage
+
+
+def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Entry, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(largest_directory(entry))
+
+    said, peak = confined(tmp_path / "large", tmp_path / "other")
+
+    assert said == ""
+    assert peak < 100
+
+
+def test_what_is_whole_is_imported_in_little_memory(entry: Entry, exported: bytes, tmp_path: Path) -> None:
+    for number, whole in enumerate([exported, wheel(entry, ZIP_STORED), wheel(entry, ZIP_DEFLATED)]):
+        source = tmp_path / f"whole{number}"
+        source.write_bytes(whole)
+
+        said, peak = confined(source, tmp_path / f"other{number}")
+
+        assert (said, peak < 20) == ("", True)
+
+
+# Any change
+
+
+@pytest.fixture(scope="module")
+def whole_files(compiled_once: Editable, tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, list[bytes]]:
+    """The manifest of an entry, and the files that hold it: exported, and as two wheels."""
+    (entry,) = compiled_once.store.entries()
+    file = tmp_path_factory.mktemp("whole") / "exported"
+    exchange.export(entry, file)
+    return entry.manifest, [file.read_bytes(), wheel(entry, ZIP_STORED), wheel(entry, ZIP_DEFLATED)]
+
+
+def structure(whole: bytes) -> list[int]:
+    """The positions of what says where things are and how large: headers, the directory, the beginning and the end."""
+    marks = [i for mark in (b"PK", b"ustar") for i in range(len(whole)) if whole.startswith(mark, i)]
+    starts = [0, len(whole) - 64, *(max(0, mark - 257 * (whole[mark] == ord("u"))) for mark in marks)]
+    return sorted({i for start in starts for i in range(start, min(len(whole), start + 270))})
+
+
+@st.composite
+def changes(draw: st.DrawFn, whole: bytes) -> bytes:
+    """A file of which bytes were changed, taken out, put in twice or cut off, more often where its structure is."""
+    changed = bytearray(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.sampled_from(structure(whole)) | st.integers(0, len(whole) - 1))
+        match draw(st.sampled_from(["flip", "set", "number", "out", "twice", "end"])):
+            case "flip":
+                changed[at : at + 1] = bytes([whole[at] ^ draw(st.integers(1, 255))])
+            case "set":
+                changed[at : at + 1] = draw(st.sampled_from([b"\0", b"\xff", b"7", b"0", b" ", b"x", b"\x80"]))
+            case "number":
+                changed[at : at + 4] = struct.pack("<L", draw(st.sampled_from([0, 1, 2**31, 2**32 - 1, 0xFFFF, 46])))
+            case "out":
+                del changed[at : at + draw(st.sampled_from([1, 22, 46, 512]))]
+            case "twice":
+                changed[at:at] = changed[at : at + draw(st.sampled_from([1, 22, 46, 512]))]
+            case "end":
+                del changed[at:]
+    return bytes(changed)
+
+
+@many
+@given(data=st.data())
+def test_a_changed_file_is_refused_or_still_the_same_kernels(
+    whole_files: tuple[Manifest, list[bytes]], tmp_path: Path, data: st.DataObject
+) -> None:
+    manifest, wholes = whole_files
+    source, cache = tmp_path / "changed", tmp_path / hashlib.sha256(str(data).encode()).hexdigest()[:8]
+    source.write_bytes(data.draw(changes(data.draw(st.sampled_from(wholes)))))
+    store = Store(cache, "tiny", "1.2.3")
+    said = ""
+    try:
+        made = exchange.import_file(source, store, print, LIMIT)
+    except IncompatibleArtifactError as error:
+        said = str(error)
+    else:
+        assert made.manifest == manifest
+        assert store.entry(manifest.fingerprint) == made
+        store.quarantine(made.folder)
+    assert list(store.entries()) == []
+    assert len(said) < 2000
+    with suppress(IncompatibleArtifactError), archive.opened(source) as packed:
+        assert packed.manifest == manifest
+
+
+@many
+@given(data=st.binary(max_size=1500), start=st.sampled_from([b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18)]))
+def test_of_any_bytes_only_the_documented_error_comes(tmp_path: Path, data: bytes, start: bytes) -> None:
+    for text in (start + data, data + start, start + data + b"PK\x05\x06" + bytes(18)):
+        (tmp_path / "file").write_bytes(text)
+        with pytest.raises(IncompatibleArtifactError), archive.opened(tmp_path / "file"):
+            pass
