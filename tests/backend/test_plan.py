@@ -222,6 +222,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "jit": lambda _: ("never", "always"),
     "cache-dir": lambda _: ("/a", "/b"),
     "cache-path": lambda _: ("/a", "/b"),
+    "import-limit": lambda _: ("100", "200"),
 }
 
 
@@ -262,6 +263,7 @@ ANYTHING = st.fixed_dictionaries(
         "jit": st.sampled_from(["auto", "never"]),
         "cache-dir": st.sampled_from(["", "/a"]),
         "cache-path": st.sampled_from(["", "/a:/b"]),
+        "import-limit": st.sampled_from(["1", "2000"]),
     }
 )
 
