@@ -224,6 +224,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cache-dir": lambda _: ("/a", "/b"),
     "cache-path": lambda _: ("/a", "/b"),
     "trusted-owners": lambda _: ("", "1000"),
+    "import-limit": lambda _: ("100", "200"),
 }
 
 
@@ -265,6 +266,7 @@ ANYTHING = st.fixed_dictionaries(
         "cache-dir": st.sampled_from(["", "/a"]),
         "cache-path": st.sampled_from(["", "/a:/b"]),
         "trusted-owners": st.sampled_from(["", "1000"]),
+        "import-limit": st.sampled_from(["1", "2000"]),
     }
 )
 
