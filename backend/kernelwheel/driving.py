@@ -112,9 +112,11 @@ def _drive(
 
 
 def _prefix_map(work: Path) -> str:
-    """The response file that lets `__FILE__` be the same in every folder; there, a backslash quotes any character."""
-    option = f"-ffile-prefix-map={work}=."
-    return "".join(c if c.isalnum() else f"\\{c}" for c in option) + "\n"
+    """The response file that lets `__FILE__` be the same in every folder.
+
+    Of the characters in such a path (work.FIT), a space alone has a meaning there. sccache knows no quotes in the file.
+    """
+    return f"-ffile-prefix-map={work}=.".replace(" ", "\\ ") + "\n"
 
 
 def _without_links(work: Path) -> str:

@@ -219,14 +219,16 @@ def counts(farm: dict[str, str]) -> dict[str, int]:
 def test_a_second_builder_with_nothing_of_its_own_gets_all_from_redis(
     farm: dict[str, str], cpu_wheel: Wheel, checkout: Checkout, build_root: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The same temporary folder, emptied, stands for that of another machine: paths are a part of what is cached."""
+    """The same cache folder, emptied, stands for that of another machine: paths are a part of what is cached."""
     if TORCH.cuda:
         without, env = request.getfixturevalue("two_archs_wheel"), {**farm, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
     else:
         without, env = cpu_wheel, {**farm, "TINY_CUDA": "off"}
-    first = build(checkout(), build_root / "farm-first", env={**env, "TINY_CACHE_DIR": str(build_root / "farm-1")})
+    env["TINY_CACHE_DIR"] = str(build_root / "farm-cache")
+    first = build(checkout(), build_root / "farm-first", env=env)
     missed = counts(farm)
-    second = build(checkout(), build_root / "farm-second", env={**env, "TINY_CACHE_DIR": str(build_root / "farm-2")})
+    shutil.rmtree(build_root / "farm-cache")
+    second = build(checkout(), build_root / "farm-second", env=env)
     found = counts(farm)
 
     assert "nothing to compile" not in second.output

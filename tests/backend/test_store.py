@@ -421,6 +421,17 @@ def test_leftovers_of_this_machine_go_and_those_of_others_have_a_day(fresh: Stor
     assert left == [names["theirs"]]
 
 
+def test_a_clock_that_was_set_forward_takes_no_grace_away(fresh: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh.prepare()
+    theirs = fresh.root / ".work" / "0.2@another"
+    theirs.mkdir()
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 10 * stores.DAY)
+
+    with fresh.making(print):
+        assert theirs.is_dir()
+
+
 def test_without_locks_nobody_removes_what_another_may_be_making(fresh: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(37, "No locks available")

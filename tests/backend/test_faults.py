@@ -1,0 +1,134 @@
+"""A machine on which something fails for a while: disks, network mounts, quotas, limits, paths that are too long.
+
+What fails is said by an error of ours; nothing whole is put away, nothing half is left, and the next try succeeds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from builds import needs_cpu_torch
+from editables import REQUIRE, Editable
+
+pytestmark = needs_cpu_torch  # nothing here depends on what torch was built for
+
+# The first try meets the fault, the second one comes when it is over.
+TWICE = """
+import os, tiny
+from tiny._kernelwheel.errors import KernelWheelError
+try:
+    tiny.KERNELS.require("cpu")
+    print("no error")
+except KernelWheelError as error:
+    print(type(error).__name__, str(error).replace("\\n", " "))
+os.unlink(os.environ["FAULT_FILE"])
+tiny.KERNELS.require("cpu")
+print(tiny.KERNELS.info()["loaded"]["cpu"])
+"""
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library to preload."""
+    library = tmp_path_factory.mktemp("shim") / "fault_shim.so"
+    source = Path(__file__).with_name("fault_shim.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", source, "-o", library, "-ldl"], check=True)
+    return library
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A call that fails for files whose path has a part, with an error, for as long as the test wants."""
+
+    shim: Path
+    folder: Path
+    call: str
+    part: str
+    code: int
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "fault"
+
+    def environment(self) -> dict[str, str]:
+        self.file.touch()
+        return {
+            "LD_PRELOAD": str(self.shim),
+            "FAULT_CALL": self.call,
+            "FAULT_PATH": self.part,
+            "FAULT_ERRNO": str(self.code),
+            "FAULT_FILE": str(self.file),
+        }
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EMFILE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("call", ["open", "read"])
+@pytest.mark.parametrize("part", ["/manifest.json", "/libtiny_cpu.so", "cache/tiny/1.2.3"])
+def test_a_disk_that_does_not_answer_is_said_and_nothing_is_put_away(
+    compiled: Editable, shim: Path, call: str, part: str, code: int
+) -> None:
+    fault = Fault(shim, compiled.folder, call, part, code)
+    before = sorted(path.name for path in compiled.store.root.rglob("*"))
+    done = compiled.python(TWICE, **fault.environment())
+
+    first, second = done.stdout.splitlines()
+    assert first.startswith(("StoreError", "UnreadableArtifactError"))
+    assert os.strerror(code) in first
+    assert str(compiled.store.root) in second
+    assert compiled.compiled() == []
+    assert sorted(path.name for path in compiled.store.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("code", [errno.EDQUOT, errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
+@pytest.mark.parametrize("part", ["/.work/", "/.build/kernelwheel-", "/build.log", "/whole.json"])
+def test_a_disk_that_takes_nothing_more_is_said_and_leaves_nothing_half(
+    small: Editable, shim: Path, part: str, code: int
+) -> None:
+    fault = Fault(shim, small.folder, "write", part, code)
+    done = small.python(TWICE, **fault.environment())
+
+    first, second = done.stdout.splitlines()
+    if part == "/whole.json":  # then the next compile begins from nothing, and that is all
+        assert first == "no error"
+    else:
+        assert first.startswith(("StoreError", "BuildError"))
+        assert os.strerror(code) in first
+    (entry,) = small.store.entries()
+    assert second == str(entry.folder)
+    assert small.store.entry(entry.folder.name) == entry
+    assert list((small.store.root / ".work").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "/".join(["y" * 250] * 20)], ids=["a name", "a path"])
+def test_a_cache_folder_of_too_long_a_name_is_said(small: Editable, name: str) -> None:
+    said = small.failure(TINY_CACHE_DIR=str(small.folder / name))
+
+    assert said.startswith("errors.StoreError")
+    assert os.strerror(errno.ENAMETOOLONG) in said
+    assert "TINY_CACHE_DIR" in said
+
+
+def test_a_long_path_that_the_system_takes_is_used_but_not_to_compile_in(small: Editable) -> None:
+    cache = small.folder / "/".join(["z" * 200] * 10)
+    done = small.python(REQUIRE, TINY_CACHE_DIR=str(cache))
+
+    assert "building in the temporary folder" in done.stderr
+    assert done.stdout.startswith(str(cache))
+
+
+def test_a_compile_that_may_use_too_little_memory_is_said(small: Editable) -> None:
+    small.change("native/one.cpp", "extern", "#include <torch/csrc/stable/tensor.h>\nextern")
+    compiler = small.folder / "c++"
+    # The limit is the compiler's alone: torch itself needs more than that.
+    compiler.write_text(compiler.read_text().replace("exec ", "ulimit -v 120000\nexec "))
+
+    said = small.failure()
+
+    assert said.startswith("errors.BuildError")
+    assert "memory" in said
+    assert list(small.store.entries()) == []
