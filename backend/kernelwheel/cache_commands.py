@@ -95,7 +95,7 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
         lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
         lines += [f"  {views.entry_text(entry, time.time())}" for entry in entries] or ["  nothing"]
         lines += refused
-        finding = finding or bool(refused) or any(entry["damage"] for entry in entries)
+        finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
     _show(args, {"package": kernels.package, "version": kernels.version, "stores": stores}, "\n".join(lines))
     return int(finding)
 

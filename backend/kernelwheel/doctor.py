@@ -19,7 +19,7 @@ from .forecast import Circumstances, Forecast, forecast
 from .found import Found, needed_for, verify
 from .host import Host
 from .runtime import Kernels
-from .survey import find_damage, survey
+from .survey import UNREADABLE, find_damage, survey
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def _installation(kernels: Kernels, path: Sequence[str]) -> Installation:
 def _damage(kernels: Kernels) -> Iterator[Finding]:
     """What is wrong with the wheel's Artifact, CUDA libraries included, which nothing has loaded yet."""
     try:
-        if kernels.damage:
-            raise kernels.damage
+        if damage := kernels.damage:
+            raise damage
         if kernels.manifest:
             verify(Found(kernels.folder, kernels.manifest, None))
     except IncompatibleArtifactError as error:
@@ -93,7 +93,7 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
         for kept in seen.kept:
             try:
                 damage = find_damage(kept)
-            except IncompatibleArtifactError as error:  # it cannot be read now
+            except UNREADABLE as error:
                 findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
                 continue
             if damage:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from .digests import file_sha256
-from .errors import IncompatibleArtifactError, UnreadableArtifactError
+from .errors import IncompatibleArtifactError, UnreadableArtifactError, way_out
 
 SCHEMA = 1
 FILE = "manifest.json"
@@ -232,7 +232,7 @@ def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
         "the compiled kernels cannot be read",
         required=f"a file that this user can read: {path}",
         found=f"{type(error).__name__}: {error}",
-        remedies=["let this user read it; if it could before, try again"],
+        remedies=[way_out(error)],
     )
 
 

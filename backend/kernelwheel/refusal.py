@@ -74,6 +74,11 @@ def no_gpu(host: Host) -> Mismatch:
     )
 
 
+def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
+    """What stands against kernels where the wheel's Artifact is damaged, or cannot be read now; no compile cures it."""
+    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), "cpu", False)
+
+
 def no_artifact(package: str, folder: Path) -> Mismatch:
     """What stands against kernels where the package was installed without an Artifact."""
     return Mismatch(

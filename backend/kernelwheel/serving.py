@@ -46,8 +46,8 @@ def build(kernels: Kernels, cuda: bool, archs: str, say: Callable[[str], None]) 
 
 def find(kernels: Kernels, cuda: bool, archs: str) -> Found | None:
     """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
-    if kernels.damage:
-        raise kernels.damage
+    if damage := kernels.damage:
+        raise damage
     if cuda and kernels.host.capabilities is None:
         kernels.probe_gpus()
     targets = targets_of(settings_for(kernels, archs))

@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
+from .errors import (
+    TOO_MANY_OPEN,
+    IncompatibleArtifactError,
+    StoreError,
+    UnreadableArtifactError,
+    UnreadableStoreError,
+    way_out,
+)
+from .files import is_folder
 from .locks import NO_LOCKS, exclusive
 from .manifest import Manifest
 from .safety import Guard
@@ -74,7 +82,7 @@ class Store(NamedTuple):
             IncompatibleArtifactError: as `read`.
         """
         try:
-            if not self.root.is_dir():
+            if not is_folder(self.root):
                 return
             self.check_safe(self.root)
             folders = sorted(self.root.iterdir())
@@ -138,7 +146,7 @@ class Store(NamedTuple):
             for library in entry.manifest.libraries:
                 manifests.verify(folder, library)
         except UnreadableArtifactError as error:
-            raise StoreError(
+            raise UnreadableStoreError(
                 error.problem, required=error.required, found=error.found, remedies=error.remedies
             ) from error
         except IncompatibleArtifactError as error:
@@ -281,25 +289,26 @@ class Store(NamedTuple):
     def _variable(self) -> str:
         return f"{self.package.upper()}_{'CACHE_DIR' if self.own else 'CACHE_PATH'}"
 
-    def unreadable(self, error: OSError) -> StoreError:
+    def unreadable(self, error: OSError) -> UnreadableStoreError:
         """The error for a Store that cannot be read, whatever the reason."""
-        return StoreError(
+        return UnreadableStoreError(
             "the store of compiled kernels cannot be read",
             required=f"a folder that this user can read: {self.root}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[f"let this user read it, or set {self._variable} to another folder"],
+            remedies=[way_out(error), f"or set {self._variable} to another folder"],
         )
 
     def unwritable(self, error: OSError) -> StoreError:
         """The error for a Store that cannot be written, whatever the reason."""
+        remedies = [
+            f"set {self.package.upper()}_CACHE_DIR to a folder with room that this user can write to",
+            f"or make room: python -m {self.package} cache prune",
+        ]
         return StoreError(
             "compiled kernels cannot be kept",
             required=f"a writable folder with room: {self.root}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[
-                f"set {self.package.upper()}_CACHE_DIR to a folder with room that this user can write to",
-                f"or make room: python -m {self.package} cache prune",
-            ],
+            remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
         )
 
 

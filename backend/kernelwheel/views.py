@@ -139,6 +139,7 @@ def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
         "size": kept.size,
         "made": datetime.fromtimestamp(kept.made, timezone.utc).isoformat(timespec="seconds"),
         "damage": kept.damage or None,
+        "unread": kept.unread.found if kept.unread else None,
         "kernels": None,
         "mismatches": [],
         "fits": False,
@@ -165,6 +166,8 @@ def entry_text(view: Mapping[str, Any], now: float) -> str:
     made = datetime.fromisoformat(view["made"]).timestamp()
     if view["damage"]:
         worth = f"damaged: {view['damage']}"
+    elif view["unread"]:
+        worth = f"cannot be read now: {view['unread']}"
     elif view["fits"]:
         worth = "fits"
     else:
