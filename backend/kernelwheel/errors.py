@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+# What the system answers where this process, or the machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def is_folder(path: Path) -> bool:
 
 def _mode(path: Path) -> int:
     try:
-        return os.stat(path).st_mode
+        return path.stat().st_mode
     except OSError as error:
         if error.errno in NOT_THERE:
             return 0

@@ -70,7 +70,7 @@ class Kernels:
 
     @property
     def damage(self) -> IncompatibleArtifactError | None:
-        """What is wrong with the wheel's Artifact. A manifest that could not be read is looked at again: that passes."""
+        """What is wrong with the wheel's Artifact; a manifest that could not be read is looked at again."""
         if isinstance(self._damage, UnreadableArtifactError):
             self._look()
             if self.manifest is not None:

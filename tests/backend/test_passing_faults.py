@@ -10,8 +10,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +54,8 @@ static int fails(const char *path)
 #define STAT(name) int name(const char *path, void *found) \\
     { REAL(int, name, const char *, void *); return looks && fails(path) ? -1 : real(path, found); }
 #define STATAT(name) int name(int at, const char *path, void *found, int flags) \\
-    { REAL(int, name, int, const char *, void *, int); return looks && fails(path) ? -1 : real(at, path, found, flags); }
+    { REAL(int, name, int, const char *, void *, int); \\
+      return looks && fails(path) ? -1 : real(at, path, found, flags); }
 OPEN(open) OPEN(open64) STAT(stat) STAT(stat64) STAT(lstat) STAT(lstat64) STATAT(fstatat) STATAT(fstatat64)
 void *opendir(const char *path) { REAL(void *, opendir, const char *); return fails(path) ? 0 : real(path); }
 """
