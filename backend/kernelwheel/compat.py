@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .errors import REINSTALL
 from .host import Host
 from .manifest import Manifest, Requires
 
@@ -89,7 +90,7 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
             "version",
             f"{manifest.package} {version}",
             f"kernels of version {manifest.version}",
-            f"reinstall: pip install --force-reinstall --no-deps {manifest.package}=={version}",
+            REINSTALL,
             "cpu",
             False,
         )

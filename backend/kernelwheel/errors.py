@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+# Without a name: on a package index, the name may be that of another package.
+REINSTALL = (
+    "install the package again from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
+)
 # What the system answers where this process, or the machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from .digests import file_sha256
-from .errors import IncompatibleArtifactError, UnreadableArtifactError, way_out
+from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError, way_out
 
 SCHEMA = 1
 FILE = "manifest.json"
@@ -242,5 +242,5 @@ def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:
         "the compiled kernels are damaged",
         required="a manifest and libraries as they were built",
         found=f"{where}: {found}",
-        remedies=["reinstall the package: pip install --force-reinstall --no-deps <package or wheel>"],
+        remedies=[REINSTALL],
     )
