@@ -95,7 +95,7 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
         lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
         lines += [f"  {views.entry_text(entry, time.time())}" for entry in entries] or ["  nothing"]
         lines += refused
-        finding = finding or bool(refused) or any(entry["damage"] for entry in entries)
+        finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
     _show(args, {"package": kernels.package, "version": kernels.version, "stores": stores}, "\n".join(lines))
     return int(finding)
 
@@ -108,7 +108,7 @@ def _path(args: argparse.Namespace, kernels: Kernels) -> int:
 
 def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
     if args.cuda is None:
-        return kernels.host.cuda is not None and kernels.settings.cuda != "off"
+        return serving.wants_cuda(kernels)
     return bool(args.cuda == "on")
 
 
@@ -143,7 +143,9 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
     nearest = explanation.nearest
     view = {
         "device": explanation.device,
-        "found": str(explanation.found) if explanation.found else None,
+        "found": explanation.found,
+        "next": [asdict(each) for each in explanation.calls],
+        "build": asdict(explanation.build),
         "fingerprint": explanation.plan.fingerprint if explanation.plan else None,
         "no_plan": explanation.no_plan or None,
         "nearest": str(nearest.folder) if nearest else None,
@@ -164,6 +166,8 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
 def _explanation_text(explanation: Explanation) -> str:
     device = explanation.device.upper()
     lines = [f"{device} kernels: " + (f"in {explanation.found}" if explanation.found else "not found")]
+    rows = [views.call_row(asdict(each)) for each in explanation.calls]
+    lines += ["the next call", views.rows_text([*rows, views.forecast_row("cache build", asdict(explanation.build))])]
     if explanation.plan:
         lines.append(f"a compile now would make {explanation.plan.fingerprint[:12]}")
     else:

@@ -16,10 +16,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import StoreError, UnreadableArtifactError
+from .errors import StoreError
+from .files import is_folder
 from .locks import NO_LOCKS, exclusive
 from .store import DAY, WHOLE, Store
-from .survey import GONE, Kept, Survey, find_damage, size_of, survey, versions
+from .survey import GONE, UNREADABLE, Kept, Survey, find_damage, size_of, survey, versions
 
 BUILDS_ARE_KEPT = 30 * DAY
 
@@ -82,7 +83,7 @@ def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
     for kept in seen.kept:
         try:
             damage = find_damage(kept)
-        except UnreadableArtifactError as error:
+        except UNREADABLE as error:
             damaged.append(Damaged(kept, error.found, None))
             continue
         if not damage or damage == GONE:
@@ -234,7 +235,7 @@ def _doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Pa
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+    return sorted(folder.iterdir()) if is_folder(folder) and not folder.is_symlink() else []
 
 
 def _discard(store: Store, path: Path) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .errors import REINSTALL
 from .host import Host
 from .manifest import Manifest, Requires
 
@@ -89,7 +90,7 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
             "version",
             f"{manifest.package} {version}",
             f"kernels of version {manifest.version}",
-            f"reinstall: pip install --force-reinstall --no-deps {manifest.package}=={version}",
+            REINSTALL,
             "cpu",
             False,
         )
@@ -128,13 +129,14 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
             "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
         )
     if _numbers(needs.libstdcxx) > _numbers(host.libstdcxx):
+        known = bool(host.libstdcxx)  # where it is not, what is compiled here would be refused for the same
         yield Mismatch(
             "libstdcxx",
             needs.libstdcxx,
-            host.libstdcxx or "no libstdc++ in this process that can be read",
-            f"update libstdc++, build from source here, or install {wheel}",
+            host.libstdcxx or "no libstdc++ in this process that says which version it is",
+            "update libstdc++" + (f", build from source here, or install {wheel}" if known else ""),
             "cpu",
-            True,
+            known,
         )
     yield from _binding_mismatches(needs, host, wheel)
     # A module is one file for CPU and GPU: where it needs libtorch_cuda, it needs that for all that it does.

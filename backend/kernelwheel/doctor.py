@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import environment, jit, manifest, nvcc, toolchain, views
-from .compat import Wanted, check
+from . import environment, foresight, jit, nvcc, toolchain, views
 from .cxx import find_cxx
 from .environment import Finding, Installation
-from .errors import BuildError, IncompatibleArtifactError, KernelWheelError
-from .forecast import Circumstances, Forecast, forecast
-from .found import Found, needed_for, verify
-from .host import Host
+from .errors import BuildError, IncompatibleArtifactError
+from .found import Found, verify
 from .runtime import Kernels
-from .survey import find_damage, survey
+from .survey import UNREADABLE, find_damage, survey
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
@@ -32,8 +28,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     """
     kernels.probe_gpus()
     stores, findings = _stores(kernels)
-    tools = _toolchain(kernels, environ, path)
-    forecasts = list(_forecasts(kernels, tools))
+    forecasts = list(foresight.calls(kernels))
     findings = [*environment.look(_installation(kernels, path), environ), *_damage(kernels), *findings]
     for each in forecasts:
         # Without a GPU, that CUDA calls fail is as it should be.
@@ -42,9 +37,10 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     return {
         **kernels.info(),
         "settings": _settings(kernels),
-        "toolchain": tools,
+        "toolchain": _toolchain(kernels, environ, path),
         "stores": stores,
         "next": [asdict(each) for each in forecasts],
+        "build": asdict(foresight.build(kernels)),
         "variables": environment.variables(kernels.package, environ),
         "findings": [asdict(finding) for finding in findings],
     }
@@ -74,8 +70,8 @@ def _installation(kernels: Kernels, path: Sequence[str]) -> Installation:
 def _damage(kernels: Kernels) -> Iterator[Finding]:
     """What is wrong with the wheel's Artifact, CUDA libraries included, which nothing has loaded yet."""
     try:
-        if kernels.damage:
-            raise kernels.damage
+        if damage := kernels.damage:
+            raise damage
         if kernels.manifest:
             verify(Found(kernels.folder, kernels.manifest, None))
     except IncompatibleArtifactError as error:
@@ -93,7 +89,7 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
         for kept in seen.kept:
             try:
                 damage = find_damage(kept)
-            except IncompatibleArtifactError as error:  # it cannot be read now
+            except UNREADABLE as error:
                 findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
                 continue
             if damage:
@@ -113,7 +109,7 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]
         chosen = kernels.settings
     except BuildError as error:
         return {**view, "settings": str(error)}
-    view.update(_programs())
+    view.update({name: state for name, state in jit.find_tools().items() if state != jit.INSTALLED})
     taken_nvcc: nvcc.Nvcc | None = None
     try:
         torch = toolchain.find_torch()
@@ -144,110 +140,6 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]
     return view
 
 
-def _programs() -> dict[str, str]:
-    """CMake and Ninja as the driver finds them, and the Python packages that a compile needs."""
-    missing = [name for module, name in jit.NEEDED if importlib.util.find_spec(module) is None]
-    if missing:
-        return {"packages": "missing: " + ", ".join(missing)}
-    from packaging.specifiers import SpecifierSet
-    from scikit_build_core.program_search import best_program, get_cmake_programs, get_ninja_programs
-
-    from .drive import CMAKE_VERSION, NINJA_VERSION
-
-    view = {}
-    for name, wanted, programs in (
-        ("cmake", CMAKE_VERSION, get_cmake_programs()),
-        ("ninja", NINJA_VERSION, get_ninja_programs()),
-    ):
-        program = best_program(programs, version=SpecifierSet(wanted))
-        view[name] = f"{program.path}: {program.version}" if program else f"missing: {wanted}"
-    return view
-
-
-def _forecasts(kernels: Kernels, tools: Mapping[str, Any]) -> Iterator[Forecast]:
-    """For the CPU, and for each generation of GPU that this process sees."""
-    at = _circumstances(kernels)
-    hosts = [kernels.host._replace(capabilities=(c,)) for c in kernels.host.capabilities or ()]
-    for device, host in [("cpu", kernels.host), *(("cuda", host) for host in hosts or [kernels.host])]:
-        here = replace(at, damage=_damage_met(kernels, device, host, at))
-        expected = forecast(device, host, here)
-        if expected.outcome == "compile":
-            expected = forecast(device, host, replace(here, no_tools=_no_tools(kernels, device, host, tools)))
-        capability = "{}.{}".format(*host.capabilities[0]) if device == "cuda" and host.capabilities else None
-        yield replace(expected, capability=capability)
-
-
-def _damage_met(kernels: Kernels, device: str, host: Host, at: Circumstances) -> IncompatibleArtifactError | None:
-    """The damage of the wheel's Artifact that a call finds: it looks at what it would load, and no further."""
-    wheel = kernels.manifest
-    if kernels.damage or wheel is None or at.jit == "always" or check(wheel, host, at.wanted).against(device):
-        return kernels.damage
-    try:
-        for name in needed_for(device):
-            for library in wheel.libraries_for(name):
-                manifest.verify(kernels.folder, library)
-    except IncompatibleArtifactError as error:
-        return error
-    return None
-
-
-def _circumstances(kernels: Kernels) -> Circumstances:
-    artifacts, blocked, jit_setting, origin, off = [], None, "auto", "default", ""
-    wanted, sources = Wanted(kernels.version), False
-    if kernels.manifest is not None:
-        artifacts.append(Found(kernels.folder, kernels.manifest, None))
-    try:
-        sources = kernels.source is not None
-        jit_setting, origin = kernels.settings.jit, kernels.settings.origin("jit")
-        off = kernels.settings.origin("cuda") if kernels.settings.cuda == "off" else ""
-        wanted = kernels.wanted
-        for store in kernels.stores():
-            # Damaged ones of our own are put away when a call finds them; those of others stop it.
-            entries = store.entries((lambda *_: None) if store.own else None)
-            found = (Found(entry.folder, entry.manifest, store) for entry in entries)
-            artifacts += [each for each in found if not (store.own and _is_damaged(each))]
-    except KernelWheelError as error:
-        blocked = error
-    return Circumstances(
-        wanted=wanted,
-        artifacts=artifacts,
-        damage=kernels.damage,
-        blocked=blocked,
-        jit=jit_setting,
-        jit_origin=origin,
-        cuda_off=off,
-        sources=sources,
-        no_tools=None,
-    )
-
-
-def _is_damaged(found: Found) -> bool:
-    try:
-        verify(found)
-    except IncompatibleArtifactError:
-        return True
-    return False
-
-
-def _no_tools(kernels: Kernels, device: str, host: Host, tools: Mapping[str, Any]) -> KernelWheelError | None:
-    """Why a compile for a device type would not even start here; None where it would."""
-    assert kernels.source is not None
-    try:
-        capabilities = host.capabilities or () if device == "cuda" else ()
-        jit.draw(kernels.source, kernels.version, kernels.settings, device == "cuda", capabilities)
-    except KernelWheelError as error:
-        return error
-    missing = [f"{name} {tools[name]}" for name in ("cmake", "ninja") if tools.get(name, "").startswith("missing")]
-    if missing:
-        return BuildError(
-            "the kernels cannot be compiled here",
-            required="CMake and Ninja",
-            found="; ".join(missing),
-            remedies=[f"pip install '{kernels.package}[jit]'"],
-        )
-    return None
-
-
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The page that `doctor` prints."""
     host = kernels.host
@@ -268,7 +160,8 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     for store in view["stores"]:
         parts += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
         parts += [f"  {views.entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
-    parts += ["", "The next call", views.rows_text([_next_row(each) for each in view["next"]])]
+    build = [views.forecast_row("cache build", view["build"])]
+    parts += ["", "The next call", views.rows_text([*(views.call_row(each) for each in view["next"]), *build])]
     parts += ["", "Settings", views.rows_text([("", views.settings_text(view["settings"]))])]
     if view["variables"]:
         parts += ["", "Set in the environment", views.rows_text(list(view["variables"].items()))]
@@ -276,13 +169,6 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     for finding in view["findings"]:
         parts += [f"  {finding['what']}: {finding['found']}", f"    to mend: {finding['remedy']}"]
     return "\n".join(parts)
-
-
-def _next_row(expected: Mapping[str, Any]) -> tuple[str, str]:
-    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
-    device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
-    where = f" ({expected['artifact']})" if expected["artifact"] else ""
-    return device, f"{words[expected['outcome']]}: {expected['because']}{where}"
 
 
 def _toolchain_text(view: Mapping[str, Any]) -> str:

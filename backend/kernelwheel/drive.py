@@ -8,6 +8,7 @@ where it is vendored, that would import the package around it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -39,8 +40,11 @@ def supervise(worker: int, alive: int) -> int:
     """
     while os.getppid() == int(sys.argv[2]) and not select.select([0, alive], [], [], 0.2)[0]:
         pass
-    while others := session_members():
-        for process in others:
+    if not Path("/proc/self/stat").exists():  # nobody can be found: Ninja passes this signal on to what it started
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
+    while (others := session_members()) != []:
+        for process in others or ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.01)
@@ -48,15 +52,23 @@ def supervise(worker: int, alive: int) -> int:
     return status if status >= 0 else 128 - status
 
 
-def session_members() -> list[int]:
-    """The other live processes of this session (not of the process group: Ninja gives each compiler one of its own)."""
+def session_members() -> list[int] | None:
+    """The other live processes of this session (not of the process group: Ninja gives each compiler one of its own);
+    none where there is no /proc, and None where the machine has too many open files to look.
+    """
     members = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # proc(5): after the name in brackets come state, parent, process group and session.
-            state, _, _, session = status.read_text().rpartition(")")[2].split()[:4]
-            if int(session) == os.getsid(0) and state != "Z" and int(status.parent.name) != os.getpid():
-                members.append(int(status.parent.name))
+    try:
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdecimal():
+                continue
+            with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):  # ended, or not ours
+                # proc(5): after the name in brackets come state, parent, process group and session.
+                status = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+                state, _, _, session = status.rpartition(")")[2].split()[:4]
+                if int(session) == os.getsid(0) and state != "Z" and int(folder.name) != os.getpid():
+                    members.append(int(folder.name))
+    except OSError as error:
+        return None if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM) else []
     return members
 
 

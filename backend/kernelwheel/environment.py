@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import REINSTALL
 from .files import is_seen
 from .manifest import Manifest
 from .settings import set_variables
@@ -82,18 +83,17 @@ def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Findin
 
 
 def _other_versions(at: Installation) -> Iterator[Finding]:
-    reinstall = f"pip install --force-reinstall --no-deps {at.package}=={at.version}"
     if at.manifest is not None and at.manifest.version != at.version:
         yield Finding(
             "files of two versions",
             f"{at.package} {at.version} beside kernels of version {at.manifest.version}",
-            reinstall,
+            REINSTALL,
         )
     native = at.folder / "_native"
     named = {library.file for library in at.manifest.libraries} if at.manifest else set()
     strays = sorted(path.name for path in native.glob("*.so") if path.name not in named)
     if strays:
-        yield Finding("libraries that no manifest names", f"{native}: {', '.join(strays)}", reinstall)
+        yield Finding("libraries that no manifest names", f"{native}: {', '.join(strays)}", REINSTALL)
     # <name>-<version>.dist-info: "Recording installed projects" (PyPA).
     records = at.folder.parent.glob("*.dist-info")
     names = (re.fullmatch(r"(.+)-([^-]+)\.dist-info", record.name) for record in records)
@@ -102,7 +102,7 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
         yield Finding(
             "files of two versions",
             f"{at.package} {at.version} beside install records of {', '.join(versions)} in {at.folder.parent}",
-            reinstall,
+            REINSTALL,
         )
 
 

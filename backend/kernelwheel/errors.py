@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+
+# Without a name: on a package index, the name may be that of another package.
+REINSTALL = (
+    "install the package again from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
+)
+# What the system answers where this process, or the machine, has too many open files.
+TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
 class KernelWheelError(Exception):
@@ -51,6 +59,19 @@ class UnreadableArtifactError(IncompatibleArtifactError):
 
 class StoreError(BuildError):
     """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
+
+
+class UnreadableStoreError(StoreError):
+    """The Store, or an entry, cannot be read now; it may be whole."""
+
+
+def way_out(refusal: OSError) -> str:
+    """What helps where the system refuses to open or to read a file, as a remedy."""
+    if refusal.errno in TOO_MANY_OPEN:
+        return "close files, or allow more of them to be open (ulimit -n), and try again"
+    if isinstance(refusal, PermissionError):
+        return "let this user read it"
+    return "try again; if it fails again, check the disk or the network filesystem"
 
 
 def _labelled(label: str, text: str) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import jit, serving
-from .compat import Mismatch, check
-from .errors import KernelWheelError
+from . import foresight, serving
+from .compat import Mismatch
+from .forecast import Forecast
+from .found import Found
 from .manifest import Manifest
 from .plan import Plan
 from .runtime import Kernels
@@ -48,7 +49,8 @@ class Explanation:
 
     Attributes:
         device: what was asked about, `cpu` or `cuda`.
-        found: the folder of the Artifact that serves; None where one would have to be compiled.
+        calls: what the next calls on it do.
+        build: what `cache build` does.
         plan: what would be compiled now; None where no Plan can be drawn.
         no_plan: why none can be drawn.
         nearest: the Artifact whose Plan differs least.
@@ -57,54 +59,49 @@ class Explanation:
     """
 
     device: str
-    found: Path | None
+    calls: tuple[Forecast, ...]
+    build: Forecast
     plan: Plan | None
     no_plan: str
     nearest: Candidate | None
     differences: tuple[Difference, ...]
     candidates: tuple[Candidate, ...]
 
+    @property
+    def found(self) -> str | None:
+        """The folder of the Artifact that serves; None where one would have to be compiled."""
+        return self.build.artifact
+
 
 def explain(kernels: Kernels, cuda: bool, archs: str) -> Explanation:
-    """Explain what `serving.build` with the same arguments would do; compiles nothing."""
+    """Explain what `serving.build` with the same arguments would do; compiles nothing and changes nothing."""
+    if cuda and kernels.host.capabilities is None:
+        kernels.probe_gpus()
     device = "cuda" if cuda else "cpu"
-    serves = serving.find(kernels, cuda, archs)
-    found = serves.folder if serves else None
-    candidates = tuple(_candidates(kernels, cuda, archs))
-    plan, no_plan = _draw(kernels, cuda, archs)
+    calls = tuple(each for each in foresight.calls(kernels) if each.device == device)
+    candidates = tuple(_candidates(kernels, device, archs))
+    plan, error = foresight.draw(kernels, serving.settings_for(kernels, archs), device, kernels.host)
     ranked = sorted(_differing(candidates, plan), key=lambda pair: len(pair[1])) if plan else []
     nearest, changes = ranked[0] if ranked else (None, ())
-    if nearest and not changes and all(mismatch.dimension == "archs" for mismatch in nearest.mismatches):
-        found = found or nearest.folder  # of the very Plan: `build` takes it when it comes to that
-    return Explanation(device, found, plan, no_plan, nearest, changes, candidates)
+    build = foresight.build(kernels, cuda, archs)
+    return Explanation(device, calls, build, plan, str(error) if error else "", nearest, changes, candidates)
 
 
-def _candidates(kernels: Kernels, cuda: bool, archs: str) -> Iterator[Candidate]:
+def _candidates(kernels: Kernels, device: str, archs: str) -> Iterator[Candidate]:
+    targets = serving.targets_of(serving.settings_for(kernels, archs))
+
+    def seen(found: Found, damage: str) -> Candidate:
+        against = serving.against(found, kernels.host, kernels.wanted, device, targets)
+        return Candidate(found.folder, found.manifest, against, damage)
+
     if kernels.manifest is not None:
-        yield Candidate(kernels.folder, kernels.manifest, _against(kernels, kernels.manifest, cuda, archs, True), "")
+        yield seen(Found(kernels.folder, kernels.manifest, None), "")
     for store in kernels.stores():
         for kept in survey(store).kept:
-            against = _against(kernels, kept.manifest, cuda, archs, False) if kept.manifest else ()
-            yield Candidate(kept.folder, kept.manifest, against, kept.damage)
-
-
-def _against(kernels: Kernels, manifest: Manifest, cuda: bool, archs: str, wheel: bool) -> tuple[Mismatch, ...]:
-    targets = serving.targets_of(serving.settings_for(kernels, archs))
-    host = kernels.host._replace(capabilities=()) if targets else kernels.host
-    found = check(manifest, host, kernels.wanted).against("cuda" if cuda else "cpu")
-    lacks = serving.shortfall(manifest, host, targets, wheel) if cuda and not found else None
-    return (*found, lacks) if lacks else found
-
-
-def _draw(kernels: Kernels, cuda: bool, archs: str) -> tuple[Plan | None, str]:
-    if kernels.source is None:
-        return None, "no sources are installed to compile from"
-    capabilities = kernels.host.capabilities or () if cuda else ()
-    try:
-        plan, _ = jit.draw(kernels.source, kernels.version, serving.settings_for(kernels, archs), cuda, capabilities)
-    except KernelWheelError as error:
-        return None, str(error)
-    return plan, ""
+            if kept.manifest is None:
+                yield Candidate(kept.folder, None, (), kept.unread.found if kept.unread else kept.damage)
+            else:
+                yield seen(Found(kept.folder, kept.manifest, kept.store), kept.damage)
 
 
 def _differing(candidates: Sequence[Candidate], plan: Plan) -> Iterator[tuple[Candidate, tuple[Difference, ...]]]:

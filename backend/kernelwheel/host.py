@@ -5,10 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import sys
-from mmap import ACCESS_READ, mmap
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -18,7 +15,8 @@ class Host(NamedTuple):
     Attributes:
         platform: `linux-x86_64`.
         libc: `glibc 2.36`; empty where it has no name.
-        libstdcxx: the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty if unknown.
+        libstdcxx: the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty
+            where there is none, or it does not say.
         torch: the running torch's version, `2.11.0+cu130`.
         cuda: its `torch.version.cuda`, or None.
         python: the ABI of the running Python as in a wheel's tag, `cp312`.
@@ -55,7 +53,7 @@ def probe() -> Host:
     return Host(
         platform=platform_name(),
         libc=_libc(),
-        libstdcxx=_libstdcxx(),
+        libstdcxx=newest_libstdcxx(),
         torch=torch.__version__,
         cuda=torch.version.cuda,
         python=python_abi(),
@@ -91,19 +89,24 @@ def _libc() -> str:
         return ""
 
 
-def _libstdcxx() -> str:
-    """The newest GLIBCXX version that the C++ library offers which torch has loaded into this process."""
+def newest_libstdcxx() -> str:
+    """The newest GLIBCXX version of the C++ library that is in this process, without opening a file: the one that our
+    kernels will be linked to, which need not be what lies on the disk now.
+
+    GNU ld makes a symbol of the name of each version, whose value may be 0.
+    """
     if sys.platform != "linux":
         return ""
-    maps = Path("/proc/self/maps").read_bytes()
-    at = maps.find(b"/libstdc++.so")
-    if at < 0:
-        return ""
-    # proc(5): address, permissions, offset, device and inode, then the path, which may have spaces.
-    path = maps[maps.rfind(b"\n", 0, at) + 1 : maps.find(b"\n", at)].split(None, 5)[5]
     try:
-        with Path(os.fsdecode(path)).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as library:
-            versions = re.findall(rb"GLIBCXX_3\.4\.(\d+)", library)
-    except OSError:  # it was replaced after it was loaded
+        library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:  # there is none in this process
         return ""
-    return f"GLIBCXX_3.4.{max(map(int, versions))}" if versions else ""
+    loader = ctypes.CDLL(None)
+    loader.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    loader.dlsym.restype = loader.dlerror.restype = ctypes.c_void_p
+    for release in range(99, -1, -1):
+        loader.dlerror()  # dlopen(3): forgets an earlier error
+        loader.dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
+        if not loader.dlerror():
+            return f"GLIBCXX_3.4.{release}"
+    return ""

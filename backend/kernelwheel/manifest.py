@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from . import manifest_fields
 from .digests import stream_sha256
-from .errors import BuildError, IncompatibleArtifactError, UnreadableArtifactError
+from .errors import REINSTALL, BuildError, IncompatibleArtifactError, UnreadableArtifactError, way_out
 from .manifest_fields import Malformed, is_digest, short
 
 SCHEMA = 2
@@ -294,7 +294,7 @@ def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
         "the compiled kernels cannot be read",
         required=f"a file that this user can read: {path}",
         found=f"{type(error).__name__}: {error}",
-        remedies=["let this user read it; if it could before, try again"],
+        remedies=[way_out(error)],
     )
 
 
@@ -304,5 +304,5 @@ def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:
         "the compiled kernels are damaged",
         required="a manifest and libraries as they were built",
         found=f"{where}: {found}",
-        remedies=["reinstall the package: pip install --force-reinstall --no-deps <package or wheel>"],
+        remedies=[REINSTALL],
     )

@@ -65,17 +65,22 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
         yield settings.origin("nvcc"), settings.nvcc
     if settings.cuda_home:
         yield settings.origin("cuda-home"), str(Path(settings.cuda_home) / "bin" / "nvcc")
-    packaged = sorted(sites[0].glob("nvidia/cu*/bin/nvcc"), reverse=True)
+    packaged = _packaged(sites[0])
     for path in packaged or [sites[0] / "nvidia" / "cu*" / "bin" / "nvcc"]:
         yield "pip's cuda-toolkit beside torch", str(path)
     for site in sites[1:]:
-        for path in sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True):
+        for path in _packaged(site):
             yield "pip's cuda-toolkit on sys.path", str(path)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     yield "PATH", on_path or "nvcc"
     usual = sorted(Path("/usr/local").glob("cuda-*"), key=_version_key, reverse=True)
     for path in [Path("/usr/local/cuda"), *usual]:
         yield "the usual folder", str(path / "bin" / "nvcc")
+
+
+def _packaged(site: Path) -> list[Path]:
+    """The nvccs that pip put into a folder, that of the newest CUDA first."""
+    return sorted(site.glob("nvidia/cu*/bin/nvcc"), key=lambda path: _version_key(path.parents[1]), reverse=True)
 
 
 def _version_key(path: Path) -> tuple[int, ...]:

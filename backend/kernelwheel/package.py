@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from .digests import file_sha256
-from .errors import SettingsError
+from .errors import BuildError, SettingsError, way_out
+from .files import is_file, is_folder
 
 # What can reach a compiler, beside files without a suffix, as headers of some libraries are (Eigen/Core). Anything else
 # in the folder (editors' files, notes, caches) decides nothing.
@@ -92,8 +93,14 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path.name} cannot be read",
             required="a TOML file, and before Python 3.11 the package tomli",
             found=f"{path}: {type(error).__name__}: {error}",
-            remedies=["pip install tomli" if isinstance(error, ImportError) else f"correct {path}"],
+            remedies=[_way_out_of_toml(path, error)],
         ) from error
+
+
+def _way_out_of_toml(path: Path, error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return "pip install tomli"
+    return way_out(error) if isinstance(error, OSError) else f"correct {path}"
 
 
 def source_digests(root: Path) -> dict[str, str]:
@@ -103,8 +110,21 @@ def source_digests(root: Path) -> dict[str, str]:
 
     Raises:
         SettingsError: there is no CMakeLists.txt in `root`.
+        BuildError: a file or folder cannot be read.
     """
-    if not (root / "CMakeLists.txt").is_file():
+    try:
+        return _source_digests(root)
+    except OSError as error:
+        raise BuildError(
+            "the native sources cannot be read",
+            required=f"files and folders that this user can read, in {root}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error)],
+        ) from error
+
+
+def _source_digests(root: Path) -> dict[str, str]:
+    if not is_file(root / "CMakeLists.txt"):
         raise SettingsError(
             "the native sources are not there",
             required="a folder with CMakeLists.txt",
@@ -121,7 +141,7 @@ def _files(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.name.startswith(".") or path.name == "__pycache__":
             continue
-        if path.is_file():
+        if is_file(path):
             yield path
-        elif path.is_dir() and path.resolve() not in around:
+        elif is_folder(path) and path.resolve() not in around:
             yield from _files(path, around)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .compat import Mismatch
-from .errors import IncompatibleArtifactError
+from .errors import REINSTALL, IncompatibleArtifactError
 from .host import Host
 
 
@@ -52,12 +52,21 @@ def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> Inc
 
 def changed_sources(package: str, native: Path, wanted: str, found: str, editable: bool) -> IncompatibleArtifactError:
     """The error for sources that were changed under a wheel, or under a process that uses kernels of the old ones."""
-    reinstall = f"reinstall: pip install --force-reinstall --no-deps {package}"
     return IncompatibleArtifactError(
         f"the native sources of {package} were changed",
         required=f"sources {wanted[:12]}, which the kernels {'in this process' if editable else 'beside them'} are of",
         found=f"sources {found[:12]}" if editable else f"sources {found[:12]} in {native / 'src'}",
-        remedies=["start the program again" if editable else reinstall],
+        remedies=["start the program again" if editable else REINSTALL],
+    )
+
+
+def no_sources(package: str) -> IncompatibleArtifactError:
+    """The error for a package that was installed without what its kernels can be compiled from."""
+    return IncompatibleArtifactError(
+        "no sources are installed to compile from",
+        required=f"the native sources of {package}, which its wheels carry",
+        found="none",
+        remedies=[REINSTALL],
     )
 
 
@@ -72,6 +81,11 @@ def no_gpu(host: Host) -> Mismatch:
         device="cuda",
         compile_cures=False,
     )
+
+
+def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
+    """What stands against kernels where the wheel's Artifact is damaged, or cannot be read now; no compile cures it."""
+    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), "cpu", False)
 
 
 def no_artifact(package: str, folder: Path) -> Mismatch:

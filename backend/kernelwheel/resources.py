@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import BuildError
+from .errors import TOO_MANY_OPEN, BuildError
 from .manifest import Manifest
 
 # What one compiler is taken to need where no manifest of the package says. A file that includes torch's stable headers
@@ -239,8 +239,14 @@ def _table(path: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    """A file's text; empty where there is none, or none that we may read: then it limits nothing that we know of."""
+    """A file's text; empty where there is none, or none that we may read: then it limits nothing that we know of.
+
+    Raises:
+        OSError: too many files are open, which says nothing of limits.
+    """
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except OSError as error:
+        if error.errno in TOO_MANY_OPEN:
+            raise
         return ""

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -20,10 +20,10 @@ from . import host as hosts
 from . import manifest as manifests
 from . import variables
 from .compat import Mismatch, Verdict, Wanted, capability_mismatch, check
-from .errors import BuildError, IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from .errors import BuildError, IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError, way_out
 from .found import Found, import_module, load_operators, needed_for, verify_modules
 from .manifest import Manifest
-from .refusal import changed_sources, incompatible, no_artifact, no_gpu, other_gpu
+from .refusal import changed_sources, incompatible, no_artifact, no_gpu, other_gpu, unusable_artifact
 from .remembered import remembered
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
@@ -51,7 +51,7 @@ class Kernels:
         self.folder = folder
         self.host = hosts.probe()
         self.manifest: Manifest | None = None
-        self.damage: IncompatibleArtifactError | None = None
+        self._damage: IncompatibleArtifactError | None = None
         self._environ = environ
         self._loaded: dict[str, Found] = {}
         self._modules: dict[str, ModuleType] = {}
@@ -59,10 +59,24 @@ class Kernels:
         self._checked_gpus: set[int] = set()
         self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
+        self._look()
+
+    def _look(self) -> None:
+        """Read the wheel's manifest."""
         try:
-            self.manifest = manifests.read(folder, package)
+            self.manifest, self._damage = manifests.read(self.folder, self.package), None
         except IncompatibleArtifactError as error:
-            self.damage = error
+            self._damage = error
+
+    @property
+    def damage(self) -> IncompatibleArtifactError | None:
+        """What is wrong with the wheel's Artifact; a manifest that could not be read is looked at again."""
+        if isinstance(self._damage, UnreadableArtifactError):
+            self._look()
+            if self.manifest is not None:
+                for name in ("settings", "source", "wanted"):  # as they were without it
+                    self.__dict__.pop(name, None)
+        return self._damage
 
     def _renew_lock(self) -> None:
         """A child of fork must not wait for a thread that exists only in its parent."""
@@ -104,7 +118,9 @@ class Kernels:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the wheel's Artifact; without one, the one mismatch that says so."""
+        """The verdict on the wheel's Artifact; without one that can be used, the one mismatch that says why."""
+        if damage := self.damage:
+            return Verdict((unusable_artifact(damage),))
         if self.manifest is None:
             return Verdict((no_artifact(self.package, self.folder),))
         return check(self.manifest, self.host, self.wanted)
@@ -122,7 +138,7 @@ class Kernels:
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
-        with self.lock:
+        with self.lock, self._asked():
             if device not in self._loaded:
                 self._use(device, index, partial(self.load, device=device))
             elif index is not None:
@@ -145,8 +161,11 @@ class Kernels:
         """
         with self.lock:
             if self._modules_of is None:  # all of one Artifact: modules of a package may know each other's types
-                device = "cuda" if self.host.cuda and self.settings.cuda != "off" and self._gpus() else "cpu"
-                self._modules_of = self._use(device, None, partial(self._import, name))
+                with self._asked():
+                    if damage := self.damage:  # before the settings, which are not known without the manifest
+                        raise damage
+                    device = "cuda" if self.host.cuda and self.settings.cuda != "off" and self._gpus() else "cpu"
+                    self._modules_of = self._use(device, None, partial(self._import, name))
             if name not in self._modules:
                 self._modules[name] = import_module(self.package, name, self._modules_of)
             return self._modules[name]
@@ -159,7 +178,7 @@ class Kernels:
 
     def load_if_usable(self) -> None:
         """Load CPU kernels that are there already; what stands against it is raised by `require`."""
-        with self.lock, suppress(KernelWheelError):
+        with self.lock, suppress(KernelWheelError), self._asked():
             if not self.damage:
                 self.first(self.fits("cpu", None), partial(self.load, device="cpu"))
 
@@ -192,8 +211,8 @@ class Kernels:
 
     def _use(self, device: str, index: int | None, use: Callable[[Found], object]) -> Found:
         """Find or make the Artifact for a device type and one GPU, and use it; what stands against that is raised."""
-        if self.damage:
-            raise self.damage
+        if damage := self.damage:
+            raise damage
         if device == "cuda":
             self._require_gpu()
         found = self._first_for_all(device, use) if index is not None else None
@@ -203,6 +222,24 @@ class Kernels:
 
             found = making.make(self, device, index, use)
         return found
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """What the system refuses on the way to kernels, whatever file it is about, is one of the family of errors.
+
+        So are too many open files where a module of ours is imported. The dynamic loader's errors have no number.
+        """
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None:
+                raise
+            raise UnreadableArtifactError(
+                f"the kernels of {self.package} cannot be looked for now",
+                required=f"a file that this user can read: {error.filename or self.folder}",
+                found=f"{type(error).__name__}: {error}",
+                remedies=[way_out(error)],
+            ) from error
 
     def _first_for_all(self, device: str, use: Callable[[Found], object]) -> Found | None:
         """What serves all GPUs goes first: a process loads one library of CUDA kernels."""
@@ -231,7 +268,7 @@ class Kernels:
                     raise  # it may be whole: nothing is put away
                 except IncompatibleArtifactError as error:
                     if found.store is None:
-                        self.damage = error
+                        self._damage = error
                         raise
                     self._quarantine(found.store, found.folder, error)
                     continue
@@ -273,12 +310,13 @@ class Kernels:
 
     def info(self) -> dict[str, Any]:
         """What was built and what it is worth here, as plain JSON values."""
+        damage = self.damage  # first: it may look again
         values = {
             "package": self.package,
             "version": self.version,
             "artifact": str(self.folder),
             "manifest": self.manifest.to_json() if self.manifest else None,
-            "damage": str(self.damage) if self.damage else None,
+            "damage": str(damage) if damage else None,
             "host": self.host._asdict(),
             "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
             "loaded": {device: str(found.folder) for device, found in self._loaded.items()},

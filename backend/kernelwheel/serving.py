@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import archs, making
 from .archs import Arch, ArchList
-from .compat import Mismatch, check
+from .compat import Mismatch, Wanted, check
 from .found import Found, verify
 from .host import Host
 from .manifest import Library, Manifest
@@ -46,19 +46,21 @@ def build(kernels: Kernels, cuda: bool, archs: str, say: Callable[[str], None]) 
 
 def find(kernels: Kernels, cuda: bool, archs: str) -> Found | None:
     """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
-    if kernels.damage:
-        raise kernels.damage
+    if damage := kernels.damage:
+        raise damage
     if cuda and kernels.host.capabilities is None:
         kernels.probe_gpus()
     targets = targets_of(settings_for(kernels, archs))
-    host = kernels.host._replace(capabilities=()) if targets else kernels.host
 
     def fits(found: Found) -> bool:
-        if check(found.manifest, host, kernels.wanted).against("cuda" if cuda else "cpu"):
-            return False
-        return not cuda or shortfall(found.manifest, host, targets, found.store is None) is None
+        return not against(found, kernels.host, kernels.wanted, "cuda" if cuda else "cpu", targets)
 
     return kernels.first(fits, verify)
+
+
+def wants_cuda(kernels: Kernels) -> bool:
+    """Whether CUDA kernels are built where nobody says: as torch has CUDA, unless the setting is off."""
+    return kernels.host.cuda is not None and kernels.settings.cuda != "off"
 
 
 def settings_for(kernels: Kernels, archs: str) -> Settings:
@@ -73,28 +75,44 @@ def targets_of(settings: Settings) -> ArchList | None:
     return archs.parse(settings.archs, settings.origin("archs")) if settings.archs else None
 
 
-def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, wheel: bool) -> Mismatch | None:
+def against(found: Found, host: Host, wanted: Wanted, device: str, targets: ArchList | None) -> tuple[Mismatch, ...]:
+    """What stands against an Artifact at hand as what `build` is asked for, on a machine with the GPUs that it sees."""
+    host = host._replace(capabilities=()) if targets else host
+    mismatches = check(found.manifest, host, wanted).against(device)
+    if mismatches or device != "cuda":
+        return mismatches
+    lacks = shortfall(found.manifest, host, targets, found.store is None or is_for_all(found.manifest))
+    return (lacks,) if lacks else ()
+
+
+def is_for_all(manifest: Manifest) -> bool:
+    """Whether nobody chose the architectures of an Artifact: it has the default list, as a wheel has."""
+    settings = manifest.built_with.get("settings", {})
+    return bool(settings.get("archs", {}).get("origin") == "default")
+
+
+def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, for_all: bool) -> Mismatch | None:
     """What an Artifact lacks that fits this machine, of the CUDA kernels that are asked for; None: nothing.
 
     Args:
         manifest: an Artifact's that fits the machine, its GPUs included where `targets` is None.
         host: the machine, with the GPUs that it sees.
         targets: the architectures; None: those of the GPUs, else the default list of a wheel.
-        wheel: whether it is the wheel's, which without a GPU to ask is what its builder meant it to be; an entry of a
-            store may have been made for any one GPU.
+        for_all: whether it is the wheel's, or has the default list: without a GPU to ask, it is what its builder meant
+            it to be. Another entry of a store may have been made for any one GPU.
     """
     libraries = manifest.libraries_for("cuda")
     if host.cuda is not None and libraries:
-        if targets is None and (wheel or host.capabilities):
+        if targets is None and (for_all or host.capabilities):
             return None
         if targets is not None and all(covers(library, targets) for library in libraries):
             return None
-    sass = sorted({arch for library in libraries for arch in library.sass})
-    ptx = sorted({arch for library in libraries for arch in library.ptx})
+    sass = sorted({Arch.from_string(arch) for library in libraries for arch in library.sass})
+    ptx = sorted({Arch.from_string(arch) for library in libraries for arch in library.ptx})
     return Mismatch(
         dimension="archs",
         required=f"CUDA kernels for {targets or 'the default list of a wheel, as no GPU is seen'}",
-        found=f"SASS for {', '.join(sass) or 'none'}; PTX for {', '.join(ptx) or 'none'}",
+        found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
         remedy=f"python -m {manifest.package} cache build" + (f" --archs '{targets}'" if targets else ""),
         device="cuda",
         compile_cures=True,

@@ -38,6 +38,11 @@ class Settings(NamedTuple):
     trusted_owners: tuple[str, ...]
     import_limit: int
     origins: Mapping[str, str]
+    package: str = ""
+
+    def variable(self, name: str) -> str:
+        """The environment variable that sets an option: `SPLAT_CUDA`."""
+        return OPTIONS[name].variable(self.package)
 
     def origin(self, name: str) -> str:
         """Where the option's value came from, for example `environment variable SPLAT_CUDA`."""
@@ -106,7 +111,7 @@ def resolve(
             raw[option.name] = (text, f"environment variable {variable}")
     raw |= _written(config or {}, "-C")
     values = {name.replace("-", "_"): _parse(OPTIONS[name], *setting) for name, setting in raw.items()}
-    settings = Settings(**values, origins={name: origin for name, (_, origin) in raw.items()})
+    settings = Settings(**values, origins={name: origin for name, (_, origin) in raw.items()}, package=package)
     _refuse_contradictions(settings)
     return settings
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .files import is_file
 from .manifest import Manifest
 from .package import Abi, PackageFacts, read_toml, split_table
 from .settings import TABLE
@@ -34,7 +35,7 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         manifest: the Artifact's.
     """
     if manifest is not None:
-        if not (native / "src" / "CMakeLists.txt").is_file():
+        if not is_file(native / "src" / "CMakeLists.txt"):
             return None
         abi: Abi = "torch" if manifest.plan.get("binding") else "stable"
         facts = PackageFacts(package, "src", str(manifest.plan["torch_target"]), abi)

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
+from .errors import (
+    TOO_MANY_OPEN,
+    IncompatibleArtifactError,
+    StoreError,
+    UnreadableArtifactError,
+    UnreadableStoreError,
+    way_out,
+)
 from .locks import NO_LOCKS, exclusive
 from .manifest import Library, Manifest
 from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
@@ -158,7 +165,7 @@ class Store(NamedTuple):
             entry = self.read(folder)
             self.verify(entry)
         except UnreadableArtifactError as error:
-            raise StoreError(
+            raise UnreadableStoreError(
                 error.problem, required=error.required, found=error.found, remedies=error.remedies
             ) from error
         except IncompatibleArtifactError as error:
@@ -311,25 +318,26 @@ class Store(NamedTuple):
     def _variable(self) -> str:
         return own_variable(self.package, "cache-dir" if self.own else "cache-path")
 
-    def unreadable(self, error: OSError) -> StoreError:
+    def unreadable(self, error: OSError) -> UnreadableStoreError:
         """The error for a Store that cannot be read, whatever the reason."""
-        return StoreError(
+        return UnreadableStoreError(
             "the store of compiled kernels cannot be read",
             required=f"a folder that this user can read: {self.root}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[f"let this user read it, or set {self._variable} to another folder"],
+            remedies=[way_out(error), f"or set {self._variable} to another folder"],
         )
 
     def unwritable(self, error: OSError) -> StoreError:
         """The error for a Store that cannot be written, whatever the reason."""
+        remedies = [
+            f"set {self.package.upper()}_CACHE_DIR to a folder with room that this user can write to",
+            f"or make room: python -m {self.package} cache prune",
+        ]
         return StoreError(
             "compiled kernels cannot be kept",
             required=f"a writable folder with room: {self.root}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[
-                f"set {self.package.upper()}_CACHE_DIR to a folder with room that this user can write to",
-                f"or make room: python -m {self.package} cache prune",
-            ],
+            remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
         )
 
 

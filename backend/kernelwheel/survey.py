@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError
+from .errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError, UnreadableStoreError
+from .files import is_folder
 from .manifest import Manifest
 from .store import FINGERPRINT, Entry, Store
 
 GONE = "no longer there"
+# What may be whole, and cannot be read now.
+UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Kept:
         damage: what is wrong with it, as far as its manifest tells; empty: nothing.
         size: bytes of its files.
         made: when it came into this Store, seconds since 1970.
+        unread: why its manifest cannot be read now; None where it could be.
     """
 
     store: Store
@@ -33,6 +37,7 @@ class Kept:
     damage: str
     size: int
     made: float
+    unread: UnreadableStoreError | None = None
 
     @property
     def version(self) -> str:
@@ -61,8 +66,8 @@ def versions(store: Store) -> list[Store]:
     """
     package = store.folder / store.package
     try:
-        folders = sorted(package.iterdir()) if package.is_dir() else []
-        names = (folder.name for folder in folders if folder.is_dir())
+        folders = sorted(package.iterdir()) if is_folder(package) else []
+        names = (folder.name for folder in folders if is_folder(folder))
         return [store._replace(version=name) for name in names if not name.startswith(".")]
     except OSError as error:
         raise store.unreadable(error) from error
@@ -80,26 +85,27 @@ def survey(store: Store) -> Survey:
         try:
             each.guard.check(each.root)
             folders = sorted(each.root.iterdir())
+            kept += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
         except StoreError as error:
             refused.append(error)
         except OSError as error:
             refused.append(each.unreadable(error))
-        else:
-            kept += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
     return Survey(tuple(kept), tuple(refused))
 
 
 def _look(store: Store, folder: Path) -> Kept:
-    manifest, damage = None, ""
+    manifest, damage, unread = None, "", None
     try:
         manifest = store.read(folder).manifest
+    except UnreadableStoreError as error:
+        unread = error
     except (StoreError, IncompatibleArtifactError) as error:
         damage = error.found
     try:
         made = ((folder / manifests.FILE) if manifest else folder).lstat().st_mtime
     except FileNotFoundError:  # somebody removed it just now
         made, damage = 0.0, GONE
-    return Kept(store, folder, manifest, damage, size_of(folder), made)
+    return Kept(store, folder, manifest, damage, size_of(folder), made, unread)
 
 
 def size_of(path: Path) -> int:
@@ -117,8 +123,10 @@ def find_damage(kept: Kept) -> str:
     """What is wrong with an entry, down to the last byte of its libraries; empty: nothing.
 
     Raises:
-        UnreadableArtifactError: a library cannot be read now.
+        UnreadableArtifactError, UnreadableStoreError: it cannot be read now.
     """
+    if kept.unread:
+        raise kept.unread
     manifest = kept.manifest
     if kept.damage or manifest is None:
         return kept.damage

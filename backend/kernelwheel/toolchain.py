@@ -192,7 +192,7 @@ def decide_cuda(settings: Settings, torch: Torch, environ: Mapping[str, str], pa
             _refuse_two_toolkits(settings, candidate, torch.cuda, sites, environ)
             reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
             return CudaDecision(candidate.nvcc, reason, tuple(candidates))
-    raise no_nvcc(torch, candidates)
+    raise no_nvcc(torch, candidates, settings)
 
 
 def _refuse_two_toolkits(
@@ -220,7 +220,7 @@ def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([torch.root.parent, *(Path(folder) for folder in path if folder)]))
 
 
-def no_nvcc(torch: Torch, candidates: list[Candidate]) -> BuildError:
+def no_nvcc(torch: Torch, candidates: list[Candidate], settings: Settings) -> BuildError:
     """torch has CUDA and no nvcc fits: never a silent CPU wheel."""
     major = str(torch.cuda).split(".")[0]
     packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl cuda-version={torch.cuda}"
@@ -239,6 +239,7 @@ def no_nvcc(torch: Torch, candidates: list[Candidate]) -> BuildError:
         remedies=[
             *bring,
             f"or set CUDA_HOME or CUDACXX to a CUDA {major}.x toolkit (conda: conda install -c conda-forge {packages})",
-            "or do without CUDA kernels, on purpose: set cuda to off (pip: -C cuda=off; cache build: --cuda off)",
+            f"or do without CUDA kernels, on purpose: {settings.variable('cuda')}=off (pip: also -C cuda=off; "
+            "cache build: --cuda off)",
         ],
     )

@@ -91,6 +91,21 @@ def settings_text(record: Mapping[str, Any]) -> str:
     return "\n".join(lines) or "none was set"
 
 
+def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
+    """What the next call on a device type does, as a row."""
+    device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
+    return forecast_row(device, expected)
+
+
+def forecast_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
+    """A forecast as a row; `cache build` loads nothing."""
+    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
+    if name == "cache build":
+        words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
+    where = f" ({expected['artifact']})" if expected["artifact"] else ""
+    return name, f"{words[expected['outcome']]}: {expected['because']}{where}"
+
+
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:
     """A verdict: one line when it is empty, else each mismatch with its remedy."""
     if not mismatches:
@@ -116,6 +131,7 @@ def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
         "size": kept.size,
         "made": datetime.fromtimestamp(kept.made, timezone.utc).isoformat(timespec="seconds"),
         "damage": kept.damage or None,
+        "unread": kept.unread.found if kept.unread else None,
         "kernels": None,
         "mismatches": [],
         "fits": False,
@@ -142,6 +158,8 @@ def entry_text(view: Mapping[str, Any], now: float) -> str:
     made = datetime.fromisoformat(view["made"]).timestamp()
     if view["damage"]:
         worth = f"damaged: {view['damage']}"
+    elif view["unread"]:
+        worth = f"cannot be read now: {view['unread']}"
     elif view["fits"]:
         worth = "fits"
     else:

@@ -147,7 +147,7 @@ MISFITS = {
         "GLIBCXX_3.4.30", "GLIBCXX_3.4.9", "libstdc++",
     ),
     "an unknown C++ library": (
-        "libstdcxx", "cpu", True, CUDA_MANIFEST, host(libstdcxx=""), "GLIBCXX_3.4.30", "no libstdc++", "libstdc++",
+        "libstdcxx", "cpu", False, CUDA_MANIFEST, host(libstdcxx=""), "GLIBCXX_3.4.30", "no libstdc++", "libstdc++",
     ),
     "a torch of an earlier CUDA": (
         "cuda", "cuda", True, CUDA_MANIFEST, host(torch="2.10.0+cu128", cuda="12.8"), "CUDA 13", "CUDA 12.8", "CUDA 13",

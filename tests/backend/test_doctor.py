@@ -14,11 +14,18 @@ from typing import Any
 import pytest
 from builds import TORCH, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel import doctor, environment
+from kernelwheel import archs as arch_lists
+from kernelwheel import doctor, environment, jit, serving
 from kernelwheel.compat import Wanted, check
 from kernelwheel.environment import Installation
-from kernelwheel.errors import BuildError, KernelWheelError
-from kernelwheel.forecast import Circumstances, Forecast, forecast
+from kernelwheel.errors import (
+    REINSTALL,
+    BuildError,
+    IncompatibleArtifactError,
+    KernelWheelError,
+    UnreadableArtifactError,
+)
+from kernelwheel.forecast import Circumstances, Task, forecast, without_tools
 from kernelwheel.found import Found
 from kernelwheel.host import Host
 from kernelwheel.manifest import Library, Manifest, Requires
@@ -51,11 +58,14 @@ ENTRY = Found(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2
 BLACKWELL_ENTRY = ENTRY._replace(
     manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("12.0",))))
 )
+DEFAULT_ENTRY = ENTRY._replace(
+    manifest=MANIFEST._replace(built_with={"settings": {"archs": {"value": "8.0;9.0", "origin": "default"}}})
+)
 TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["mend it"])
 
 
 def at(*artifacts: Found, **changes: Any) -> Circumstances:
-    usual = Circumstances(Wanted("1.2.3"), artifacts, None, None, "auto", "default", "", True, None)
+    usual = Circumstances(Wanted("1.2.3"), artifacts, None, None, "auto", "default", "", True)
     return replace(usual, **changes)
 
 
@@ -86,14 +96,12 @@ FORECASTS: dict[str, tuple[str, Host, Circumstances, str, str]] = {
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "of the wheel fit"),
-    "no compiler": ("cuda", BLACKWELL, at(WHEEL, no_tools=TROUBLE), "fail", "a compile would start: trouble"),
-    "no compiler, and no need": ("cuda", HOPPER, at(WHEEL, no_tools=TROUBLE), "load", "of the wheel fit"),
 }
 
 
 @pytest.mark.parametrize(("device", "host", "given", "outcome", "because"), FORECASTS.values(), ids=FORECASTS)
 def test_the_next_call_is_foretold(device: str, host: Host, given: Circumstances, outcome: str, because: str) -> None:
-    expected = forecast(device, host, given)
+    expected = forecast(Task(device, host), given)
 
     assert (expected.device, expected.outcome) == (device, outcome)
     assert because in expected.because
@@ -101,8 +109,69 @@ def test_the_next_call_is_foretold(device: str, host: Host, given: Circumstances
     assert bool(expected.remedies) == (outcome == "fail")
 
 
+# what `cache build` does, with the architectures that are asked for
+BUILDS: dict[str, tuple[str, Host, Circumstances, str, str, str]] = {
+    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "of the wheel fit"),
+    "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "of the wheel fit"),
+    "architectures that the wheel has": ("cuda", BLACKWELL, at(WHEEL), "8.6;9.0", "load", "of the wheel fit"),
+    "others": (
+        "cuda",
+        HOPPER,
+        at(WHEEL),
+        "7.5",
+        "compile",
+        "archs: required CUDA kernels for 7.5, found SASS for 8.0, 9.0",
+    ),
+    "an entry for some GPU, and none to ask": ("cuda", NO_GPU, at(ENTRY), "", "compile", "no kernels are installed"),
+    "an entry with the default list": ("cuda", NO_GPU, at(DEFAULT_ENTRY), "", "load", "in the store fit"),
+    "jit is never": ("cpu", HOPPER, at(jit="never"), "", "compile", "no kernels are installed"),
+    "cuda is off, and asked for": ("cuda", HOPPER, at(cuda_off="X"), "", "compile", "no kernels are installed"),
+    "nothing to compile from": ("cpu", HOPPER, at(sources=False), "", "fail", "no sources are installed"),
+    "a damaged wheel": ("cuda", NO_GPU, at(WHEEL, damage=TROUBLE), "", "fail", "trouble (found: some)"),
+}
+
+
+@pytest.mark.parametrize(("device", "host", "given", "archs", "outcome", "because"), BUILDS.values(), ids=BUILDS)
+def test_the_next_build_is_foretold(
+    device: str, host: Host, given: Circumstances, archs: str, outcome: str, because: str
+) -> None:
+    targets = arch_lists.parse(archs, "a test") if archs else None
+
+    expected = forecast(Task(device, host, build=True, targets=targets), given)
+
+    assert (expected.device, expected.outcome) == (device, outcome)
+    assert because in expected.because
+
+
+def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
+    library = Library("x.so", "0" * 64, 1, "cuda", ("10.0", "7.5", "9.0a", "12.0"), ("12.0", "9.0"))
+    entry = ENTRY._replace(manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, library)))
+
+    (lacks,) = serving.against(entry, NO_GPU, Wanted(), "cuda", None)
+
+    assert lacks.found == "SASS for 7.5, 9.0a, 10.0, 12.0; PTX for 9.0, 12.0"
+
+
+@pytest.mark.parametrize(
+    ("fault", "own", "outcome"),
+    [
+        (IncompatibleArtifactError, True, "compile"),  # it is put away
+        (IncompatibleArtifactError, False, "fail"),
+        (UnreadableArtifactError, True, "fail"),
+        (UnreadableArtifactError, False, "fail"),
+    ],
+)
+def test_what_is_wrong_with_an_entry_s_files_is_foretold(
+    fault: type[KernelWheelError], own: bool, outcome: str
+) -> None:
+    entry = ENTRY._replace(store=Store(Path("/cache"), "tiny", "1.2.3", own))
+    error = fault("trouble", required="none", found="some", remedies=["mend it"])
+
+    assert forecast(Task("cuda", HOPPER), at(entry), lambda found: error).outcome == outcome
+
+
 def test_what_is_foretold_to_load_is_the_first_that_fits() -> None:
-    assert forecast("cuda", BLACKWELL, at(WHEEL, ENTRY, BLACKWELL_ENTRY)).artifact == str(BLACKWELL_ENTRY.folder)
+    assert forecast(Task("cuda", BLACKWELL), at(WHEEL, ENTRY, BLACKWELL_ENTRY)).artifact == str(BLACKWELL_ENTRY.folder)
     assert check(BLACKWELL_ENTRY.manifest, BLACKWELL).mismatches == ()
 
 
@@ -280,7 +349,7 @@ def test_kernels_of_another_version_are_found(site: Site) -> None:
     (said,) = look(installation(site, manifest=CPU_MANIFEST._replace(version="1.2.2")))
 
     assert "tiny 1.2.3 beside kernels of version 1.2.2" in said
-    assert "tiny==1.2.3" in said
+    assert REINSTALL in said
 
 
 def test_libraries_that_were_left_behind_are_found(site: Site) -> None:
@@ -384,7 +453,7 @@ def test_an_editable_install_on_a_machine_that_compiles_has_nothing_to_mend(exam
     assert view["findings"] == []
     assert foretold(view, "cpu")["outcome"] == "compile"
     assert f"torch     {TORCH.version}" in page
-    assert "  CPU   compiles, then loads: no kernels are installed" in page
+    assert "  CPU          compiles, then loads: no kernels are installed" in page
     assert page.endswith("No findings")
     assert page.count("\n") < 40
     for part in ("cmake", "ninja", "cxx", "torch"):
@@ -476,7 +545,7 @@ def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
 
     assert foretold(view, "cpu")["outcome"] == "fail"
     assert "cmake missing" in foretold(view, "cpu")["because"]
-    assert "pip install 'tiny[jit]'" in foretold(view, "cpu")["remedies"]
+    assert jit.INSTALL_TOOLS in foretold(view, "cpu")["remedies"]
 
 
 @needs_cpu_torch
@@ -484,7 +553,7 @@ def test_cuda_calls_that_cannot_be_here_are_no_finding(examine: Examine) -> None
     view, page = examine()
 
     assert foretold(view, "cuda")["outcome"] == "fail"
-    assert f"  CUDA  fails: torch {TORCH.version} has no CUDA" in page
+    assert f"  CUDA         fails: torch {TORCH.version} has no CUDA" in page
     assert view["toolchain"]["candidates"] == []
 
 
@@ -508,7 +577,9 @@ def test_every_nvcc_that_was_looked_at_is_named_with_its_outcome(examine: Examin
 def test_an_error_of_a_forecast_has_its_ways_out() -> None:
     missing = BuildError("no nvcc", required="nvcc", found="none", remedies=["install it", "or not"])
 
-    expected = forecast("cuda", BLACKWELL, at(WHEEL, no_tools=missing))
+    expected = without_tools(forecast(Task("cuda", BLACKWELL), at(WHEEL)), missing)
 
-    assert isinstance(expected, Forecast)
+    assert expected.outcome == "fail"
+    assert "capability: required" in expected.because
+    assert expected.because.endswith("a compile would start: no nvcc (found: none)")
     assert expected.remedies == ("install it", "or not")

@@ -6,22 +6,35 @@ import ctypes
 import json
 import platform
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 from kernelwheel import host
-from processes import RunPython
+from processes import RunPython, run
 
 BACKEND = Path(__file__).parents[2] / "backend"
 PROBE = """
-import ctypes, json, os, sys
-library = ctypes.CDLL("libstdc++.so.6")
+import ctypes, json, os, resource, sys
+import torch
 from kernelwheel import host
 if "replaced" in sys.argv:
-    os.unlink(os.path.join(os.environ["LD_LIBRARY_PATH"], "libstdc++.so.6"))
+    library = os.path.join(os.environ["LD_LIBRARY_PATH"], "libstdc++.so.6")
+    os.unlink(library)
+    open(library, "wb").write(b"GLIBCXX_3.4.98")
+if "no descriptors" in sys.argv:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 print(json.dumps(host.probe()._asdict()))
+"""
+# Without torch: what another Python says of the C++ library that it has loaded, or of none.
+LIBRARY = """
+import ctypes, sys
+if "loaded" in sys.argv:
+    ctypes.CDLL("libstdc++.so.6")
+from kernelwheel import host
+print(host.newest_libstdcxx())
 """
 
 
@@ -70,7 +83,39 @@ def test_the_cpp_library_is_found_below_a_folder_with_spaces(run_python: RunPyth
     assert json.loads(done.stdout)["libstdcxx"] == host.probe().libstdcxx
 
 
-def test_a_cpp_library_that_was_replaced_is_unknown(run_python: RunPython, odd_folder: Path) -> None:
+def test_what_counts_is_the_cpp_library_that_was_loaded_not_what_is_in_its_place_now(
+    run_python: RunPython, odd_folder: Path
+) -> None:
     done = run_python(PROBE, "replaced", path=[BACKEND], env={"LD_LIBRARY_PATH": str(odd_folder)})
 
-    assert json.loads(done.stdout)["libstdcxx"] == ""
+    assert json.loads(done.stdout)["libstdcxx"] == host.probe().libstdcxx
+
+
+def test_the_machine_is_known_where_no_file_can_be_opened(run_python: RunPython) -> None:
+    done = run_python(PROBE, "no descriptors", path=[BACKEND])
+
+    assert json.loads(done.stdout) == json.loads(json.dumps(host.probe()._asdict()))
+
+
+def test_the_machine_is_known_where_there_is_no_proc(tmp_path: Path) -> None:
+    command = ("unshare", "--mount", "sh", "-ec", 'mount -t tmpfs none /proc; exec "$@"', "sh")
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mounts of our own are allowed here")
+
+    done = run([*command, sys.executable, "-c", PROBE], cwd=tmp_path, env={"PYTHONPATH": str(BACKEND)})
+
+    assert json.loads(done.stdout) == json.loads(json.dumps(host.probe()._asdict()))
+
+
+@pytest.mark.parametrize("minor", range(10, 15))
+def test_every_python_says_the_same_of_the_cpp_library(minor: int, run_python: RunPython, tmp_path: Path) -> None:
+    python = shutil.which(f"python3.{minor}")
+    if not python or subprocess.run([python, "-c", "import ctypes"], capture_output=True, check=False).returncode:
+        pytest.skip(f"there is no Python 3.{minor} on PATH")
+
+    said = [
+        run([python, "-c", LIBRARY, *words], cwd=tmp_path, env={"PYTHONPATH": str(BACKEND)}).stdout.strip()
+        for words in (["loaded"], [])
+    ]
+
+    assert said == [host.probe().libstdcxx, ""]

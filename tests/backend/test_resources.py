@@ -234,6 +234,26 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
     assert resources.oom_kills(root) == 3
 
 
+NO_DESCRIPTORS = """
+import resource
+from kernelwheel import resources
+before = resources.find()
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+for look in (resources.find, resources.oom_kills):
+    try:
+        print(look())
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+def test_too_many_open_files_are_not_taken_for_no_limit(run_python: RunPython) -> None:
+    done = run_python(NO_DESCRIPTORS, path=[Path(resources.__file__).parents[1]])
+
+    assert done.stdout == "Too many open files\n" * 2
+
+
 # What a killed compiler looks like
 
 

@@ -490,6 +490,34 @@ def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Edit
     assert_tidy(small)
 
 
+def test_the_compilers_die_with_their_caller_where_there_is_no_proc(small: Editable) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount")
+    (small.folder / "slow").touch()
+    calls = small.folder / "calls"
+    command = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs none /proc; exec "$@"', "sh"]
+    process = subprocess.Popen(
+        [*command, sys.executable, "-c", REQUIRE],
+        cwd=small.folder,
+        env=clean_environment(small.environment),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while "/src/one.cpp" not in (calls.read_text() if calls.exists() else ""):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+
+    deadline = time.monotonic() + 20
+    while (left := processes_of(small)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+    (small.folder / "slow").unlink()
+    finish(start(small, REQUIRE))
+    assert_tidy(small)
+
+
 # Disks and filesystems
 
 

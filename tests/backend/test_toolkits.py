@@ -187,7 +187,7 @@ def test_a_compiler_that_is_too_new_for_the_real_nvcc_is_refused_before_anything
 
 @needs_cuda_torch
 def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp_path: Path) -> None:
-    remedy = toolchain.no_nvcc(TORCH, []).remedies[0]
+    remedy = toolchain.no_nvcc(TORCH, [], settings_with()).remedies[0]
     pip, install, *requirements = shlex.split(remedy[remedy.index("pip install") :])
     assert [pip, install, len(requirements)] == ["pip", "install", 1]
 

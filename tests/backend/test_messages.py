@@ -1,0 +1,136 @@
+"""No word of ours sends a user to a package index for the package itself: there, its name may be a stranger's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from kept import kernels_of
+from kernelwheel import jit, manifest, refusal, toolchain
+from kernelwheel.compat import Wanted, check
+from kernelwheel.errors import REINSTALL, KernelWheelError
+from kernelwheel.host import Host
+from kernelwheel.manifest import Manifest, Requires
+from standins import settings_with
+
+REPOSITORY = Path(__file__).parents[2]
+# What people read, and what messages are made of.
+WRITTEN = [
+    *(
+        path
+        for folder in ("backend", "splat", "docs", "csrc", "ci")
+        for path in sorted((REPOSITORY / folder).rglob("*"))
+    ),
+    *(REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
+]
+# `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, and what follows on the line.
+COMMAND = re.compile(r"\b(?:pip|pipx|uv)[ _](?:install|add|tool install|download|wheel)\b([^\n`]*)")
+# Requirements that are the packages themselves, or whatever package the message is about.
+OURS = re.compile(
+    r"(?:splat|tiny|classic|kernelwheel|splat-kernels|\{[\w.]*(?:package|name|distribution)\}|<package[^>]*>?)(?:\[[^]]*\])?(?:[=<>~!].*)?$",
+    re.IGNORECASE,
+)
+
+
+def own_names(text: str) -> list[str]:
+    """The words of install commands in a text that name the package itself."""
+    return [
+        word
+        for command in COMMAND.findall(text)
+        for quoted in re.split(r"[\s,;()]+", command)
+        if OURS.match(word := quoted.strip("'\"."))
+    ]
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "pip install 'splat[jit]'", "pip install --force-reinstall --no-deps splat==0.2.0", "uv pip install splat",
+        "pip install {package}", "pip install '{kernels.package}[jit]'", "pip install -U <package or wheel>",
+        "pip_install kernelwheel", "pip install --no-deps {manifest.package}=={version}",
+    ],
+)  # fmt: skip
+def test_such_advice_would_be_seen(advice: str) -> None:
+    assert own_names(advice)
+
+
+def test_no_source_and_no_page_advises_to_fetch_the_package_by_its_name() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in WRITTEN if path.suffix in SUFFIXES and path.is_file()}
+    assert len(texts) > 80
+    assert sum(len(COMMAND.findall(text)) for text in texts.values()) > 15
+
+    found = {path.name: names for path, text in texts.items() if (names := own_names(text))}
+
+    assert found == {}
+
+
+SUFFIXES = {"", ".py", ".md", ".toml", ".cmake", ".txt", ".sh"}
+MANIFEST = Manifest(
+    package="tiny",
+    version="1.2.2",
+    fingerprint="f" * 64,
+    sources="5" * 64,
+    plan={},
+    built_with={},
+    requires=Requires("2.99", "linux-x86_64", "glibc 9.9", "GLIBCXX_3.4.99", 13, "13.0", "13.2", "cp399"),
+    libraries=(),
+)
+HOSTS = [
+    Host("linux-x86_64", "glibc 2.36", "", "2.11.0+cu130", "13.0", "cp312", (12, 0), ((9, 0),)),
+    Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu128", "12.8", "cp312", (12, 0), ((9, 0),)),
+    Host("darwin-arm64", "", "", "2.11.0", None, "cp312"),
+]
+
+
+def raised() -> list[str]:
+    """Everything that messages advise, of as many kinds as can be made here."""
+    mismatches = [
+        mismatch
+        for host in HOSTS
+        for mismatch in check(MANIFEST, host, Wanted("1.2.3", "6" * 64, {"cxx_flags": ("-g",)})).mismatches
+    ]
+    torch = toolchain.Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
+    errors: list[KernelWheelError] = [
+        manifest.corrupt("x", "y"),
+        manifest.unreadable(Path("x"), OSError(24, "Too many open files")),
+        refusal.changed_sources("tiny", Path("x"), "5" * 64, "6" * 64, editable=False),
+        refusal.no_sources("tiny"),
+        refusal.incompatible("tiny", "cuda", mismatches),
+        refusal.other_gpu("tiny", Path("x"), mismatches),
+        toolchain.no_nvcc(torch, [], settings_with()),
+    ]
+    advice = [refusal.no_artifact("tiny", Path("x")).remedy, *(mismatch.remedy for mismatch in mismatches)]
+    return [*advice, *(str(error) for error in errors)]
+
+
+def test_no_error_advises_to_fetch_the_package_by_its_name() -> None:
+    said = raised()
+
+    assert len({text.split()[0] for text in said}) > 5
+    assert [names for text in said if (names := own_names(text))] == []
+    assert sum(REINSTALL in text for text in said) >= 4
+
+
+def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    pip, install, *names = shlex.split(jit.INSTALL_TOOLS)
+    monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
+
+    with pytest.raises(KernelWheelError) as caught:
+        jit.require_tools()
+
+    assert (pip, install) == ("pip", "install")
+    assert names == ["scikit-build-core", "pyelftools", "packaging", "cmake", "ninja"]
+    assert caught.value.remedies[0] == jit.INSTALL_TOOLS
+    assert "cmake missing" in caught.value.found
+
+
+def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Path, tmp_path: Path) -> None:
+    torch = toolchain.Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
+    settings = kernels_of(tiny_checkout, tmp_path).settings
+
+    error = toolchain.no_nvcc(torch, [], settings)
+
+    assert "TINY_CUDA=off" in error.remedies[-1]
+    assert "cuda-toolkit[nvcc" in error.remedies[0]
