@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from . import jit, serving
-from . import manifest as manifests
 from .compat import Wanted
-from .errors import IncompatibleArtifactError, KernelWheelError
+from .errors import KernelWheelError
 from .forecast import Circumstances, Forecast, Task, failure, forecast, without_tools
 from .found import Found, needed_for, verify
 from .host import Host
@@ -114,8 +113,8 @@ def _fault_for(device: str) -> Callable[[Found], KernelWheelError | None]:
         try:
             for name in needed_for(device):
                 for library in found.manifest.libraries_for(name):
-                    manifests.verify(found.folder, library)
-        except IncompatibleArtifactError as error:
+                    found.verify_library(library)
+        except KernelWheelError as error:
             return error
         return None
 
@@ -126,6 +125,6 @@ def _fault(found: Found) -> KernelWheelError | None:
     """The same for `cache build`, which looks at every library."""
     try:
         verify(found)
-    except IncompatibleArtifactError as error:
+    except KernelWheelError as error:
         return error
     return None

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -150,11 +151,11 @@ def test_a_library_that_cannot_be_read_now_is_not_put_away(
     (kept,) = store.entries()
     of_store, of_wheel = installed(wheel, store, TINY_JIT="always"), installed(wheel, store)
 
-    def fail(path: Path) -> str:
-        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+    def fail(stream: BinaryIO) -> str:
+        raise OSError(errno.ESTALE, "Stale file handle", str(stream.name))
 
     with monkeypatch.context() as patch:
-        patch.setattr(manifests, "file_sha256", fail)
+        patch.setattr(manifests, "stream_sha256", fail)
         for kernels in (of_store, of_wheel):
             with pytest.raises(UnreadableArtifactError, match="Stale file handle"):
                 serving.find(kernels, False, "")
