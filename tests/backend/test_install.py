@@ -198,7 +198,7 @@ def test_kernels_of_another_version_are_refused_with_both_versions(
     wheel: Wheel, install: Install, refusal: Callable[..., str]
 ) -> None:
     site = install(wheel)
-    edit_manifest(site, lambda values: values.update(version="1.2.2"))
+    edit_manifest(site, lambda values: values["plan"].update(version="1.2.2"))
 
     said = refusal(site)
 
