@@ -21,8 +21,8 @@ from .scene import SceneError
 MAX_TEXT_ROW: Final = 2**20
 """Bytes of a row of `vertex` in a text file: 256 for each of the most properties."""
 
-_CHUNK: Final = 2**20
-"""Bytes that are looked at together."""
+_CHUNK: Final = 2**18
+"""Bytes that are looked at together: as many as a core keeps at hand."""
 
 Array = npt.NDArray[np.float32]
 
@@ -137,7 +137,7 @@ def _check_vertex(vertex: Element) -> None:
 def _read_binary(body: _Body, vertex: Element, byte_order: str, wanted: list[int]) -> Array:
     row = np.dtype([(f"{i}", byte_order + prop.type) for i, prop in enumerate(vertex.properties)])
     body.require(vertex.rows * row.itemsize, vertex)
-    table = np.empty((vertex.rows, len(wanted)), np.float32)
+    table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
     step = max(_CHUNK // row.itemsize, 1)
     for start in range(0, vertex.rows, step):
         part = table[start : start + step]
@@ -151,7 +151,7 @@ def _read_binary(body: _Body, vertex: Element, byte_order: str, wanted: list[int
 def _read_text(body: _Body, vertex: Element, wanted: list[int]) -> Array:
     # Each number has a digit and a character behind it, but for the last of a file.
     body.require(2 * len(vertex.properties) * vertex.rows - 1, vertex, "at least ")
-    table = np.empty((vertex.rows, len(wanted)), np.float32)
+    table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
     start = 0
     while start < vertex.rows:
         rows = _read_text_rows(body, vertex, start)
@@ -170,7 +170,7 @@ def _read_text_rows(body: _Body, vertex: Element, start: int) -> list[list[bytes
     """The words of rows from `start` on: of a chunk, for they take some twenty times the memory of the text."""
     width = len(vertex.properties)
     rows: list[list[bytes]] = []
-    end = body.position + _CHUNK // 8
+    end = body.position + _CHUNK // 2
     while start + len(rows) < vertex.rows and body.position < end:
         line = body.line(MAX_TEXT_ROW)
         number = start + len(rows)
