@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from .ply_header import listed
+from .names import listed
 from .ply_rows import Array, Vertices, read_vertices
 from .scene import SH_C0, Gaussians, SceneError
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
+from .names import listed
 from .scene import SceneError
 
 MAX_HEADER: Final = 2**20
@@ -135,19 +136,6 @@ def _read_property(words: list[str], number: int) -> Property:
         case ["list", length, item, name] if item in _TYPES and _TYPES.get(length, "f")[0] != "f":
             return Property(name, _TYPES[item], _TYPES[length])
     raise SceneError(f"header line {number} is not understood: {'property ' + ' '.join(words)[:80]!r}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as messages show them: not too many, and none that is long or would move the cursor."""
-    words = [shown(name) for name in names[:12]]
-    if len(names) > 12:
-        words.append(f"and {len(names) - 12} more")
-    return ", ".join(words) if words else "none"
-
-
-def shown(name: str) -> str:
-    """A name as messages show it."""
-    return name if len(name) <= 40 and name.isprintable() else ascii(name[:40])
 
 
 def repeated(names: list[str]) -> list[str]:

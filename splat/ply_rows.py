@@ -15,7 +15,8 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .ply_header import MAX_LINE, Element, listed, read_header, repeated, shown
+from .names import listed, shown
+from .ply_header import MAX_LINE, Element, read_header, repeated
 from .scene import SceneError
 
 MAX_TEXT_ROW: Final = 2**20
