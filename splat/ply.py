@@ -42,6 +42,8 @@ def read_ply(path: str | Path) -> Gaussians:
     path = Path(path)
     with path.open("rb") as file:
         try:
+            if not file.seekable():  # its size could not be known
+                raise SceneError("a regular file is required, found a pipe or the like; save it first")
             gaussians = _to_gaussians(read_vertices(file, _choose))
         except SceneError as error:
             raise SceneError(f"{path}: {error}") from error.__cause__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import tracemalloc
 import warnings
 from collections.abc import Iterator
@@ -543,6 +544,17 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         read_ply(tmp_path / "none.ply")
     with pytest.raises(IsADirectoryError):
         read_ply(tmp_path)
+
+
+def test_a_pipe_is_no_file() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, WHOLE)
+    os.close(writer)
+    try:
+        with pytest.raises(SceneError, match=r"/dev/fd/\d+: a regular file is required, found a pipe"):
+            read_ply(f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
 
 
 def test_bulba() -> None:
