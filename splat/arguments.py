@@ -18,6 +18,9 @@ from torch import Tensor
 
 from .checks import (
     MAX_SIDE,
+    MAX_TILES,
+    check_channels,
+    check_count,
     check_dimensions,
     check_shape,
     check_tensor,
@@ -175,10 +178,13 @@ def check_scene(
         check_shape(name, tensor, (*batch, n, *endings[name]), words)
     check_shape("viewmats", viewmats, (*batch, c, 4, 4), "[..., C, 4, 4]")
     check_shape("Ks", Ks, (*batch, c, 3, 3), "[..., C, 3, 3]")
+    sizes = Sizes(batch, n, c)
+    check_count("images", sizes.images, most=MAX_TILES)
+    check_count("images x Gaussians", max(sizes.images, sizes.batches), n)
     # Cameras on a GPU are not waited for, and those of a graph have no values yet.
     if not (viewmats.is_cuda or torch.compiler.is_compiling()):
         _check_camera_values(viewmats.detach().flatten(0, -3), Ks.detach().flatten(0, -3))
-    return Sizes(batch, n, c)
+    return sizes
 
 
 def _check_camera_values(viewmats: Tensor, Ks: Tensor) -> None:
@@ -224,6 +230,7 @@ def check_colors(
                 f"colors must have shape [..., N, D] or [..., C, N, D] with {facts} and D >= 1, "
                 f"found {shape_of(colors)}; for spherical harmonics [..., N, K, 3] pass sh_degree"
             )
+        check_channels(colors)
     else:
         if shape[:-2] not in ((*batch, n), (*batch, c, n)) or shape[-1] != 3:
             raise ValueError(

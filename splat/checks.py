@@ -14,6 +14,13 @@ from torch.autograd import forward_ad
 # What the kernels take: a tile's pixels are the threads of one CUDA block.
 MAX_TILE_SIZE: Final = 32
 MAX_SIDE: Final = 2**20
+# They number channels, tiles, Gaussians and intersections with 32 bits. An intersection's key has 32 bits for its image
+# and tile together, which suffice for so many tiles of all images.
+MAX_CHANNELS: Final = 2**30
+MAX_TILES: Final = 2**30
+MAX_COUNT: Final = 2**31 - 1
+# Bytes are numbered with 64.
+MAX_VALUES: Final = 2**61 - 1
 
 
 def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
@@ -89,6 +96,28 @@ def number(name: str, value: float, allow_infinity: bool = False) -> float:
     if not result >= 0 or (math.isinf(result) and not allow_infinity):
         raise ValueError(f"{name} must be {'' if allow_infinity else 'finite and '}at least 0, found {result}")
     return result
+
+
+def check_channels(tensor: Tensor) -> None:
+    """Raise ValueError for colours [..., D] of no channel, or of more than kernels can number."""
+    if tensor.shape[-1] == 0:
+        raise ValueError(f"colors must have at least one channel, found {shape_of(tensor)}")
+    if tensor.shape[-1] > MAX_CHANNELS:
+        raise ValueError(f"colors must have at most {MAX_CHANNELS} channels, found {shape_of(tensor)}")
+
+
+def check_count(what: str, *factors: int, most: int = MAX_COUNT, remedy: str = "render fewer images at once") -> None:
+    """Raise ValueError if the product is more than kernels can number."""
+    # In a graph, sizes that depend on data are not known: such are made, and checked, by the operators themselves.
+    if not torch.compiler.is_compiling() and math.prod(factors) > most:
+        found = " x ".join(map(str, factors))
+        raise ValueError(f"there must be at most {most} {what}, as many as kernels can number; found {found}; {remedy}")
+
+
+def check_tiles(images: int, columns: int, rows: int) -> None:
+    """Raise ValueError for more tiles than kernels can number."""
+    remedy = "render fewer images at once, or with larger tiles"
+    check_count("images x columns of tiles x rows of tiles", images, columns, rows, most=MAX_TILES, remedy=remedy)
 
 
 def shape_of(tensor: Tensor) -> str:

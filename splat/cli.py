@@ -1,13 +1,21 @@
-"""The command line, `python -m splat COMMAND`. Exit status 0 good, 1 a finding, 2 wrong usage."""
+"""The command line, `python -m splat COMMAND`.
+
+Exit status 0 good, 1 a finding, 2 wrong usage, 130 interrupted, 141 where nobody reads the output any more.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, cast
 
 from . import __version__, cache_command, doctor_command, fit_command, inspect_command, render_command
 from ._kernelwheel.errors import KernelWheelError
+from .interrupts import INTERRUPTED
+from .memory import NotEnoughMemory, enough_memory
 
 COMMANDS = {
     "render": (render_command, "render a scene to a picture"),
@@ -16,18 +24,95 @@ COMMANDS = {
     "inspect": (inspect_command, "say what a wheel holds and whether it fits this machine"),
     "cache": (cache_command, "look after the store of compiled kernels, and fill it"),
 }
+BROKEN_PIPE = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    try:
+        with _checked_output():
+            return _run(argv)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except _OutputError as error:
+        _abandon(sys.stdout)
+        if isinstance(error.__cause__, BrokenPipeError):
+            return BROKEN_PIPE
+        return _fail(f"standard output cannot be written to: {error}")
+    except BrokenPipeError:  # of standard error: those of standard output are above
+        _abandon(sys.stderr)
+        return BROKEN_PIPE
+    except (KernelWheelError, NotEnoughMemory, OSError) as error:
+        return _fail(str(error))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="splat", description="3D Gaussian splatting for PyTorch")
     parser.add_argument("--version", action="version", version=f"splat {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, summary) in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     args = parser.parse_args(argv)
-    try:
+    with enough_memory(lambda: args.command, "give it more, or end what else uses it"):
         return int(COMMANDS[args.command][0].run(args))
-    except KernelWheelError as error:
-        print(f"splat: {error}", file=sys.stderr)
-        return 1
+
+
+def _fail(message: str, status: int = 1) -> int:
+    try:
+        print(f"splat: {message}", file=sys.stderr, flush=True)
+    except OSError:
+        _abandon(sys.stderr)
+    return status
+
+
+class _OutputError(Exception):
+    """Standard output fails. No OSError, which would look like that of a file, and which argparse passes over."""
+
+
+class _Output:
+    """Standard output, whose failures are _OutputErrors."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        if self._stream is None:
+            raise _OutputError("it is closed")
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            raise _OutputError(error) from error
+
+    def flush(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise _OutputError(error) from error
+
+
+@contextmanager
+def _checked_output() -> Iterator[None]:
+    """Whatever was printed has been written in the end, or there is an _OutputError."""
+    before = sys.stdout
+    output = _Output(before)  # None where it was closed from the beginning
+    sys.stdout = cast(TextIO, output)
+    try:
+        yield
+    finally:
+        sys.stdout = before
+        output.flush()
+
+
+def _abandon(stream: TextIO | None) -> None:
+    """Let what is still to be written go nowhere: Python writes it at exit, and would complain."""
+    if stream is None:
+        return
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -13,8 +13,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from .checks import MAX_COUNT
 from .device import DeviceError, add_device_argument, find_device
 from .image import check_picture, write_png
+from .interrupts import INTERRUPTED, noted_interrupt
+from .memory import enough_memory
 from .ply_writer import check_scene_file, write_ply
 from .scene import SceneError
 from .training import Plan, Trainer, render
@@ -56,42 +59,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="0-3",
         help="bands of spherical harmonics, for colours that depend on the direction; default: 2",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all that is random; default: 0")
+    parser.add_argument("--seed", type=_seed, default=0, help="of all that is random; default: 0")
     add_device_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fit as told: 0 if the scene was written, 1 if pictures, device or files stood in the way."""
+    """Fit as told: 0 if the scene was written, 1 if pictures, device or files stood in the way, 130 if it was
+    interrupted after some steps and the scene as it was then was written.
+    """
     start = time.perf_counter()
+    what = "reading the pictures"
     try:
         picture = args.picture or check_picture(args.output.with_suffix(".png"))
         device = find_device(args.device)
-        views = read_views(args.sources, max(args.gaussians // 3, 1), args.seed).to(device)
-        aside = range(0, len(views), _KEPT_ASIDE) if len(views) >= _KEPT_ASIDE else range(0)
-        trained = views.select([i for i in range(len(views)) if i not in aside])
-        judged = views.select(aside) if aside else views
-        degree = args.sh_degree if len(views) > 1 else 0
-        trainer = Trainer(trained, Plan(args.steps, args.gaussians, degree, args.seed))
-        with _threads(views, device), _progress(args.steps) as report:
-            trainer.fit(lambda step, loss: report(step, loss, len(trainer.parameters["means"])))
-            quality = trainer.quality(judged)
-        scene = trainer.gaussians()
-        write_ply(args.output, scene)
-        with torch.no_grad():
-            image, _ = render(scene, judged, 0, degree)
-        write_png(picture, torch.cat([judged.images[0], image], dim=1))
+        with enough_memory(lambda: what, "choose fewer --gaussians, or smaller or fewer pictures"):
+            views = read_views(args.sources, max(args.gaussians // 3, 1), args.seed)
+            width, height = views.size
+            what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {width}x{height}"
+            views = views.to(device)
+            aside = range(0, len(views), _KEPT_ASIDE) if len(views) >= _KEPT_ASIDE else range(0)
+            trained = views.select([i for i in range(len(views)) if i not in aside])
+            judged = views.select(aside) if aside else views
+            degree = args.sh_degree if len(views) > 1 else 0
+            trainer = Trainer(trained, Plan(args.steps, args.gaussians, degree, args.seed))
+            with _threads(views, device):
+                with noted_interrupt() as interrupted:
+                    with _progress(args.steps) as report:
+                        done = trainer.fit(
+                            lambda step, loss: report(step, loss, len(trainer.parameters["means"])), interrupted
+                        )
+                    scene = trainer.gaussians()
+                    write_ply(args.output, scene)
+                if interrupted():
+                    return _say_interrupted(args, done, len(scene))
+                quality = trainer.quality(judged)
+            with torch.no_grad():
+                image, _ = render(scene, judged, 0, degree)
+            write_png(picture, torch.cat([judged.images[0], image], dim=1))
     except (SceneError, OSError, DeviceError, ValueError) as error:
         print(f"splat: {error}", file=sys.stderr)
         return 1
     seconds = time.perf_counter() - start
-    width, height = views.size
     pictures = "picture" if len(trained) == 1 else "pictures"
-    what = f"{len(judged)} that were kept aside" if aside else "what it was fitted to"
+    kind = f"{len(judged)} that were kept aside" if aside else "what it was fitted to"
     print(
         f"{len(scene)} Gaussians from {len(trained)} {pictures} of {width}x{height}, {args.steps} steps, "
-        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {what}; side by side: {picture}"
+        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {kind}; side by side: {picture}"
     )
     return 0
+
+
+def _say_interrupted(args: argparse.Namespace, done: int, gaussians: int) -> int:
+    print(
+        f"splat: interrupted after {done} of {args.steps} steps; the scene as fitted so far, {gaussians} Gaussians, is "
+        f"in {args.output}",
+        file=sys.stderr,
+    )
+    return INTERRUPTED
 
 
 @contextmanager
@@ -138,6 +162,13 @@ def _picture(text: str) -> Path:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 is required, found {text!r}")
+    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= MAX_COUNT:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 to {MAX_COUNT} is required, found {text[:40]!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or len(digits) > 18:
+        raise argparse.ArgumentTypeError(f"a whole number of at most 18 digits is required, found {text[:40]!r}")
     return int(text)

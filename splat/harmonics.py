@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import _kernels
 from .arguments import check_sh_degree
-from .checks import check_dimensions, check_shape, check_tensor, shape_of
+from .checks import check_count, check_dimensions, check_shape, check_tensor, shape_of
 
 
 def spherical_harmonics(
@@ -48,6 +48,7 @@ def spherical_harmonics(
         raise ValueError(
             f"coeffs must have shape [..., K, 3] with ... = {list(lead)} as in dirs, or 1, found {shape_of(coeffs)}"
         )
+    check_count("directions", *lead, remedy="take fewer at once")
     if masks is not None:
         check_tensor("masks", masks, dirs, torch.bool)
         check_shape("masks", masks, lead, "[...]")

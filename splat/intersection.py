@@ -11,7 +11,17 @@ import torch
 from torch import Tensor
 
 from . import _kernels
-from .checks import MAX_SIDE, MAX_TILE_SIZE, check_dimensions, check_shape, check_tensor, positive_int
+from .checks import (
+    MAX_SIDE,
+    MAX_TILE_SIZE,
+    check_count,
+    check_dimensions,
+    check_shape,
+    check_tensor,
+    check_tiles,
+    integer,
+    positive_int,
+)
 
 Intersections = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -76,6 +86,15 @@ def isect_tiles(
     check_shape("depths", depths, lead, f"[{words}]")
     if (conics is None) != (opacities is None):
         raise ValueError("conics and opacities go together, found only one of them")
+    images = math.prod(lead[:-1])
+    if packed:
+        if image_ids is None or n_images is None:
+            raise ValueError("packed needs n_images and image_ids")
+        check_tensor("image_ids", image_ids, means2d, torch.int64)
+        check_shape("image_ids", image_ids, lead, "[M]")
+        images = _checked_images(n_images)
+    check_tiles(images, tile_width, tile_height)
+    check_count("images x Gaussians", 1 if packed else images, lead[-1])
     if conics is None or opacities is None:
         # A conic of zeros is no ellipse: the whole rectangle is kept.
         conics, opacities = depths.new_zeros(*lead, 3), torch.ones_like(depths)
@@ -83,12 +102,6 @@ def isect_tiles(
     check_tensor("opacities", opacities, means2d)
     check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
     check_shape("opacities", opacities, lead, f"[{words}]")
-    if packed:
-        if image_ids is None or n_images is None:
-            raise ValueError("packed needs n_images and image_ids")
-        check_tensor("image_ids", image_ids, means2d, torch.int64)
-        check_shape("image_ids", image_ids, lead, "[M]")
-    images = n_images if packed and n_images is not None else math.prod(lead[:-1])
     return intersect(
         means2d, radii, depths, conics, opacities, image_ids if packed else None, images,
         tile_size, tile_width, tile_height,
@@ -148,8 +161,16 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
     check_tensor("isect_ids", isect_ids, dtype=torch.int64)
     check_shape("isect_ids", isect_ids, (isect_ids.numel(),), "[L]")
     columns, rows = positive_int("tile_width", tile_width, MAX_SIDE), positive_int("tile_height", tile_height, MAX_SIDE)
+    check_tiles(_checked_images(n_images), columns, rows)
+    check_count("isect_ids", isect_ids.shape[0])
     tiles = columns * rows
     # A key is image | tile | depth, with as many bits for the tile as the number of tiles has.
     images = torch.arange(n_images, device=isect_ids.device)[:, None] << tiles.bit_length()
     first = (images | torch.arange(tiles, device=isect_ids.device)) << 32
     return torch.searchsorted(isect_ids, first, out_int32=True).reshape(n_images, rows, columns)
+
+
+def _checked_images(n_images: int) -> int:
+    if integer("n_images", n_images) < 0:
+        raise ValueError(f"n_images must be at least 0, found {n_images}")
+    return n_images

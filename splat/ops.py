@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, library
 
+from .checks import check_channels
+
 
 @functools.cache
 def register() -> None:
@@ -299,7 +301,9 @@ def rasterize(
 
     Raises:
         RuntimeError: a shape, dtype, device or index is wrong.
+        ValueError: there are more channels than the operator, which does not look, can number.
     """
+    check_channels(colors)
     inputs = (
         means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids,
     )  # fmt: skip

@@ -11,7 +11,19 @@ import torch
 from torch import Tensor
 
 from . import _kernels, ops
-from .checks import MAX_SIDE, MAX_TILE_SIZE, check_dimensions, check_shape, check_tensor, positive_int, shape_of
+from .checks import (
+    MAX_SIDE,
+    MAX_TILE_SIZE,
+    MAX_VALUES,
+    check_channels,
+    check_count,
+    check_dimensions,
+    check_shape,
+    check_tensor,
+    check_tiles,
+    positive_int,
+    shape_of,
+)
 
 
 def rasterize_to_pixels(
@@ -79,10 +91,14 @@ def rasterize_to_pixels(
     check_dimensions("colors", colors, 1, f"[{words}, D]")
     channels = colors.shape[-1]
     check_shape("colors", colors, (*lead, channels), f"[{words}, D]")
-    if channels == 0:
-        raise ValueError(f"colors must have at least one channel, found {shape_of(colors)}")
+    check_channels(colors)
+    count = math.prod(images)
+    check_tiles(count, columns, rows)
+    check_count("images x Gaussians", 1 if packed else count, lead[-1])
+    check_count("values of the images", count, height, width, channels, most=MAX_VALUES)
     check_shape("isect_offsets", isect_offsets, (*images, rows, columns), "[..., rows, columns]")
     check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
+    check_count("entries of flatten_ids", flatten_ids.shape[0])
     if backgrounds is not None:
         check_tensor("backgrounds", backgrounds, means2d)
         check_shape("backgrounds", backgrounds, (*images, channels), "[..., D]")
@@ -91,7 +107,6 @@ def rasterize_to_pixels(
         check_shape("masks", masks, (*images, rows, columns), "[..., rows, columns]")
     _kernels.require(means2d.device)
 
-    count = math.prod(images)
     flat = lead if packed else (count, lead[-1])
     image, alphas, _ = ops.rasterize(
         means2d.reshape(*flat, 2),

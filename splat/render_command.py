@@ -15,9 +15,14 @@ from . import camera as cameras
 from .builtin import knot_scene
 from .device import DeviceError, add_device_argument, find_device
 from .image import check_picture, write_png
+from .memory import enough_memory, try_memory
 from .ply import read_ply
 from .rendering import rasterization
 from .scene import Gaussians, SceneError
+
+# What the operators make at the least: colour, opacity and the last Gaussian of a pixel; the projection of a Gaussian.
+_PIXEL_BYTES = 20
+_GAUSSIAN_BYTES = 48
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +85,16 @@ def run(args: argparse.Namespace) -> int:
     """Render as told: 0 if the picture was written, 1 if scene, device or file stood in the way."""
     start = time.perf_counter()
     try:
-        scene = _load(args.scene)
+        with enough_memory(lambda: f"reading {args.scene}", "choose a scene of fewer Gaussians"):
+            scene = _load(args.scene)
         device = find_device(args.device)
         degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
-        image = _render(scene.to(device), args, degree)
-        write_png(args.output, image)
+        with enough_memory(
+            lambda: f"rendering {len(scene)} Gaussians at {args.size[0]}x{args.size[1]}",
+            "choose a smaller --size, or a scene of fewer Gaussians",
+        ):
+            image = _render(scene.to(device), args, degree)
+            write_png(args.output, image)
     except (SceneError, OSError, DeviceError) as error:
         print(f"splat: {error}", file=sys.stderr)
         return 1
@@ -118,6 +128,7 @@ def _render(scene: Gaussians, args: argparse.Namespace, degree: int) -> torch.Te
         up=args.up,
     )
     device = scene.means.device
+    try_memory(_PIXEL_BYTES * width * height + _GAUSSIAN_BYTES * len(scene), device)
     with torch.no_grad():
         images, _, _ = rasterization(
             scene.means,

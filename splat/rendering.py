@@ -19,7 +19,7 @@ from .arguments import (
     check_view,
     refuse_unsupported,
 )
-from .checks import MAX_TILE_SIZE, one_of, positive_int
+from .checks import MAX_TILE_SIZE, check_tiles, one_of, positive_int
 from .intersection import intersect
 from .packing import SparseRows, Splats
 from .pixels import rasterize_to_pixels
@@ -180,6 +180,7 @@ def rasterization(
     )
     positive_int("channel_chunk", channel_chunk)
     tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    check_tiles(sizes.images, -(-view.width // tile_size), -(-view.height // tile_size))
     check_sparse(sparse_grad, packed, sizes)
 
     gaussians = Gaussians(means, quats, scales, covars, opacities)

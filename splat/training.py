@@ -84,10 +84,13 @@ class Trainer:
         with torch.no_grad():
             return _activated(self.parameters)
 
-    def fit(self, report: Callable[[int, float], None]) -> None:
-        """All steps; `report` is told the step and its loss."""
+    def fit(self, report: Callable[[int, float], None], stop: Callable[[], bool] = lambda: False) -> int:
+        """All steps, or as many as there are until `stop`; how many. `report` is told the step and its loss."""
         for step in range(1, self.plan.steps + 1):
             report(step, self.step(step))
+            if stop():
+                return step
+        return self.plan.steps
 
     def step(self, step: int) -> float:
         """One picture's step, from 1 on; its loss."""

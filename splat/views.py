@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +16,13 @@ from torch import Tensor
 
 from .builtin import knot_scene
 from .camera import orbit
+from .npz import read_npz
 from .rendering import rasterization
 from .scene import SceneError
 
 _FOV = 50.0
+# Of the formats that Pillow reads some start other programs.
+_PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 _REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
 
 
@@ -119,31 +123,36 @@ def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> View
 
 
 def _read_picture(path: Path) -> Tensor:
-    try:
-        with Image.open(path) as picture:
-            return _as_colors(np.asarray(picture.convert("RGB")), f"{path}")
-    except UnidentifiedImageError as error:
-        raise SceneError(f"{path}: a picture (PNG, JPEG, ...) or a SCENE.npz is required, found neither") from error
+    required = "a picture (PNG, JPEG, ...) or a SCENE.npz is required, found"
+    with path.open("rb") as file:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of large pictures, and of odd ones; too large ones are an error
+                with Image.open(file, formats=_PICTURES) as picture:
+                    pixels = np.asarray(picture.convert("RGB"))
+        except UnidentifiedImageError as error:
+            raise SceneError(f"{path}: {required} neither") from error
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow's decoders have no common class of errors for what is damaged
+            raise SceneError(f"{path}: {required} a damaged picture, or one that is too large: {error}") from error
+    return _as_colors(pixels, f"{path}")
 
 
 def _read_npz(path: Path, points: int, generator: torch.Generator) -> Views:
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in (*_REQUIRED, "points", "colors") if name in data}
-            found = ", ".join(data) or "nothing"
-    except (ValueError, EOFError) as error:
-        raise SceneError(f"{path}: an .npz file of arrays is required ({error})") from error
+    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"))
     missing = [f"{name} {shape}" for name, shape in _REQUIRED.items() if name not in arrays]
     if missing:
         raise SceneError(f"{path}: {' and '.join(missing)} required, found {found}")
+    shape = arrays["images"].shape
+    if len(shape) != 4 or shape[-1] != 3 or 0 in shape:
+        raise SceneError(f"{path}: images must have shape [C, H, W, 3], found {list(shape)}")
     images = _as_colors(arrays["images"], f"{path}: images")
     count = len(images)
     viewmats, Ks = (_as_floats(arrays[name], f"{path}: {name}") for name in ("viewmats", "Ks"))
-    for name, values, shape in (("viewmats", viewmats, (count, 4, 4)), ("Ks", Ks, (count, 3, 3))):
-        if tuple(values.shape) != shape:
-            raise SceneError(f"{path}: {name} must have shape {list(shape)}, found {list(values.shape)}")
-    if images.ndim != 4 or images.shape[-1] != 3 or not images.numel():
-        raise SceneError(f"{path}: images must have shape [C, H, W, 3], found {list(images.shape)}")
+    for name, values, expected in (("viewmats", viewmats, (count, 4, 4)), ("Ks", Ks, (count, 3, 3))):
+        if tuple(values.shape) != expected:
+            raise SceneError(f"{path}: {name} must have shape {list(expected)}, found {list(values.shape)}")
     views = Views(images, viewmats, Ks, torch.zeros(0, 3), torch.zeros(0, 3))
     if "points" not in arrays:
         return replace(views, points=_seen_points(views, points, generator), colors=torch.full((points, 3), 0.5))
@@ -180,6 +189,10 @@ def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
 
 
 def _as_floats(values: npt.NDArray[np.generic], what: str) -> Tensor:
-    if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+    if values.dtype.kind not in "fiu":
         raise SceneError(f"{what} must be finite numbers, found {values.dtype}")
-    return torch.from_numpy(values.astype(np.float32))
+    with np.errstate(over="ignore"):  # too large for float32 is infinite
+        floats = values.astype(np.float32)
+    if not np.isfinite(floats).all():
+        raise SceneError(f"{what} must be finite numbers that float32 can hold, found others")
+    return torch.from_numpy(floats)

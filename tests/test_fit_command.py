@@ -247,8 +247,8 @@ def test_files_that_are_something_else(
         (["-o", "a.npz"], "scenes are written as PLY, so the name must end in .ply, found 'a.npz'"),
         (["-o", "a.ply", "--picture", "a.jpg"], "the name must end in .png, found 'a.jpg'"),
         (["-o", "none/a.ply"], "the folder 'none' for 'a.ply' must exist"),
-        (["-o", "a.ply", "--steps", "0"], "a whole number above 0 is required, found '0'"),
-        (["-o", "a.ply", "--gaussians", "many"], "a whole number above 0 is required, found 'many'"),
+        (["-o", "a.ply", "--steps", "0"], "a whole number from 1 to 2147483647 is required, found '0'"),
+        (["-o", "a.ply", "--gaussians", "many"], "a whole number from 1 to 2147483647 is required, found 'many'"),
         (["-o", "a.ply", "--sh-degree", "4"], "invalid choice: 4"),
     ],
 )

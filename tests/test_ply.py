@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
+import os
+import tracemalloc
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import real_scene
 
+from splat import ply_rows
 from splat.ply import read_ply
 from splat.scene import SH_C0, Gaussians, SceneError
 
@@ -221,6 +226,12 @@ def header(text: str) -> bytes:
     return f"ply\nformat binary_little_endian 1.0\n{text}end_header\n".encode()
 
 
+def text(header: str, rows: bytes) -> bytes:
+    return f"ply\nformat ascii 1.0\n{header}end_header\n".encode() + rows
+
+
+BYTE = f"element vertex 1\n{XYZ}property uchar flag\n"
+
 BROKEN: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "a PLY file is required, found an empty file"),
     "foreign": (b"\x89PNG\r\n\x1a\n" + bytes(90), r"starts with the line 'ply', is required, found b'\\x89PNG"),
@@ -256,6 +267,45 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "rest count": (ply(without("f_rest_44")), "f_rest_0 .* 0, 9, 24, 45 or 72 properties in a row, found 44"),
     "rest hole": (ply({**without("f_rest_3"), "f_rest_45": columns()["x"]}), "properties in a row, found 45"),
     "cut list": (header(f"element face 2\nproperty list uchar int i\nelement vertex 0\n{XYZ}") + b"\x02", "truncated"),
+    "long list": (
+        header(f"element face 2\nproperty list uint int i\nelement vertex 0\n{XYZ}") + b"\xff\xff\xff\xff" + bytes(90),
+        "2 rows of 'face' need at least .* found 94: truncated",
+    ),
+    "digits": (header(f"element vertex {'9' * 5000}\n{XYZ}"), "at most 18 digits, found 5000 in header line 3"),
+    "most digits": (header(f"element vertex {'9' * 18}\n{XYZ}"), "999999999999999999 rows of 'vertex' need .* found 0"),
+    "most digits of text": (
+        text(f"element vertex {'9' * 18}\n{XYZ}", b"1 2 3\n"),
+        "need at least .* found 6: truncated",
+    ),
+    "elements": (
+        header("element vertex 0\n" + "element e 0\n" * 256),
+        "at most 256 elements .* found more: 257 and 0 up",
+    ),
+    "properties": (
+        header("element vertex 0\n" + "".join(f"property int p{i}\n" for i in range(5000))),
+        "at most 256 elements and 4096 properties, found more: 1 and 4097 up to line 4100",
+    ),
+    "long header": (header(f"comment {'c' * 60000}\n" * 20), "at most 1048576 bytes, found more: 20 lines so far"),
+    "element twice": (header(f"element vertex 0\n{XYZ}element vertex 1\n"), "elements must differ .* twice: vertex"),
+    "names": (
+        header("element vertex 0\n" + "".join(f"property int {i}\x1b{'n' * 50}\n" for i in range(99))),
+        r"found '0\\x1bn{38}', .*, and 87 more$",
+    ),
+    "long row": (text(f"element vertex 1\n{XYZ}", b"1 " * 2**20), "row 0 of 'vertex' must have less than 1048576 byt"),
+    "white space": (
+        text(f"element vertex 1\n{XYZ}", b" \n" * 2**20),
+        "1 rows of 'vertex' are required, found 0: trunc",
+    ),
+    "cut face": (
+        text(f"element face 3\nproperty int i\nelement vertex 1\n{XYZ}", b"1\n\n2"),
+        "3 rows of 'face' .* found 2",
+    ),
+    "large byte": (
+        text(BYTE, b"1 2 3 256\n"),
+        "'flag' of 'vertex' must be a whole number from 0 to 255, found 256 in row 0",
+    ),
+    "broken byte": (text(BYTE, b"1 2 3 1.5\n"), "'flag' of 'vertex' must be a whole number .* found 1.5 in row 0"),
+    "no byte": (text(BYTE, b"1 2 3 nan\n"), "'flag' of 'vertex' must be a whole number .* found nan in row 0"),
     "negative list": (
         header(f"element face 1\nproperty list char int i\nelement vertex 0\n{XYZ}") + b"\xff",
         "a list of 'face' must have a length of 0 or more, found -1",
@@ -271,21 +321,222 @@ def test_broken_files(tmp_path: Path, case: str) -> None:
     assert str(raised.value).startswith(f"{tmp_path / 'scene.ply'}: ")
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_damaged_files_are_read_or_refused_but_never_crash(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    whole = data.draw(st.sampled_from([WHOLE, TEXT, ply(columns(), "binary_big_endian")]))
-    damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
-    for _ in range(data.draw(st.integers(0, 4))):
-        if damaged:
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    tmp_path = tmp_path_factory.mktemp("ply")
+@contextlib.contextmanager
+def no_other_warning() -> Iterator[None]:
+    """Any warning is an error, but for ours that counts what was left out."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        with contextlib.suppress(SceneError):
-            assert len(read(tmp_path, bytes(damaged))) <= 100
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*: left out .* Gaussians, which hold NaN, infinity or a rotation")
+        yield
+
+
+LINES = [
+    *["ply", "end_header", "comment c", "obj_info o", "", "format ascii 1.0", "format binary_little_endian 1.0"],
+    *["format binary_big_endian 1.0", "element vertex 2", "element face 2", "element face 0"],
+    *(f"property float {name}" for name in ("x", "y", "z", "opacity", "scale_0", "rot_0", "f_dc_0", "f_rest_0")),
+    *["property uchar red", "property uchar green", "property uchar blue", "property double x", "property short y"],
+    *[
+        "property list uchar int i",
+        "property list char double i",
+        "property list uint uchar i",
+        "property list float int i",
+    ],
+]
+WORDS = ["element", "property", "list", "vertex", "face", "float", "uchar", "int", "x", "y", "z", "0", "1", "-1", "007"]
+WORDS += ["1e3", "\xb2", "9" * 18, "9" * 19, "9" * 5000, "18446744073709551616", "4294967295", "\x00", "n" * 70000]
+header_lines = st.lists(
+    st.one_of(st.sampled_from(LINES), st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)), max_size=12
+)
+NUMBERS = [
+    "0",
+    "1",
+    "-1",
+    "255",
+    "256",
+    "nan",
+    "-inf",
+    "1e39",
+    "1e400",
+    "1_0",
+    "0x1p3",
+    "\x00",
+    "9" * 400,
+    "z",
+    "\n",
+    "",
+]
+bodies = st.one_of(
+    st.binary(max_size=200),
+    st.lists(st.sampled_from(NUMBERS), max_size=40).map(lambda words: " ".join(words).encode()),
+    st.lists(st.sampled_from([np.nan, np.inf, 3e38, -3e38, 1e-40, 100.0, 0.0]), max_size=40).map(
+        lambda numbers: np.array(numbers, "<f4").tobytes()
+    ),
+)
+
+
+@st.composite
+def damaged_files(draw: st.DrawFn) -> bytes:
+    """A file that was whole, cut and with bytes replaced, inserted or taken away."""
+    values = {name: v for name, v in columns(3).items() if not name.startswith("f_rest_") or draw(st.booleans())}
+    lists = (
+        "element face 2\nproperty list uchar short i\nproperty int flag",
+        bytes([1, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+    )
+    form = draw(st.sampled_from(sorted(FORMATS)))
+    whole = ply(values, form, before=lists if form != "ascii" and draw(st.booleans()) else ("", b""))
+    damaged = bytearray(whole[: draw(st.integers(len(whole) // 2, len(whole)))])
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(damaged)))
+        damaged[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
+    return bytes(damaged)
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True)
+@given(
+    data=st.one_of(
+        damaged_files(),
+        st.builds(
+            lambda lines, body: "\n".join(["ply", *lines, "end_header", ""]).encode("latin-1") + body,
+            header_lines,
+            bodies,
+        ),
+        st.builds(
+            lambda form, names, body: text(
+                "element vertex 2\n" + "".join(f"property {n}\n" for n in names), body
+            ).replace(b"ascii", form.encode()),
+            st.sampled_from(sorted(FORMATS)),
+            st.permutations(["float x", "double y", "int z", "float opacity", "float scale_0", "float red", "uchar i"]),
+            bodies,
+        ),
+        st.binary(max_size=100).map(lambda rest: b"ply\n" + rest),
+        st.binary(max_size=100),
+    )
+)
+def test_damaged_files_are_read_or_refused_but_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.ply"
+    path.write_bytes(data)
+    with no_other_warning(), contextlib.suppress(SceneError):
+        assert len(read_ply(path)) <= len(data)
+
+
+class CountedFile(io.BytesIO):
+    """A file that counts what is asked of it."""
+
+    calls = 0
+    bytes = 0
+
+    def read(self, size: int | None = -1) -> Any:
+        self.calls += 1
+        data = super().read(size)
+        self.bytes += len(data)
+        return data
+
+    def readline(self, size: int | None = -1) -> Any:
+        self.calls += 1
+        data = super().readline(size)
+        self.bytes += len(data)
+        return data
+
+
+ROWS = 200_000
+LISTS = f"element face {ROWS}\nproperty list uchar int i\nelement vertex 1\n{XYZ}"
+MEGABYTE = 2**20
+# What of a file is large, and how many times it may be read from it.
+LARGE: dict[str, tuple[bytes, int]] = {
+    "empty lists": (header(LISTS) + bytes(ROWS + 12), 20),
+    "triangles": (header(LISTS) + (b"\3" + bytes(12)) * ROWS + bytes(12), 40),
+    "lists of any length": (
+        header(LISTS.replace("int", "uchar"))
+        + b"".join(bytes([i % 3, *bytes(i % 3)]) for i in range(ROWS))
+        + bytes(12),
+        20,
+    ),
+    "two lists": (
+        header(LISTS.replace("int i\n", "int i\nproperty short s\nproperty list ushort char j\n"))
+        + b"".join(b"\0ss" + (b"\2\0cc" if i % 100 == 0 else b"\0\0") for i in range(ROWS))
+        + bytes(12),
+        30,
+    ),
+    "long lists": (
+        header(LISTS.replace(f"{ROWS}", "9").replace("uchar", "uint"))
+        + (np.uint32(200_000).tobytes() + bytes(800_000)) * 9
+        + bytes(12),
+        30,
+    ),
+    "lists behind": (header(f"element vertex 1\n{XYZ}{LISTS[: LISTS.index('element vertex')]}") + bytes(ROWS), 12),
+    "rows of nothing": (header(f"element face {'9' * 18}\nelement vertex 1\n{XYZ}") + bytes(12), 12),
+    "rows before": (
+        header(f"element e {ROWS}\nproperty double a\nelement vertex 1\n{XYZ}") + bytes(8 * ROWS + 12),
+        12,
+    ),
+    "vertices": (header(f"element vertex {10**5}\n{XYZ}property double w\n") + bytes(20 * 10**5), 20),
+    "row without end before": (
+        text(f"element face 1\nproperty list uchar int i\nelement vertex 1\n{XYZ}", b"1 " * 2 * MEGABYTE + b"\n1 2 3"),
+        80,
+    ),
+    "white space before": (text(f"element vertex 1\n{XYZ}", b" " * 4 * MEGABYTE + b"\n1 2 3"), 20),
+    "row without end": (text(f"element vertex 1\n{XYZ}", b"1" * 4 * MEGABYTE), 12),
+    "spaces without end": (text(f"element vertex 1\n{XYZ}", b" " * 4 * MEGABYTE), 20),
+    "count": (header(f"element vertex {'9' * 18}\n{XYZ}") + bytes(100), 12),
+    "header": (b"ply\n" + b"comment\n" * 10**6, 2**17 + 12),
+    "line of the header": (b"ply\ncomment " + b"c" * 4 * MEGABYTE, 12),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_work_and_memory_are_linear_in_the_size_of_the_file(case: str) -> None:
+    data, most_calls = LARGE[case]
+    file = CountedFile(data)
+    tracemalloc.start()
+    try:
+        with no_other_warning(), contextlib.suppress(SceneError):
+            ply_rows.read_vertices(file, lambda names: {"x", "y", "z"})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert file.calls <= most_calls
+    assert file.bytes <= len(data) + 16 * file.calls
+    assert peak <= 8 * MEGABYTE
+
+
+@pytest.mark.parametrize("case", ["empty lists", "triangles", "lists of any length", "two lists", "long lists"])
+@pytest.mark.parametrize("cut", [1, 13, 10**5])
+def test_files_of_lists_that_are_cut(tmp_path: Path, case: str, cut: int) -> None:
+    whole, _ = LARGE[case]
+    assert len(read(tmp_path, whole)) == 1
+    with pytest.raises(SceneError, match=r"rows of '(face|vertex)' need .* truncated"):
+        read(tmp_path, whole[:-cut])
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_truncated() -> None:
+    class Shrinking(CountedFile):
+        def read(self, size: int | None = -1) -> Any:
+            return super().read(size)[:-1]
+
+    for data in (WHOLE, LARGE["empty lists"][0][:-12]):
+        with pytest.raises(
+            SceneError, match=r"the file must have \d+ bytes, as it had when it was opened, found \d+: truncated"
+        ):
+            ply_rows.read_vertices(Shrinking(data), lambda names: {"x", "y", "z"})
+
+
+def test_numbers_that_float32_cannot_hold_are_left_out_without_a_word_of_numpy_s(tmp_path: Path) -> None:
+    values = {name: columns(5)[name].astype(np.float64) for name in NAMES}
+    values["x"][0], values["opacity"][1], values["scale_0"][2], values["f_dc_1"][3] = 1e300, -1e300, 1e4, -1e300
+    for form in FORMATS:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = read(tmp_path, ply(values, form, dict.fromkeys(NAMES, "double")))
+        assert len(found) == 2
+        assert found.opacities[0] == 0
+        assert [str(warning.message).split(": ", 1)[1][:29] for warning in caught] == [
+            "left out 3 of 5 Gaussians, whi"[:29]
+        ]
+    far = {name: np.array([-3e38, 3e38, 0]) for name in "xyz"}
+    with no_other_warning():
+        read(tmp_path, ply(far))
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -293,6 +544,17 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         read_ply(tmp_path / "none.ply")
     with pytest.raises(IsADirectoryError):
         read_ply(tmp_path)
+
+
+def test_a_pipe_is_no_file() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, WHOLE)
+    os.close(writer)
+    try:
+        with pytest.raises(SceneError, match=r"/dev/fd/\d+: a regular file is required, found a pipe"):
+            read_ply(f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
 
 
 def test_bulba() -> None:

@@ -1,0 +1,52 @@
+"""What is said when there is not enough memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+# In the words of torch on the CPU and on CUDA, of CUDA itself, of the C++ library, and of oneDNN, which convolves; and
+# what torch before 2.13 says of an operator that gets no memory.
+_WORDS = re.compile(
+    r"can't allocate memory|not enough memory|out of memory|bad_alloc|could not create a primitive"
+    r"|\"aten::(empty|contiguous)\".* API call failed",
+    re.IGNORECASE,
+)
+_AMOUNT = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+ [KMGTPE]iB)")
+
+
+class NotEnoughMemory(RuntimeError):
+    """Something needs more memory than there is; the message says what, and what would need less."""
+
+
+@contextmanager
+def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
+    """Raise NotEnoughMemory where memory cannot be had. `what` says what is being done."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not _WORDS.search(str(error)):
+            raise
+        raise NotEnoughMemory(f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}") from error
+
+
+def try_memory(size: int, device: torch.device) -> None:
+    """Ask for so many bytes, and give them back.
+
+    To be called before an operator that needs them: where an operator gets no memory, torch prints C++ stack traces,
+    and before 2.13 raises an error that does not say so.
+    """
+    torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def _amount(text: str) -> str:
+    """How much was asked for at last, where an error says it."""
+    found = _AMOUNT.search(text)
+    if found is None:
+        return ""
+    size = int(found[1] or 0)
+    amount = found[2] or (f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.2f} MiB")
+    return f" ({amount} asked for at once)"
