@@ -12,10 +12,12 @@ from typing import Any
 from . import environment, foresight, jit, nvcc, toolchain, views
 from .cxx import find_cxx
 from .environment import Finding, Installation
-from .errors import BuildError, IncompatibleArtifactError
+from .errors import BuildError, IncompatibleArtifactError, StoreError
 from .found import Found, verify
 from .runtime import Kernels
+from .store import Store
 from .survey import UNREADABLE, find_damage, survey
+from .work import temporary_guard
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
@@ -79,11 +81,11 @@ def _damage(kernels: Kernels) -> Iterator[Finding]:
 
 
 def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
-    views_of, findings = [], []
     try:
         stores = list(kernels.stores())
     except BuildError as error:  # the settings cannot be read
         return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
+    views_of, findings = [], list(_open_to_others(kernels.package, stores))
     for store in stores:
         seen = survey(store)
         for kept in seen.kept:
@@ -96,10 +98,22 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
                 verify = f"python -m {kernels.package} cache verify puts it into quarantine"
                 findings.append(Finding("a damaged entry in the store", f"{kept.folder}: {damage}", verify))
         for refusal in seen.refused:
-            findings.append(Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies)))
+            finding = Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies))
+            findings += [finding] if finding not in findings else []
         entries = [views.view_entry(kept, kernels) for kept in seen.kept]
         views_of.append({"folder": str(store.folder), "own": store.own, "entries": entries})
     return views_of, findings
+
+
+def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
+    """Folders of caches, and the temporary one, that others could change, whether there is anything in them or not."""
+    for guard in (*(store.guard for store in stores), temporary_guard(package, stores[-1].trust)):
+        try:
+            guard.check(guard.folder)
+        except StoreError as error:
+            yield Finding(error.problem, error.found, "; ".join(error.remedies))
+        except OSError:  # it is not there, and what is above it is as it should be; or `survey` says what is wrong
+            continue
 
 
 def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:

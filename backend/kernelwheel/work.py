@@ -108,12 +108,17 @@ def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack)
         return None
 
 
+def temporary_guard(package: str, trust: Trust) -> Guard:
+    """Refuses a temporary folder in which others could put something in the place of a work folder."""
+    folder = Path(tempfile.gettempdir())
+    return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))
+
+
 def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
-    temporary = Path(tempfile.gettempdir())
-    guard = Guard(temporary, trust, "the temporary folder", "TMPDIR", own_variable(plan.package, "trusted-owners"))
-    guard.check(temporary)
-    _refuse_unfit(temporary)
-    path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=temporary))
+    guard = temporary_guard(plan.package, trust)
+    guard.check(guard.folder)
+    _refuse_unfit(guard.folder)
+    path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=guard.folder))
     held.push(lambda kind, *_: _remove_all_but_log(path) if kind else shutil.rmtree(path, ignore_errors=True))
     return Work(path, ())
 

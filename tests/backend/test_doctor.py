@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -534,6 +535,24 @@ def test_a_setting_that_cannot_be_read_does_not_hide_the_rest(examine: Examine) 
     assert view["variables"]["TINY_JIT"] == "sometimes"
     assert TORCH.version in page
     assert foretold(view, "cpu")["outcome"] == "fail"
+
+
+def test_folders_that_others_can_change_are_findings_before_anything_is_in_them(
+    examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shared", "tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    view, page = examine(TINY_CACHE_DIR=str(tmp_path / "shared" / "cache"), TINY_CACHE_PATH=str(tmp_path / "none"))
+
+    assert [finding["what"] for finding in view["findings"][:2]] == [
+        f"the store of compiled kernels is not safe: {tmp_path / 'shared'}",
+        f"the temporary folder is not safe: {tmp_path / 'tmp'}",
+    ]
+    assert f"chmod go-w {tmp_path / 'tmp'}" in page
+    (tmp_path / "tmp").chmod(0o1777)  # as /tmp is
+    assert "temporary folder" not in examine()[1]
 
 
 def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
