@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from .options import REGISTRY, Decides, Option
+from .options import OPTIONS, REGISTRY, Decides, Option
 from .settings import TABLE
 
 _RECORDED: dict[Decides, str] = {"binary": "value and origin", "tools": "origin", "work": "nothing"}
@@ -39,6 +39,20 @@ A compile at run time from a wheel has the options of the package's table that d
 for `archs`: there the GPUs of the machine decide. The environment counts more, as in a build. How the work is done, as
 `jit` and where caches are, is for that machine's environment alone. An editable install reads the table itself.
 
+## Whose caches are trusted
+
+Loading a library runs its code. So a cache, also one that is only read, is used where nobody but root, this user and
+the users in `trusted-owners` can write to it. What is checked, at each use:
+
+- The cache folder and every folder above it, up to the root of the file system, belongs to one of them. Others cannot
+  write to it, unless its sticky bit is set, as for `/tmp`; a group can, above the cache folder, if all its members are
+  trusted (a user's private group). Links on the way belong to one of them too.
+- Everything in the cache folder belongs to one of them, nobody else can write to it, and there are no links.
+
+The store of a cluster may belong to a service account, a container's volume to another user's number: name that user,
+`{trusted}=1234`. In a container that nobody else is in, where a volume is open to all, `{trusted}=everyone` switches
+these checks off. A program that was started by one user and has the rights of another (setuid) uses no cache at all.
+
 ## What is an error
 
 - An option, or one of the package's own variables, that is unknown or misspelled: the message names the nearest.
@@ -66,6 +80,7 @@ def page(package: str) -> str:
         options="\n".join([_HEAD, "|" + "---|" * _HEAD.count(" | ") + "---|", *rows]),
         several=_names(option for option in REGISTRY if option.separator is not None),
         cuda_only=_names(option for option in REGISTRY if option.cuda_only),
+        trusted=OPTIONS["trusted-owners"].variable(package),
     )
 
 

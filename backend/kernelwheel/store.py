@@ -262,6 +262,8 @@ class Store(NamedTuple):
 
     def _publish(self, private: Path, fingerprint: str) -> Entry:
         """Bring a finished private folder to the disk and rename it to its place."""
+        manifest = manifests.read(private)
+        assert manifest is not None
         for path in private.iterdir():
             path.chmod(FILE)
             _fsync(path)
@@ -275,8 +277,6 @@ class Store(NamedTuple):
                 raise
             place = private  # somebody without a lock was faster: ours is as good, and we know what is in it
         _fsync(self.root)
-        manifest = manifests.read(place)
-        assert manifest is not None
         return Entry(place, manifest)
 
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
