@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 import torch
 
-# In the words of torch on the CPU and on CUDA, of CUDA itself, of the C++ library, and of oneDNN, which convolves; and
-# what torch before 2.13 says of an operator that gets no memory.
+# In the words of torch on the CPU and on CUDA, of CUDA itself, of the C++ library, of oneDNN, which convolves, and of
+# the dynamic loader; and what torch before 2.13 says of an operator that gets no memory.
 _WORDS = re.compile(
     r"can't allocate memory|not enough memory|out of memory|bad_alloc|could not create a primitive"
+    r"|failed to map segment"
     r"|\"aten::(empty|contiguous)\".* API call failed",
     re.IGNORECASE,
 )
@@ -27,7 +28,7 @@ def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
     """Raise NotEnoughMemory where memory cannot be had. `what` says what is being done."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
         if not isinstance(error, MemoryError) and not _WORDS.search(str(error)):
             raise
         raise NotEnoughMemory(f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}") from error
