@@ -261,7 +261,7 @@ def test_a_disk_that_is_full_while_compiling_is_said(builder: Builder, filler: s
     builder.before = contents(builder.checkout)
     builder.builds.mkdir(parents=True)
 
-    said = builder.refusal(prefix=with_small_disk(builder.builds, "2m"))
+    said = builder.refusal(prefix=(*with_small_disk(builder.builds, "2m"), *with_small_disk(builder.temporary, "2m")))
 
     assert "No space left on device" in said
     assert "make room" in said
