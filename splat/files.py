@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,10 +33,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends without an error."""
     # Beside the file, since a rename is atomic only within a file system; not by tempfile, which would make the file
     # readable by its owner alone.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with temporary.open("xb") as file:  # in a shared folder, never through a link that somebody else put there
+        try:
             yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            file.flush()
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
