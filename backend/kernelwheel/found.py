@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import manifest as manifests
-from .errors import IncompatibleArtifactError, UnreadableArtifactError
+from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError
 from .manifest import Library, Manifest
 
 # What the loader may lack for any library: memory, descriptors, a disk that answers, the right to run code from there.
@@ -129,5 +129,5 @@ def _refused(path: Path, error: OSError | ImportError) -> IncompatibleArtifactEr
         "the compiled kernels cannot be loaded",
         required=f"a library that the system's loader takes: {path}",
         found=said,
-        remedies=["reinstall the package: pip install --force-reinstall --no-deps <package or wheel>"],
+        remedies=[REINSTALL],
     )

@@ -15,6 +15,7 @@ from kernelwheel.errors import REINSTALL
 from kernelwheel.jit import INSTALL_TOOLS
 from kernelwheel.store import Store
 from processes import RunPython
+from samples import rewrite_manifest
 
 BACKEND = Path(__file__).parents[2] / "backend"
 # What each of them says of CPU kernels, then what happens, where a compile ends as soon as it starts.
@@ -100,9 +101,7 @@ def fits(machine: Machine) -> Mapping[str, str]:
 
 def nothing(machine: Machine) -> Mapping[str, str]:
     """As in a wheel of other sources."""
-    manifest = json.loads((machine.native / "manifest.json").read_text())
-    manifest["requires"]["libc"] = "glibc 9.99"
-    (machine.native / "manifest.json").write_text(json.dumps(manifest))
+    rewrite_manifest(machine.native, lambda values: values["requires"].update(libc="glibc 9.99"))
     return {}
 
 
@@ -132,8 +131,7 @@ def no_sources(machine: Machine) -> Mapping[str, str]:
 
 
 def other_version(machine: Machine) -> Mapping[str, str]:
-    manifest = json.loads((machine.native / "manifest.json").read_text())
-    (machine.native / "manifest.json").write_text(json.dumps({**manifest, "version": "1.2.2"}))
+    rewrite_manifest(machine.native, lambda values: values["plan"].update(version="1.2.2"))
     return {}
 
 
@@ -202,7 +200,7 @@ def test_doctor_and_explain_foretell_what_happens(
 ) -> None:
     """Of CPU kernels; and of what `cache build` makes where nobody says, CUDA kernels too where torch has CUDA."""
     machine = Machine(tmp_path, entry)
-    shutil.copytree(entry, machine.native, ignore=shutil.ignore_patterns("*.sha256"))
+    shutil.copytree(entry, machine.native)
     shutil.copytree(tiny_checkout / "native", machine.native / "src")
     environ = {"TINY_CACHE_DIR": str(machine.store.folder)}
     outcome, because = STATES[state]
