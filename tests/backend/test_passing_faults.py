@@ -27,9 +27,12 @@ FAULTS = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 static int left, number, lasts, looks, count;
 static const char *below = "";
@@ -47,16 +50,30 @@ static int fails(const char *path)
     count++; errno = number;
     return 1;
 }
+/* The path of a name in an open folder. */
+static const char *inside(int at, const char *path, char *whole)
+{
+    char link[64];
+    if (at == AT_FDCWD || path[0] == '/') return path;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    ssize_t length = readlink(link, whole, 4095);
+    if (length < 0) return path;
+    snprintf(whole + length, 4096, "/%s", path);
+    return whole;
+}
 #define REAL(type, name, ...) static type (*real)(__VA_ARGS__); if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
 #define OPEN(name) int name(const char *path, int flags, ...) \\
     { REAL(int, name, const char *, int, ...); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); \\
       va_end(rest); return fails(path) ? -1 : real(path, flags, mode); }
+#define OPENAT(name) int name(int at, const char *path, int flags, ...) \\
+    { REAL(int, name, int, const char *, int, ...); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); \\
+      char whole[8192]; va_end(rest); return fails(inside(at, path, whole)) ? -1 : real(at, path, flags, mode); }
 #define STAT(name) int name(const char *path, void *found) \\
     { REAL(int, name, const char *, void *); return looks && fails(path) ? -1 : real(path, found); }
 #define STATAT(name) int name(int at, const char *path, void *found, int flags) \\
     { REAL(int, name, int, const char *, void *, int); \\
-      return looks && fails(path) ? -1 : real(at, path, found, flags); }
-OPEN(open) OPEN(open64) STAT(stat) STAT(stat64) STAT(lstat) STAT(lstat64) STATAT(fstatat) STATAT(fstatat64)
+      char whole[8192]; return looks && fails(inside(at, path, whole)) ? -1 : real(at, path, found, flags); }
+OPENAT(openat) OPENAT(openat64) OPEN(open) OPEN(open64) STAT(stat) STAT(stat64) STAT(lstat) STAT(lstat64) STATAT(fstatat) STATAT(fstatat64)
 void *opendir(const char *path) { REAL(void *, opendir, const char *); return fails(path) ? 0 : real(path); }
 """
 # What a limit on descriptors does to each question, and what is answered when it is gone.
