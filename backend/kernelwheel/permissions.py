@@ -91,10 +91,6 @@ class Guard(NamedTuple):
         with self.opened(folder):
             pass
 
-    def open_folder(self, parent: int, name: str, path: Path) -> int:
-        """The descriptor of a folder in an open one; `path` is named in errors. Raises as `opened`."""
-        return self._open_inner(parent, name, path, None)
-
     def open_file(self, parent: int, name: str, path: Path) -> int:
         """The descriptor of a file in an open folder, for reading; `path` is named in errors. Raises as `opened`."""
         # Without O_NONBLOCK, opening a FIFO that somebody put there would wait for ever.

@@ -66,14 +66,16 @@ static const char *inside(int at, const char *path, char *whole)
     { REAL(int, name, const char *, int, ...); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); \\
       va_end(rest); return fails(path) ? -1 : real(path, flags, mode); }
 #define OPENAT(name) int name(int at, const char *path, int flags, ...) \\
-    { REAL(int, name, int, const char *, int, ...); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); \\
-      char whole[8192]; va_end(rest); return fails(inside(at, path, whole)) ? -1 : real(at, path, flags, mode); }
+    { REAL(int, name, int, const char *, int, ...); va_list rest; va_start(rest, flags); \\
+      int mode = va_arg(rest, int); char whole[8192]; va_end(rest); \\
+      return fails(inside(at, path, whole)) ? -1 : real(at, path, flags, mode); }
 #define STAT(name) int name(const char *path, void *found) \\
     { REAL(int, name, const char *, void *); return looks && fails(path) ? -1 : real(path, found); }
 #define STATAT(name) int name(int at, const char *path, void *found, int flags) \\
     { REAL(int, name, int, const char *, void *, int); \\
       char whole[8192]; return looks && fails(inside(at, path, whole)) ? -1 : real(at, path, found, flags); }
-OPENAT(openat) OPENAT(openat64) OPEN(open) OPEN(open64) STAT(stat) STAT(stat64) STAT(lstat) STAT(lstat64) STATAT(fstatat) STATAT(fstatat64)
+OPEN(open) OPEN(open64) OPENAT(openat) OPENAT(openat64)
+STAT(stat) STAT(stat64) STAT(lstat) STAT(lstat64) STATAT(fstatat) STATAT(fstatat64)
 void *opendir(const char *path) { REAL(void *, opendir, const char *); return fails(path) ? 0 : real(path); }
 """
 # What a limit on descriptors does to each question, and what is answered when it is gone.
