@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,6 +19,9 @@ REPOSITORY = TESTS.parent
 sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 
 import processes  # noqa: E402
+
+# A shell script's background commands ignore Ctrl-C, and so would everything that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

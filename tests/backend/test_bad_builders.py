@@ -343,8 +343,6 @@ def test_a_build_that_is_interrupted_leaves_no_compiler_behind_and_can_be_starte
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,  # a process group of its own, as a shell gives each command
-        # A shell script's background commands ignore SIGINT, and so would pip.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not (builder.folder / "begun").exists():
         assert building.poll() is None

@@ -61,9 +61,10 @@ def test_the_manifest_is_complete(wheel: Wheel) -> None:
     manifest = wheel.manifest
 
     assert set(manifest) == {
-        "schema", "package", "version", "fingerprint", "sources", "plan", "built_with", "requires", "libraries",
+        "schema", "digest", "package", "version", "fingerprint", "sources", "plan", "built_with", "requires",
+        "libraries",
     }  # fmt: skip
-    assert (manifest["schema"], manifest["package"], manifest["version"]) == (1, "tiny", "1.2.3")
+    assert (manifest["schema"], manifest["package"], manifest["version"]) == (2, "tiny", "1.2.3")
     assert re.fullmatch(r"[0-9a-f]{64}", manifest["fingerprint"])
     assert re.fullmatch(r"[0-9a-f]{64}", manifest["sources"])
     assert manifest["built_with"]["torch"] == TORCH.version
@@ -472,6 +473,7 @@ def test_the_toolkit_in_another_folder_gives_the_same_library(
     }  # fmt: skip
     before = two_archs_wheel.manifest
     assert before["built_with"]["settings"].pop("cuda-home") == {"value": None, "origin": "default"}
+    assert manifest.pop("digest") != before.pop("digest")
     assert manifest == before
     assert again.libraries == two_archs_wheel.libraries
 
