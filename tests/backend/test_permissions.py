@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from builds import needs_cpu_torch
 from kernelwheel import places
 from kernelwheel.errors import KernelWheelError, StoreError
 from kernelwheel.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard
@@ -25,7 +26,10 @@ from standins import make_machine
 VICTIM, ATTACKER = 65533, 65534
 SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "60"))
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users"),
+    needs_cpu_torch,  # nothing here depends on what torch was built for
+]
 
 
 def as_user(user: int, act: Callable[[], None], real: int | None = None) -> int:
