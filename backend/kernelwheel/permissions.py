@@ -91,6 +91,14 @@ class Guard(NamedTuple):
         with self.opened(folder):
             pass
 
+    def make(self, folder: Path, mode: int) -> None:
+        """Make a folder, and those above it, unless they are there and others could not have changed them.
+
+        Raises as `opened`.
+        """
+        with self.opened(folder, make=mode):
+            pass
+
     def open_file(self, parent: int, name: str, path: Path) -> int:
         """The descriptor of a file in an open folder, for reading; `path` is named in errors. Raises as `opened`."""
         # Without O_NONBLOCK, opening a FIFO that somebody put there would wait for ever.

@@ -254,9 +254,8 @@ class Store(NamedTuple):
     def prepare(self) -> None:
         """Make the Store's folders, which nobody else can write to, or check those that are there."""
         try:
-            for folder, mode in ((self.root, FOLDER), (self.root / ".work", PRIVATE)):
-                with self.guard.opened(folder, make=mode):
-                    pass
+            self.guard.make(self.root, FOLDER)
+            self.guard.make(self.root / ".work", PRIVATE)
         except OSError as error:
             raise self.unwritable(error) from error
 
@@ -291,12 +290,11 @@ class Store(NamedTuple):
                 "the compiled kernels are damaged",
                 required="a manifest and libraries as they were built",
                 found=because.found if because else str(folder),
-                remedies=[f"remove {folder}", f"or take {self.folder} out of {self.package.upper()}_CACHE_PATH"],
+                remedies=[f"remove {folder}", f"or take {self.folder} out of {self._variable}"],
             ) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
-            with self.guard.opened(place.parent, make=PRIVATE):
-                pass
+            self.guard.make(place.parent, PRIVATE)
             with suppress(FileNotFoundError):  # somebody else was faster
                 folder.rename(place)
         except OSError as error:
@@ -330,7 +328,7 @@ class Store(NamedTuple):
     def unwritable(self, error: OSError) -> StoreError:
         """The error for a Store that cannot be written, whatever the reason."""
         remedies = [
-            f"set {self.package.upper()}_CACHE_DIR to a folder with room that this user can write to",
+            f"set {own_variable(self.package, 'cache-dir')} to a folder with room that this user can write to",
             f"or make room: python -m {self.package} cache prune",
         ]
         return StoreError(

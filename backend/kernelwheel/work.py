@@ -92,13 +92,11 @@ def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack)
     path = work_path(store, plan)
     try:
         _refuse_unfit(path)
-        for folder, mode in ((store.builds.parent, FOLDER), (store.builds, PRIVATE)):
-            with store.guard.opened(folder, make=mode):
-                pass
+        store.guard.make(store.builds.parent, FOLDER)
+        store.guard.make(store.builds, PRIVATE)
         lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
         descriptor = held.enter_context(lock)
-        with store.guard.opened(path, make=PRIVATE):
-            pass
+        store.guard.make(path, PRIVATE)
         if shutil.disk_usage(path).free < ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return Work(path, (descriptor,))

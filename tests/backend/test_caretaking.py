@@ -46,16 +46,23 @@ from pathlib import Path
 from kernelwheel.store import Store
 with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
     (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
-    print("made", flush=True)
+    print("ready", flush=True)
     sys.stdin.read()
 """
-    command = [sys.executable, "-c", script, str(store.folder), store.package, store.version]
+    with at_work(script, str(store.folder), store.package, store.version):
+        yield
+
+
+@contextmanager
+def at_work(script: str, *arguments: str) -> Iterator[None]:
+    """Another process, which says that it is ready and goes on until the context ends."""
+    command = [sys.executable, "-c", script, *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "made\n"
+        assert process.stdout.readline() == "ready\n"
         try:
             yield
         finally:
@@ -378,18 +385,11 @@ import sys
 from pathlib import Path
 from kernelwheel.locks import exclusive
 with exclusive(Path(sys.argv[1])):
-    print("locked", flush=True)
+    print("ready", flush=True)
     sys.stdin.read()
 """
-    command = [sys.executable, "-c", script, str(used.with_suffix(".lock"))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "locked\n"
+    with at_work(script, str(used.with_suffix(".lock"))):
         cleaning = caretaking.clear(store)
-        process.communicate("")
 
     assert [used.exists(), idle.exists()] == [True, False]
     assert str(store.builds) in cleaning.skipped[0]

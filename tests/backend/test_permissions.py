@@ -163,10 +163,8 @@ def test_folders_are_made_with_the_mode_that_they_should_have(tmp_path: Path, um
     guard = Guard(tmp_path / "above" / "cache", NOBODY_ELSE, "a cache", "CACHE", "TRUST")
     before = os.umask(umask)
     try:
-        with guard.opened(guard.folder / "a" / "b", make=FOLDER):
-            pass
-        with guard.opened(guard.folder / "private", make=PRIVATE):
-            pass
+        guard.make(guard.folder / "a" / "b", FOLDER)
+        guard.make(guard.folder / "private", PRIVATE)
     finally:
         os.umask(before)
 
