@@ -18,7 +18,7 @@ if find_spec(f"{__name__}._kernelwheel") is None:
 
 from ._kernels import KERNELS as _KERNELS
 from ._kernels import build_info
-from ._kernelwheel.errors import BuildError, IncompatibleArtifactError, KernelWheelError
+from ._kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from ._version import VERSION as __version__
 from .arguments import RollingShutterType
 from .harmonics import spherical_harmonics

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 from . import __version__, cache_command, doctor_command, fit_command, inspect_command, render_command
-from ._kernelwheel.errors import KernelWheelError
+from ._kernelwheel.core.errors import KernelWheelError
 from .interrupts import INTERRUPTED
 from .memory import NotEnoughMemory, enough_memory
 

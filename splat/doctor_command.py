@@ -8,7 +8,7 @@ import os
 import sys
 
 from ._kernels import KERNELS
-from ._kernelwheel import doctor
+from ._kernelwheel.report import doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

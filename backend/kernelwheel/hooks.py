@@ -16,14 +16,16 @@ from typing import Any
 
 from setuptools import build_meta
 
-from . import plan as plans
-from . import settings, toolchain, wheel
-from .drive import CMAKE_VERSION, NINJA_VERSION
-from .errors import KernelWheelError, SettingsError
-from .obtain import obtain
-from .package import PackageFacts, read_toml, split_table
-from .programs import variable_set
-from .progress import print_line
+from . import wheel
+from .build import plan as plans
+from .build.cached_build import obtain
+from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
+from .build.package import PackageFacts, read_toml, split_table
+from .build.progress import print_line
+from .core import settings
+from .core.errors import KernelWheelError, SettingsError
+from .toolchain import toolchain
+from .toolchain.programs import variable_set
 
 Config = Mapping[str, Any] | None
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from .options import OPTIONS, REGISTRY, Decides, Option
-from .settings import TABLE
+from .core.options import OPTIONS, REGISTRY, Decides, Option
+from .core.settings import TABLE
 
 _RECORDED: dict[Decides, str] = {"binary": "value and origin", "tools": "origin", "work": "nothing"}
 

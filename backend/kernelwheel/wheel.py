@@ -12,11 +12,11 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 
 from wheel.wheelfile import WheelFile
 
-from . import manifest as manifests
-from .compile import Artifact
-from .errors import BuildError
-from .plan import Plan
-from .programs import variable_set
+from .build.compile import Artifact
+from .build.plan import Plan
+from .core import manifest as manifests
+from .core.errors import BuildError
+from .toolchain.programs import variable_set
 
 
 def platform_tag() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from kernelwheel import toolchain
+from kernelwheel.toolchain import toolchain
 from processes import Done, run
 
 TORCH = toolchain.find_torch()
@@ -96,7 +96,7 @@ def refused_build(checkout: Path, folder: Path, **options: Any) -> str:
     done = pip_wheel(checkout, folder, **options)
     assert done.returncode != 0, f"the build succeeded:\n{done.stdout}"
     assert list(folder.glob("*.whl")) == []
-    assert "kernelwheel.errors." in done.stdout + done.stderr
+    assert "kernelwheel.core.errors." in done.stdout + done.stderr
     return done.stdout + done.stderr
 
 

@@ -8,10 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from kernelwheel import manifest as manifests
-from kernelwheel import serving
-from kernelwheel.runtime import Kernels
-from kernelwheel.store import Entry, Store
+from kernelwheel.core import manifest as manifests
+from kernelwheel.runtime import Kernels, serving
+from kernelwheel.store.entries import Entry, Store
 from samples import Values, rewrite_manifest
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwheel import manifest as manifests
-from kernelwheel.digests import json_sha256
-from kernelwheel.manifest import Library, Manifest, Requires
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.digests import json_sha256
+from kernelwheel.core.manifest import Library, Manifest, Requires
 
 Values = dict[str, Any]
 
@@ -27,7 +27,7 @@ PLAN: Values = {
     "package": "tiny",
     "version": "1.2.3",
     "sources": {"CMakeLists.txt": "1" * 64, "math/twice.cuh": "2" * 64},
-    "recipe": {"drive.py": "3" * 64},
+    "recipe": {"build/cmake_driver.py": "3" * 64},
     "cxx": {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"},
     "cxx_flags": ["-DA=x y"],
     "link_flags": [],

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwheel import plan as plans
-from kernelwheel import settings, toolchain
-from kernelwheel.cxx import find_cxx
-from kernelwheel.launchers import Launchers
-from kernelwheel.package import Abi, PackageFacts
-from kernelwheel.plan import Plan
-from kernelwheel.settings import Settings
-from kernelwheel.toolchain import Toolchain
+from kernelwheel.build import plan as plans
+from kernelwheel.build.package import Abi, PackageFacts
+from kernelwheel.build.plan import Plan
+from kernelwheel.core import settings
+from kernelwheel.core.settings import Settings
+from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cxx import find_cxx
+from kernelwheel.toolchain.launchers import Launchers
+from kernelwheel.toolchain.toolchain import Toolchain
 
 # What `nvcc --list-gpu-code` of each release prints.
 GPU_CODES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel.package import read_toml
+from kernelwheel.build.package import read_toml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("tiny", "classic")

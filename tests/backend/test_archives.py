@@ -17,11 +17,13 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel import archive, exchange, views
-from kernelwheel import manifest as manifests
-from kernelwheel.errors import IncompatibleArtifactError
-from kernelwheel.manifest import Manifest
-from kernelwheel.store import Entry, Store
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.errors import IncompatibleArtifactError
+from kernelwheel.core.manifest import Manifest
+from kernelwheel.report import presentation as views
+from kernelwheel.store import archive
+from kernelwheel.store import transfer as exchange
+from kernelwheel.store.entries import Entry, Store
 from samples import Values, rewrite_manifest
 
 BACKEND = Path(__file__).parents[2] / "backend"
@@ -52,9 +54,9 @@ def exported(entry: Entry, tmp_path: Path) -> bytes:
 CONFINED = """
 import re, resource, sys
 from pathlib import Path
-from kernelwheel import exchange
-from kernelwheel.errors import IncompatibleArtifactError
-from kernelwheel.store import Store
+from kernelwheel.store import transfer as exchange
+from kernelwheel.core.errors import IncompatibleArtifactError
+from kernelwheel.store.entries import Store
 
 def kilobytes(name):
     return int(re.search(rf"{name}:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

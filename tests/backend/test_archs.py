@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwheel import archs
-from kernelwheel.archs import Arch, ArchList
-from kernelwheel.errors import SettingsError
+from kernelwheel.core import architectures as archs
+from kernelwheel.core.architectures import Arch, ArchList
+from kernelwheel.core.errors import SettingsError
 from standins import GPU_CODES
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
-from kernelwheel import toolchain
-from kernelwheel.store import Store
-from kernelwheel.survey import find_damage, survey
+from kernelwheel.store.entries import Store
+from kernelwheel.store.inventory import find_damage, survey
+from kernelwheel.toolchain import toolchain
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
@@ -392,7 +392,8 @@ def test_an_error_that_is_not_the_backend_s_keeps_its_traceback(builder: Builder
     script = """
 import sys
 sys.path.insert(0, "backend")
-from kernelwheel import errors, hooks
+from kernelwheel.core import errors
+from kernelwheel import hooks
 try:
     hooks.build_wheel(sys.argv[1])
 except errors.KernelWheelError as error:

@@ -36,9 +36,10 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_DT_FLAGS_1
 from elftools.elf.sections import SymbolTableSection
-from kernelwheel import manifest as manifests
-from kernelwheel import toolchain, views
-from kernelwheel.work import work_name
+from kernelwheel.build.work_folder import work_name
+from kernelwheel.core import manifest as manifests
+from kernelwheel.report import presentation as views
+from kernelwheel.toolchain import toolchain
 from standins import NOWHERE, make_program, make_torch, settings_with
 
 Checkout = Callable[[], Path]

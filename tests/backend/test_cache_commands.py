@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel import archs, cache_commands, explain, serving
-from kernelwheel.manifest import Library
-from kernelwheel.runtime import Kernels
-from kernelwheel.store import Store
+from kernelwheel.core import architectures as archs
+from kernelwheel.core.manifest import Library
+from kernelwheel.report import cache_commands, explain
+from kernelwheel.runtime import Kernels, serving
+from kernelwheel.store.entries import Store
 
 Copy = Callable[[], Path]
 
@@ -74,7 +75,7 @@ def no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a compile started")
 
-    monkeypatch.setattr("kernelwheel.compile.compile_plan", refuse)
+    monkeypatch.setattr("kernelwheel.build.compile.compile_plan", refuse)
 
 
 def flip(path: Path) -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
-from kernelwheel import caretaking
-from kernelwheel import manifest as manifests
-from kernelwheel.caretaking import Policy
-from kernelwheel.locks import exclusive
-from kernelwheel.store import DAY, Store
-from kernelwheel.survey import Kept, size_of, survey, versions
+from kernelwheel.core import manifest as manifests
+from kernelwheel.store import maintenance as caretaking
+from kernelwheel.store.entries import DAY, Store
+from kernelwheel.store.inventory import Kept, size_of, survey, versions
+from kernelwheel.store.locks import exclusive
+from kernelwheel.store.maintenance import Policy
 
 NOW = 1_900_000_000.0
 
@@ -43,7 +43,7 @@ def holding_the_lock(store: Store) -> Iterator[None]:
     script = """
 import sys
 from pathlib import Path
-from kernelwheel.store import Store
+from kernelwheel.store.entries import Store
 with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
     (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
     print("ready", flush=True)
@@ -383,7 +383,7 @@ def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> Non
     script = """
 import sys
 from pathlib import Path
-from kernelwheel.locks import exclusive
+from kernelwheel.store.locks import exclusive
 with exclusive(Path(sys.argv[1])):
     print("ready", flush=True)
     sys.stdin.read()

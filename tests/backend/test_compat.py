@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel import manifest as manifests
-from kernelwheel.compat import Mismatch, Wanted, check
-from kernelwheel.host import Host
-from kernelwheel.manifest import Library, Manifest, Requires
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.host import Host
+from kernelwheel.core.manifest import Library, Manifest, Requires
+from kernelwheel.core.verdict import Mismatch, Wanted, check
 from processes import RunPython
 from samples import sample
 
@@ -275,10 +275,10 @@ def test_another_platform_is_the_only_thing_said_of_it() -> None:
 PURE = """
 import json, sys
 sys.modules["torch"] = None
-import kernelwheel.archs  # imported at first need: our own code is no input
-from kernelwheel import manifest as manifests
-from kernelwheel.compat import Wanted, check
-from kernelwheel.host import Host
+import kernelwheel.core.architectures  # imported at first need: our own code is no input
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.core.host import Host
 manifest = manifests.from_bytes(sys.argv[1].encode(), "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
                                 for v in values[6:])) for values in json.loads(sys.argv[2])]

@@ -15,23 +15,24 @@ from typing import Any
 import pytest
 from builds import TORCH, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel import archs as arch_lists
-from kernelwheel import doctor, environment, jit, serving
-from kernelwheel.compat import Wanted, check
-from kernelwheel.environment import Installation
-from kernelwheel.errors import (
+from kernelwheel.core import architectures as arch_lists
+from kernelwheel.core.errors import (
     REINSTALL,
     BuildError,
     IncompatibleArtifactError,
     KernelWheelError,
     UnreadableArtifactError,
 )
-from kernelwheel.forecast import Circumstances, Task, forecast, without_tools
-from kernelwheel.found import Found
-from kernelwheel.host import Host
-from kernelwheel.manifest import Library, Manifest, Requires
-from kernelwheel.runtime import Kernels
-from kernelwheel.store import Store
+from kernelwheel.core.host import Host
+from kernelwheel.core.manifest import Library, Manifest, Requires
+from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.report import doctor
+from kernelwheel.report import installation as environment
+from kernelwheel.report.installation import Installation
+from kernelwheel.runtime import Kernels, jit, serving
+from kernelwheel.runtime.forecast import Circumstances, Task, forecast, without_tools
+from kernelwheel.runtime.loading import Found
+from kernelwheel.store.entries import Store
 from processes import RunPython
 
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
@@ -182,15 +183,15 @@ def test_what_is_foretold_to_load_is_the_first_that_fits() -> None:
 FORETELL = """
 import json, os, sys
 from pathlib import Path
-from kernelwheel import doctor
-from kernelwheel.errors import KernelWheelError
+from kernelwheel.report import doctor
+from kernelwheel.core.errors import KernelWheelError
 from kernelwheel.runtime import Kernels
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
 (expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
 calls = []
-import kernelwheel.compile
-real = kernelwheel.compile.compile_plan
-kernelwheel.compile.compile_plan = lambda *words, **options: calls.append(1) or real(*words, **options)
+import kernelwheel.build.compile
+real = kernelwheel.build.compile.compile_plan
+kernelwheel.build.compile.compile_plan = lambda *words, **options: calls.append(1) or real(*words, **options)
 try:
     kernels.require("cpu")
     happened = "compile" if calls else "load"

@@ -24,21 +24,21 @@ ALLOWED = {
         "os.environ": "hands it to the registry, and to the finder for PATH",
         "tempfile.TemporaryDirectory": "scratch folders; where they are decides nothing",
     },
-    "runtime.py": {"os.environ": "the default of the argument that goes to the registry"},
+    "kernels.py": {"os.environ": "the default of the argument that goes to the registry"},
     "jit.py": {"os.environ": "hands it to the finder for PATH; the options come as Settings"},
-    "driving.py": {
+    "cmake_build.py": {
         "reads name": "PASSED_ON, a list of its own: what a compiler may see, none of it an option",
         "os.environ": "hands it to the launchers, which take a list of their own",
         "tempfile.gettempdir": "where a launcher's server works, and for an error",
     },
-    "work.py": {
+    "work_folder.py": {
         "tempfile.gettempdir": "where to compile without a cache; the path is no part of a Plan",
         "tempfile.mkdtemp": "below gettempdir",
     },
-    "compile.py": {"tempfile.gettempdir": "as in work.py, for an error"},
+    "compile.py": {"tempfile.gettempdir": "as in work_folder.py, for an error"},
     "launchers.py": {"iterates environ": "what a launcher may see: a list of its own, none of it an option"},
-    "drive.py": {
-        "os.environ": "the environment that driving.py made for it goes on to CMake",
+    "cmake_driver.py": {
+        "os.environ": "the environment that cmake_build.py made for it goes on to CMake",
         "iterates environ": "as a whole",
     },
     "programs.py": {
@@ -47,7 +47,7 @@ ALLOWED = {
     },
     "readback.py": {"subprocess.run without env": "cuobjdump, which has no options there"},
     "places.py": {"platformdirs.user_cache_path": "the user's cache folder (XDG_CACHE_HOME), where cache-dir is empty"},
-    "environment.py": {
+    "installation.py": {
         "reads name": "what doctor shows of variables that are no options",
         "reads 'LD_LIBRARY_PATH'": "doctor: what it makes the loader find",
     },

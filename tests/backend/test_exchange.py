@@ -17,11 +17,12 @@ from builds import Wheel
 from editables import REQUIRE, Editable, make_editable, make_user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel import exchange, views
-from kernelwheel import host as hosts
-from kernelwheel import manifest as manifests
-from kernelwheel.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.store import Entry, Store
+from kernelwheel.core import host as hosts
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.report import presentation as views
+from kernelwheel.store import transfer as exchange
+from kernelwheel.store.entries import Entry, Store
 from samples import Values, rewrite_manifest
 
 Members = dict[str, bytes]

@@ -20,7 +20,7 @@ pytestmark = needs_cpu_torch  # nothing here depends on what torch was built for
 # The first try meets the fault, the second one comes when it is over.
 TWICE = """
 import os, tiny
-from tiny._kernelwheel.errors import KernelWheelError
+from tiny._kernelwheel.core.errors import KernelWheelError
 try:
     tiny.KERNELS.require("cpu")
     print("no error")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from kept import fill
-from kernelwheel.errors import REINSTALL
-from kernelwheel.jit import INSTALL_TOOLS
-from kernelwheel.store import Store
+from kernelwheel.core.errors import REINSTALL
+from kernelwheel.runtime.jit import INSTALL_TOOLS
+from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import rewrite_manifest
 
@@ -22,8 +22,9 @@ BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
-import kernelwheel.compile
-from kernelwheel import cache_commands, doctor
+import kernelwheel.build.compile
+from kernelwheel.report import cache_commands
+from kernelwheel.report import doctor
 from kernelwheel.runtime import Kernels
 if os.environ.get("WITHOUT"):
     sys.modules[os.environ["WITHOUT"]] = None
@@ -45,10 +46,10 @@ class Started(Exception):
 def refuse(*_, **__):
     raise Started
 
-kernelwheel.compile.compile_plan = refuse
+kernelwheel.build.compile.compile_plan = refuse
 
 def outcome(act):
-    from kernelwheel.errors import KernelWheelError
+    from kernelwheel.core.errors import KernelWheelError
     try:
         act(Kernels("tiny", "1.2.3", Path(sys.argv[1])))
     except Started:
@@ -58,7 +59,7 @@ def outcome(act):
     return "load", ""
 
 def build(kernels):
-    from kernelwheel import serving
+    from kernelwheel.runtime import serving
     device = "cuda" if serving.wants_cuda(kernels) else "cpu"
     return serving.build(kernels, device == "cuda", "", lambda line: None)
 

@@ -82,7 +82,7 @@ def test_an_error_of_every_hook_is_its_message(
     done = run_python(asked, hook, *arguments, cwd=checkout(), check=False)
 
     assert done.returncode == 1
-    assert done.stderr.startswith("kernelwheel.errors.SettingsError: unknown option 'cudda'")
+    assert done.stderr.startswith("kernelwheel.core.errors.SettingsError: unknown option 'cudda'")
 
 
 @pytest.mark.parametrize("hook", ["build_editable", "build_wheel"])
@@ -140,7 +140,8 @@ HOOK_WITH_CONFIG = """
 import json, sys
 sys.path.insert(0, "backend")
 sys.dont_write_bytecode = True
-from kernelwheel import errors, hooks
+from kernelwheel.core import errors
+from kernelwheel import hooks
 name, config, *arguments = sys.argv[1:]
 try:
     getattr(hooks, name)(*arguments, config_settings=json.loads(config))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from kernelwheel import host
+from kernelwheel.core import host
 from processes import RunPython, run
 
 BACKEND = Path(__file__).parents[2] / "backend"
 PROBE = """
 import ctypes, json, os, resource, sys
 import torch
-from kernelwheel import host
+from kernelwheel.core import host
 if "replaced" in sys.argv:
     library = os.path.join(os.environ["LD_LIBRARY_PATH"], "libstdc++.so.6")
     os.unlink(library)
@@ -33,7 +33,7 @@ LIBRARY = """
 import ctypes, sys
 if "loaded" in sys.argv:
     ctypes.CDLL("libstdc++.so.6")
-from kernelwheel import host
+from kernelwheel.core import host
 print(host.newest_libstdcxx())
 """
 

@@ -302,7 +302,7 @@ import re, resource, sys, torch
 size = int(re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20), -1))
 import tiny
-from tiny._kernelwheel.errors import UnreadableArtifactError
+from tiny._kernelwheel.core.errors import UnreadableArtifactError
 try:
     tiny.KERNELS.require("cpu")
 except UnreadableArtifactError as error:
@@ -473,7 +473,7 @@ GPU = """
 import torch
 torch.cuda.get_device_capability = lambda index=None: (9, 0)
 import tiny
-from tiny._kernelwheel import host
+from tiny._kernelwheel.core import host
 host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((9, 0),))
 tiny.KERNELS.require("cuda", 0)
 """
@@ -513,7 +513,7 @@ def test_never_compiles_no_cuda_kernels_either(installed: Editable) -> None:
 @needs_cuda_torch
 def test_a_missing_nvcc_is_an_error_that_says_what_to_install(installed: Editable) -> None:
     nowhere = """
-from tiny._kernelwheel import toolchain
+from tiny._kernelwheel.toolchain import toolchain
 toolchain.nvcc_places = lambda *_: iter([("PATH", "/nowhere/nvcc")])
 """
     said = installed.failure(GPU.replace("tiny.KERNELS", nowhere + "tiny.KERNELS"))

@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build
 from editables import SMALL, make_editable
-from kernelwheel import plan as plans
-from kernelwheel import settings, toolchain
-from kernelwheel.compile import compile_plan
-from kernelwheel.errors import BuildError, SettingsError
-from kernelwheel.launchers import Launchers, find_launchers
-from kernelwheel.package import PackageFacts
+from kernelwheel.build import plan as plans
+from kernelwheel.build.compile import compile_plan
+from kernelwheel.build.package import PackageFacts
+from kernelwheel.core import settings
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.launchers import Launchers, find_launchers
 from processes import clean_environment
 from standins import make_cxx, make_machine, make_program, settings_with
 

@@ -17,13 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from kernelwheel import manifest as manifests
-from kernelwheel import manifest_fields, views
-from kernelwheel.compat import check, flags_of
-from kernelwheel.errors import BuildError, IncompatibleArtifactError
-from kernelwheel.host import Host
-from kernelwheel.manifest import Library
-from kernelwheel.plan import CudaPlan, Plan
+from kernelwheel.build.plan import CudaPlan, Plan
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core import manifest_schema as manifest_fields
+from kernelwheel.core.errors import BuildError, IncompatibleArtifactError
+from kernelwheel.core.host import Host
+from kernelwheel.core.manifest import Library
+from kernelwheel.core.verdict import check, flags_of
+from kernelwheel.report import presentation as views
 from kernelwheel.runtime import Kernels
 from samples import CUDA_LIBRARY, Values, follow_plan, sample
 
@@ -189,7 +190,7 @@ WRONG: dict[str, list[object]] = {
     "plan": [[], "x", {}, None],
     "plan.schema": ["1", None, -1, 1.0],
     "plan.sources": [[], {"CMakeLists.txt": 1}, {"CMakeLists.txt": "1" * 63}, {"x\u001b[2J": "1" * 64}],
-    "plan.recipe": [None, {"drive.py": None}],
+    "plan.recipe": [None, {"build/cmake_driver.py": None}],
     "plan.cxx": ["gcc", [], {}, None],
     "plan.cxx.version": [12, None, "x" * 5000],
     "plan.cxx_flags": ["-O2", None, [1], ["\ud800"], ["-O2"] * 1001],

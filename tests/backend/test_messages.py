@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from kept import kernels_of
-from kernelwheel import jit, manifest, refusal, toolchain
-from kernelwheel.compat import Wanted, check
-from kernelwheel.errors import REINSTALL, KernelWheelError
-from kernelwheel.host import Host
-from kernelwheel.manifest import Manifest, Requires
+from kernelwheel.core import manifest
+from kernelwheel.core.errors import REINSTALL, KernelWheelError
+from kernelwheel.core.host import Host
+from kernelwheel.core.manifest import Manifest, Requires
+from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.runtime import jit, refusal
+from kernelwheel.toolchain import toolchain
 from standins import settings_with
 
 REPOSITORY = Path(__file__).parents[2]

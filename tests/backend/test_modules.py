@@ -15,10 +15,10 @@ import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
 from kept import publish
-from kernelwheel import manifest as manifests
-from kernelwheel import views
-from kernelwheel.drive import CMAKE_VERSION
-from kernelwheel.readback import needed
+from kernelwheel.build.cmake_driver import CMAKE_VERSION
+from kernelwheel.build.readback import needed
+from kernelwheel.core import manifest as manifests
+from kernelwheel.report import presentation as views
 from packaging.specifiers import SpecifierSet
 from processes import RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda
@@ -143,7 +143,7 @@ def test_importing_the_package_imports_no_module_and_does_not_initialise_cuda(
 import sys, torch, classic
 assert "_C.so" not in open("/proc/self/maps").read()
 assert not torch.cuda.is_initialized()
-assert "classic._kernelwheel.settings" not in sys.modules
+assert "classic._kernelwheel.core.settings" not in sys.modules
 """
     run_python(script, path=[site])
 
@@ -185,14 +185,14 @@ assert torch.ops.tiny.twice(torch.ones(1)).item() == 2.0
 assert classic.KERNELS.module("_C") is not baroque.KERNELS.module("_C")
 kernels = {{type(package.KERNELS) for package in (classic, tiny, baroque)}}
 assert {{kind.__module__ for kind in kernels}} == {{
-    "classic._kernelwheel.runtime", "tiny._kernelwheel.runtime", "baroque._kernelwheel.runtime"}}
+    f"{{name}}._kernelwheel.runtime.kernels" for name in ("classic", "tiny", "baroque")}}
 """
     run_python(script, path=[site, cpu_wheel.unpacked, other])
 
 
 REFUSED = """
 import classic
-from classic._kernelwheel.errors import IncompatibleArtifactError
+from classic._kernelwheel.core.errors import IncompatibleArtifactError
 try:
     classic.KERNELS.module("_C")
 except IncompatibleArtifactError as error:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from builds import needs_cpu_torch
 from kept import fill
-from kernelwheel.store import Store
+from kernelwheel.store.entries import Store
 from processes import RunPython, run
 
 pytestmark = needs_cpu_torch  # nothing here depends on what torch was built for
@@ -83,7 +83,7 @@ EXHAUSTED = """
 import json, resource, sys
 from pathlib import Path
 import torch
-from kernelwheel.errors import KernelWheelError
+from kernelwheel.core.errors import KernelWheelError
 from kernelwheel.runtime import Kernels
 none, (soft, hard) = resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -110,7 +110,7 @@ SWEEP = """
 import ctypes, json, os, sys
 from pathlib import Path
 import torch
-from kernelwheel.errors import KernelWheelError
+from kernelwheel.core.errors import KernelWheelError
 from kernelwheel.runtime import Kernels
 shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 native, error, looks, folder = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode()
@@ -258,8 +258,8 @@ def shown(outcome: dict[str, Any]) -> str:
 VERIFY = """
 import ctypes, os, sys
 from pathlib import Path
-from kernelwheel import caretaking
-from kernelwheel.store import Store
+from kernelwheel.store import maintenance as caretaking
+from kernelwheel.store.entries import Store
 shim, store, nth = ctypes.CDLL(os.environ["LD_PRELOAD"]), Store(Path(sys.argv[1]), "tiny", "1.2.3"), 1
 caretaking.verify(store)
 while True:

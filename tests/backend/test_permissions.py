@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from builds import needs_cpu_torch
-from kernelwheel import places
-from kernelwheel.errors import KernelWheelError, StoreError
-from kernelwheel.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard
-from kernelwheel.settings import resolve
-from kernelwheel.store import Store
-from kernelwheel.work import claimed
+from kernelwheel.build.work_folder import claimed
+from kernelwheel.core.errors import KernelWheelError, StoreError
+from kernelwheel.core.settings import resolve
+from kernelwheel.store import places
+from kernelwheel.store.entries import Store
+from kernelwheel.store.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534

@@ -12,13 +12,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from kernelwheel import archs
-from kernelwheel import plan as plans
-from kernelwheel.errors import BuildError, SettingsError
-from kernelwheel.options import OPTIONS, REGISTRY, Option
-from kernelwheel.package import PackageFacts
-from kernelwheel.plan import Plan
-from kernelwheel.settings import Settings
+from kernelwheel.build import plan as plans
+from kernelwheel.build.package import PackageFacts
+from kernelwheel.build.plan import Plan
+from kernelwheel.core import architectures as archs
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.core.options import OPTIONS, REGISTRY, Option
+from kernelwheel.core.settings import Settings
 from processes import RunPython
 from standins import SOURCES, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
@@ -387,23 +387,26 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
 
 # What a compile is made of, beside the recipe: it can choose no flag, no variable and no place of a file.
 SHAPES_NOTHING = {
-    "archs": "the Plan's own", "buildlog": "reads what was said", "digests": "names bytes", "errors": "for failures",
+    "architectures": "the Plan's own", "build_log": "reads what was said", "digests": "names bytes",
+    "errors": "for failures",
     "host": "the Plan's own", "locks": "waits", "manifest": "describes what was made", "permissions": "makes folders",
     "plan": "the Plan itself", "readback": "reads what was made", "resources": "how many compilers at once",
-    "store": "where the folder lies", "toolchain": "what the Plan's identities are of", "variables": "names for errors",
+    "entries": "where the folder lies", "toolchain": "what the Plan's identities are of",
+    "variables": "names for errors",
     "launchers": "run the same commands", "nvcc": "finds what the toolkit's identity is of",
     "toolkit": "the Plan's own", "compile": "puts the parts together",
 }  # fmt: skip
 
 
 def test_what_shapes_a_compile_is_in_the_fingerprint() -> None:
-    backend = Path(plans.__file__).parent
+    backend = Path(plans.__file__).parent.parent
     recipe = {Path(name).stem for name in plans.RECIPE}
     imported = set()
-    for name in ("compile.py", *(name for name in plans.RECIPE if name.endswith(".py"))):
+    for name in ("build/compile.py", *(name for name in plans.RECIPE if name.endswith(".py"))):
         for node in ast.walk(ast.parse((backend / name).read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
-                imported |= {node.module} if node.module else {alias.name for alias in node.names}
+                whole = (node.module is not None and "." in node.module) or (node.level == 1 and node.module)
+                imported |= {str(node.module).rpartition(".")[2]} if whole else {alias.name for alias in node.names}
 
     assert imported - recipe - set(SHAPES_NOTHING) == set()
 
@@ -412,7 +415,7 @@ def test_an_edit_of_the_recipe_is_another_fingerprint(machine: Machine, monkeypa
     before = machine.draw()
     real = plans.file_sha256
     for name in plans.RECIPE:
-        edited = Path(plans.__file__).parent / name
+        edited = Path(plans.__file__).parent.parent / name
         monkeypatch.setattr(
             plans, "file_sha256", lambda path, edited=edited: "0" * 64 if path == edited else real(path)
         )

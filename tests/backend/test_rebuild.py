@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
-from kernelwheel import plan as plans
-from kernelwheel import toolchain
-from kernelwheel.compile import compile_plan
-from kernelwheel.digests import file_sha256
-from kernelwheel.errors import BuildError
-from kernelwheel.package import PackageFacts
-from kernelwheel.toolchain import Torch
-from kernelwheel.work import Work, lay_out, work_path
+from kernelwheel.build import plan as plans
+from kernelwheel.build.compile import compile_plan
+from kernelwheel.build.package import PackageFacts
+from kernelwheel.build.work_folder import Work, lay_out, work_path
+from kernelwheel.core.digests import file_sha256
+from kernelwheel.core.errors import BuildError
+from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.toolchain import Torch
 from processes import run
 from standins import make_machine, settings_with
 

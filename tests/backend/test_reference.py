@@ -6,7 +6,7 @@ from pathlib import Path
 
 import kernelwheel
 from kernelwheel import reference
-from kernelwheel.options import REGISTRY
+from kernelwheel.core.options import REGISTRY
 from processes import RunPython
 
 BACKEND = Path(kernelwheel.__path__[0]).parent

@@ -16,19 +16,20 @@ import pytest
 import torch
 from editables import SMALL, make_editable
 from kept import fill, kernels_of
-from kernelwheel import doctor, runtime, serving
-from kernelwheel import manifest as manifests
-from kernelwheel.errors import (
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.errors import (
     BuildError,
     IncompatibleArtifactError,
     SettingsError,
     StoreError,
     UnreadableArtifactError,
 )
-from kernelwheel.manifest import Library, Manifest
-from kernelwheel.remembered import remembered
-from kernelwheel.runtime import Kernels
-from kernelwheel.store import Store
+from kernelwheel.core.manifest import Library, Manifest
+from kernelwheel.core.remembered import remembered
+from kernelwheel.report import doctor
+from kernelwheel.runtime import Kernels, serving
+from kernelwheel.runtime import kernels as runtime
+from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 
@@ -268,7 +269,7 @@ def test_a_store_error_is_one_of_those_that_users_are_told_of() -> None:
 
 CLOSED = """
 import os, sys
-from kernelwheel.progress import print_line, shown
+from kernelwheel.build.progress import print_line, shown
 if sys.argv[1] == "closed":
     sys.stderr = None
 else:

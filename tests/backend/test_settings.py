@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import pytest
-from kernelwheel import options, settings
-from kernelwheel.errors import SettingsError
-from kernelwheel.options import REGISTRY, Option
-from kernelwheel.package import split_table
+from kernelwheel.build.package import split_table
+from kernelwheel.core import options, settings
+from kernelwheel.core.errors import SettingsError
+from kernelwheel.core.options import REGISTRY, Option
 
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {

@@ -14,11 +14,11 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel import manifest as manifests
-from kernelwheel import store as stores
-from kernelwheel.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.permissions import Trust
-from kernelwheel.store import Entry, Store
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.store import entries as stores
+from kernelwheel.store.entries import Entry, Store
+from kernelwheel.store.permissions import Trust
 
 many = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -79,7 +79,7 @@ AT_ONCE = """
 import argparse, contextlib, hashlib, io, json, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel import cache_commands
+from tiny._kernelwheel.report import cache_commands
 ready, go, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 ready.touch()
 while not go.exists():
@@ -151,7 +151,7 @@ def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
     """A process that makes an entry, until it is killed."""
     script = """
 import time
-from tiny._kernelwheel.store import Store
+from tiny._kernelwheel.store.entries import Store
 from pathlib import Path
 import sys
 store = Store(Path(sys.argv[1]), "tiny", "1.2.3")
@@ -272,7 +272,10 @@ ZYGOTE = """
 import os, signal, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel import compile, obtain, store, work
+from tiny._kernelwheel.build import compile
+from tiny._kernelwheel.build import cached_build as obtain
+from tiny._kernelwheel.store import entries as store
+from tiny._kernelwheel.build import work_folder as work
 kernels = tiny.KERNELS
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -478,7 +481,7 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
 def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Editable) -> None:
     small.change("native/one.cpp", "extern", "#include <torch/csrc/stable/tensor.h>\nextern")  # takes a while
     making = start(small, REQUIRE)
-    while not (driver := [process for process in processes_of(small) if "drive.py" in process[1]]):
+    while not (driver := [process for process in processes_of(small) if "cmake_driver.py" in process[1]]):
         assert making.poll() is None
         time.sleep(0.01)
     os.kill(driver[0][0], signal.SIGKILL)
@@ -575,8 +578,13 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel import compile, jit, progress, settings, source, store
-from tiny._kernelwheel.errors import KernelWheelError
+from tiny._kernelwheel.build import compile
+from tiny._kernelwheel.runtime import jit
+from tiny._kernelwheel.build import progress
+from tiny._kernelwheel.core import settings
+from tiny._kernelwheel.runtime import source
+from tiny._kernelwheel.store import entries as store
+from tiny._kernelwheel.core.errors import KernelWheelError
 import platformdirs
 os.setgid(65534)
 os.setuid(65534)
@@ -599,7 +607,14 @@ def public() -> Iterator[Editable]:
 LIST_AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel import compat, cxx, doctor, drive, jit, nvcc, survey, toolchain
+from tiny._kernelwheel.core import verdict as compat
+from tiny._kernelwheel.toolchain import cxx
+from tiny._kernelwheel.report import doctor
+from tiny._kernelwheel.build import cmake_driver as drive
+from tiny._kernelwheel.runtime import jit
+from tiny._kernelwheel.toolchain import nvcc
+from tiny._kernelwheel.store import inventory as survey
+from tiny._kernelwheel.toolchain import toolchain
 os.setgid(65534)
 os.setuid(65534)
 store = list(tiny.KERNELS.stores())[-1]
@@ -735,7 +750,9 @@ def test_without_locks_each_makes_its_own_and_the_loser_keeps_its_copy(small: Ed
 import hashlib
 from pathlib import Path
 import tiny
-from tiny._kernelwheel import compile, jit, store
+from tiny._kernelwheel.build import compile
+from tiny._kernelwheel.runtime import jit
+from tiny._kernelwheel.store import entries as store
 real_fsync = store._fsync
 def fsync(path):  # both have a whole copy before the first is published
     Path(f"done{os.getpid()}").touch()

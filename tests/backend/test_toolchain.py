@@ -12,12 +12,12 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
-from kernelwheel import toolchain
-from kernelwheel.cxx import find_cxx, host_limits
-from kernelwheel.errors import BuildError, SettingsError
-from kernelwheel.nvcc import Nvcc, find_cuobjdump
-from kernelwheel.toolchain import CudaDecision
-from kernelwheel.toolkit import toolkit_identity
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cxx import find_cxx, host_limits
+from kernelwheel.toolchain.nvcc import Nvcc, find_cuobjdump
+from kernelwheel.toolchain.toolchain import CudaDecision
+from kernelwheel.toolchain.toolkit import toolkit_identity
 from processes import RunPython
 from standins import (
     GPU_CODES,
@@ -85,7 +85,8 @@ import sys
 from pathlib import Path
 from standins import Machine
 machine = Machine(Path(sys.argv[1]))
-from kernelwheel import hooks, toolchain
+from kernelwheel import hooks
+from kernelwheel.toolchain import toolchain
 assert toolchain.find_torch().root == machine.torch
 machine.draw()
 assert "torch" not in sys.modules
@@ -98,8 +99,8 @@ assert "torch" not in sys.modules
 def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_python: RunPython) -> None:
     script = """
 import sys
-from kernelwheel import toolchain
-from kernelwheel.errors import BuildError
+from kernelwheel.toolchain import toolchain
+from kernelwheel.core.errors import BuildError
 sys.path = [sys.argv[1]]
 try:
     toolchain.find_torch()
@@ -632,7 +633,7 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
 # These run where the kernels run, and may ask.
 LOOK_AS_NOBODY = """
 import os, sys
-from kernelwheel import nvcc
+from kernelwheel.toolchain import nvcc
 os.setgid(65534)
 os.setuid(65534)
 print(nvcc.inspect_nvcc("X", sys.argv[1], "13.0", (), {}).outcome)
@@ -647,19 +648,12 @@ def test_an_nvcc_in_a_folder_that_may_not_be_entered_is_passed_over(run_python: 
     assert done.stdout == "cannot be looked at: Permission denied\n"
 
 
-RUNTIME_MODULES = {
-    "doctor.py",
-    "environment.py",
-    "explain.py",
-    "forecast.py",
-    "found.py",
-    "host.py",
-    "refusal.py",
-    "runtime.py",
-    "serving.py",
-    "views.py",
-}
-BUILD_MODULES = sorted(p for p in Path(kernelwheel.__path__[0]).glob("*.py") if p.name not in RUNTIME_MODULES)
+ASKS_FOR_GPUS = ("core/host.py", "runtime/", "report/")
+BUILD_MODULES = sorted(
+    path
+    for path in Path(kernelwheel.__path__[0]).rglob("*.py")
+    if not path.relative_to(kernelwheel.__path__[0]).as_posix().startswith(ASKS_FOR_GPUS)
+)
 
 
 def words_of(source: Path) -> Iterator[str]:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, needs_cuda_torch
-from kernelwheel import plan as plans
-from kernelwheel import toolchain
-from kernelwheel.compile import Artifact, compile_plan
-from kernelwheel.cxx import host_limits
-from kernelwheel.nvcc import Nvcc, find_cudart
-from kernelwheel.package import PackageFacts
-from kernelwheel.store import Store
-from kernelwheel.toolchain import Torch
+from kernelwheel.build import plan as plans
+from kernelwheel.build.compile import Artifact, compile_plan
+from kernelwheel.build.package import PackageFacts
+from kernelwheel.store.entries import Store
+from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cxx import host_limits
+from kernelwheel.toolchain.nvcc import Nvcc, find_cudart
+from kernelwheel.toolchain.toolchain import Torch
 from standins import NOWHERE, make_cxx, make_program, settings_with
 
 # A kernel and a function that include nothing: what is tested is who compiles them.

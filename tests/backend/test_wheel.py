@@ -13,11 +13,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from kernelwheel import manifest as manifests
 from kernelwheel import wheel
-from kernelwheel.compile import Artifact
-from kernelwheel.options import OLDEST_ZIP_TIME
-from kernelwheel.plan import Plan
+from kernelwheel.build.compile import Artifact
+from kernelwheel.build.plan import Plan
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.options import OLDEST_ZIP_TIME
 from samples import sample
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY

@@ -1,0 +1,216 @@
+"""Run CMake and Ninja in a work folder, in a process of their own: cmake_driver.py. What they say goes into the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from ..core.errors import BuildError
+from ..toolchain.binding import header_folders
+from ..toolchain.nvcc import find_cudart
+from ..toolchain.toolchain import Toolchain
+from . import build_log as buildlog
+from . import resources
+from .plan import Plan
+from .work_folder import Work, mark_rest_whole
+
+# What a compiler may see of the caller's environment. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are options of the
+# registry and come through the Plan; anything else could change the binary behind its back.
+PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
+# Bytes; with less left, that is what a compiler failed for, whatever CMake says.
+ROOM = 1 << 20
+
+
+def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Build `<work>/out`; where a compiler gets too little memory, again with half as many at once, at last with one.
+
+    Returns:
+        What the manifest says of it: the versions of cmake and ninja, and the memory of the largest compiler.
+
+    Raises:
+        BuildError: it failed; what was made and is good stays for the next time.
+    """
+    work.log.write_text("", encoding="utf-8")  # then each attempt adds to it
+    while True:
+        start = work.log.stat().st_size
+        kills = resources.oom_kills()
+        status, programs = _drive(work, plan, toolchain, jobs, say)
+        file = work.path / "build" / "peak"
+        peak = file.read_text(encoding="ascii") if file.exists() else ""
+        peak_mb = resources.rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty, where the disk was full
+        if status == 0:
+            return {**programs, "peak_mb": peak_mb}
+        said = work.log.read_bytes()[start:].decode("utf-8", errors="replace")
+        lack = resources.lack_of_memory(said, resources.oom_kills() - kills)
+        if not lack:
+            failure = _compiler_failed(work, plan, said, status)
+            mark_rest_whole(work, plan, toolchain)
+            raise failure
+        if jobs == 1:
+            raise resources.out_of_memory(f"{plan.package} {plan.version}", lack, peak_mb, resources.find(), work.log)
+        steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
+        jobs = resources.fewer(jobs, int(steps[-1]) if steps else None)
+        say(f"{lack}; going on with fewer compilers at once: {jobs}")
+
+
+def _drive(
+    work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]
+) -> tuple[int, dict[str, str]]:
+    """Run the driver, its output into the log; returns its exit status, and the versions of cmake and ninja.
+
+    The driver leads a session of its own and ends it when this process is gone: no compiler writes on into the work
+    folder after that. Until then it shares the lock.
+    """
+    job = {
+        "source": str(work.path / "src"),
+        "build": str(work.path / "build"),
+        "modules": str(work.path / "recipe"),
+        "jobs": jobs,
+        "cache": _cache(work.path, plan, toolchain),
+        "rests_on": _configuration_rests_on(plan, toolchain),
+    }
+    (work.path / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    (work.path / "recipe" / "paths.rsp").write_text(_prefix_map(work.path), encoding="utf-8")
+    (work.path / "recipe" / "depfile.sed").write_text(_without_links(work.path), encoding="utf-8")
+    programs: dict[str, str] = {}
+    drive = Path(__file__).with_name("cmake_driver.py")
+    with (
+        work.log.open("a", encoding="utf-8") as lines,
+        subprocess.Popen(
+            [sys.executable, "-u", str(drive), str(work.path / "job.json"), str(os.getpid())],
+            cwd=work.path,
+            env=_environment(work, toolchain),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=work.locks,
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.write(line)
+            lines.flush()
+            if match := re.match(r"cmake (\S+), ninja (\S+)$", line):
+                programs = {"cmake": match[1], "ninja": match[2]}
+            elif line.startswith("["):
+                say(buildlog.progress(line))
+    return process.returncode, programs
+
+
+def _prefix_map(work: Path) -> str:
+    """The response file that lets `__FILE__` be the same in every folder.
+
+    Of the characters in such a path (work.FIT), a space alone has a meaning there. sccache knows no quotes in the file.
+    """
+    return f"-ffile-prefix-map={work}=.".replace(" ", "\\ ") + "\n"
+
+
+def _without_links(work: Path) -> str:
+    """The sed script that takes out of a list of dependencies what is reached through the folder's links.
+
+    In such a list, as in a Makefile, a backslash stands before a space and before #, and $ is doubled.
+    """
+    written = re.sub(r"([ #])", r"\\\1", str(work)).replace("$", "$$")
+    quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", written)
+    return f"s!{quoted}/(torch|cuda|headers)/([^[:space:]\\\\]|\\\\.)*!!g\n"
+
+
+def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment |= {
+        "LC_ALL": "C.UTF-8",  # in C, Python 3.11 stops at a .pth file of an environment in a folder such as "Müller"
+        "NINJA_STATUS": "[%f/%t] ",
+        "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
+        "TMPDIR": str(work.path / "tmp"),  # what a killed compiler leaves there goes with the folder
+    }
+    if launched := toolchain.launchers.environment(os.environ):
+        environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server lives on
+    if toolchain.cuda.nvcc and (cudart := find_cudart(work.path / "cuda")):
+        environment["LIBRARY_PATH"] = str(cudart.parent)  # pip's nvcc 13.0 looks in lib64, where pip puts nothing
+    return environment
+
+
+def _configuration_rests_on(plan: Plan, toolchain: Toolchain) -> list[str]:
+    """What CMake looks at only once, beside its cache entries: where this is another, it must look again."""
+    nvcc = toolchain.cuda.nvcc
+    lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
+    return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True)]
+
+
+def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
+    """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
+    target = Version(plan.torch_target)
+    cache: dict[str, Any] = {
+        "CMAKE_CXX_COMPILER": str(toolchain.cxx.path),
+        "KERNELWHEEL_CUDA": plan.cuda is not None,
+        "KERNELWHEEL_TORCH": str(work / "torch"),
+        "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
+        "KERNELWHEEL_CXX_FLAGS": _as_one(plan.cxx_flags),
+        "KERNELWHEEL_LINK_FLAGS": _as_one(plan.link_flags),
+        "KERNELWHEEL_OUTPUT": str(work / "out"),
+        "KERNELWHEEL_RECIPE": "../recipe",
+    }
+    if plan.binding:
+        count = len(header_folders(toolchain))
+        cache["KERNELWHEEL_MODULE_HEADERS"] = ";".join(str(work / "headers" / str(number)) for number in range(count))
+    if toolchain.launchers.cxx:
+        cache["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cxx)
+    if toolchain.launchers.cuda:
+        cache["CMAKE_CUDA_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cuda)
+    nvcc = toolchain.cuda.nvcc
+    if plan.cuda and nvcc:
+        inside = work / "cuda" / "bin" / "nvcc"
+        cache |= {
+            "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
+            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
+            "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
+            "KERNELWHEEL_CUDA_FLAGS": _as_one(plan.cuda.flags),
+        }
+    return cache
+
+
+def _as_one(flags: Sequence[str]) -> str:
+    """Options as one item of a CMake list: of several, it leaves out what it has seen before (`-Xcompiler`)."""
+    return "SHELL:" + shlex.join(flags).replace(";", "\\;") if flags else ""
+
+
+def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildError:
+    failure = buildlog.first_failure(said.splitlines())
+    found = [str(failure).replace(f"{work.path}/src/", "")]
+    remedies = []
+    free = shutil.disk_usage(work.path).free
+    if free < ROOM or "No space left on device" in str(failure):
+        remedies.append(f"make room in {work.path}, where {free} bytes are left")
+    elif missing := _architectures_missing(work.path, plan, failure):
+        found.append(f"nvcc ended without an error of its own; it had made no code yet for {', '.join(missing)}")
+        remedies.append(f"see whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")
+    return BuildError(
+        f"{plan.package} {plan.version} did not compile (exit status {status})",
+        required="CMake and the compilers to succeed for " + plan.kernels,
+        found="\n".join(found),
+        remedies=[*remedies, f"read the whole log: {work.log}"],
+    )
+
+
+def _architectures_missing(work: Path, plan: Plan, failure: buildlog.Failure) -> list[str]:
+    """Those that a crashed nvcc had not come to: it makes one after the other, and keeps what it made."""
+    if plan.cuda is None or failure.complained or not failure.output.endswith(".cu.o"):
+        return []
+    stem = Path(buildlog.made_from(failure.output)).stem
+    made = {path.name for path in work.glob(f"build/keep/*/{stem}.compute_*.cubin")}
+    return [arch for arch in plan.cuda.sass if f"{stem}.compute_{arch.replace('.', '')}.cubin" not in made]

@@ -1,0 +1,180 @@
+"""The Plan: everything that decides the bytes of the binary, and nothing else.
+
+No path, no time, no order of files or variables, no job count may reach it. Its fingerprint is the name of the
+Artifact wherever it is made: on a builder for a wheel, or on the user's machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from ..core import architectures as arch_lists
+from ..core.architectures import ArchList
+from ..core.digests import file_sha256, json_sha256
+from ..core.errors import BuildError, SettingsError
+from ..core.host import platform_name
+from ..core.settings import Settings
+from ..toolchain.binding import Binding, bind
+from ..toolchain.toolchain import Toolchain
+from ..toolchain.toolkit import toolkit_identity
+from .package import PackageFacts, source_digests
+
+SCHEMA = 1
+# Ours, and able to change the binary: flags, the compilers' environment, and how the folder is laid out.
+RECIPE = (
+    "cmake/KernelWheel.cmake",
+    "build/cmake_driver.py",
+    "build/cmake_build.py",
+    "build/work_folder.py",
+    "toolchain/binding.py",
+)
+# The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
+_CHOOSES_ARCHS = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
+
+
+@dataclass(frozen=True)
+class CudaPlan:
+    """The CUDA half of a Plan: the architectures, more options for nvcc, and the toolkit's identity."""
+
+    sass: tuple[str, ...]
+    ptx: tuple[str, ...]
+    flags: tuple[str, ...]
+    toolkit: Mapping[str, str]
+
+    @property
+    def archs(self) -> ArchList:
+        """The architectures, typed."""
+        parse = arch_lists.Arch.from_string
+        return ArchList(tuple(map(parse, self.sass)), tuple(map(parse, self.ptx)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be compiled.
+
+    Attributes:
+        package: import name of the package.
+        version: the package's version.
+        sources: sha256 by path, relative to the source folder.
+        recipe: sha256 of the build's own files.
+        cxx: the C++ compiler: kind, version, target.
+        cxx_flags: more options for it.
+        link_flags: more options for the linker driver.
+        cuda: the CUDA half, or None for a CPU-only Artifact.
+        torch_target: the target of torch's stable ABI, `2.10`.
+        binding: the Python and the torch that modules are bound to; None where all libraries are operators on the
+            stable ABI, which one Plan serves for every Python and every torch.
+        platform: `linux-x86_64`.
+    """
+
+    package: str
+    version: str
+    sources: Mapping[str, str]
+    recipe: Mapping[str, str]
+    cxx: Mapping[str, str]
+    cxx_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    cuda: CudaPlan | None
+    torch_target: str
+    binding: Binding | None
+    platform: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The Plan as plain JSON values, with the schema of Plans."""
+        return {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of the Plan's canonical JSON: sorted keys, no white space, ASCII."""
+        return json_sha256(self.to_json())
+
+    @property
+    def kernels(self) -> str:
+        """What kernels it makes, for people."""
+        return f"CPU and CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})" if self.cuda else "CPU only"
+
+    @property
+    def sources_digest(self) -> str:
+        """One digest for all sources."""
+        return json_sha256(self.sources)
+
+
+def draw(facts: PackageFacts, version: str, source_root: Path, settings: Settings, toolchain: Toolchain) -> Plan:
+    """Draw up the Plan.
+
+    Args:
+        facts: the package.
+        version: its version.
+        source_root: the folder with CMakeLists.txt.
+        settings: the effective options.
+        toolchain: what this machine compiles with.
+
+    Raises:
+        BuildError: the settings ask for what the toolchain cannot do, or contradict each other where CUDA kernels are
+            built; torch is older than the ABI target; or what a module needs is missing.
+    """
+    require_torch_target(facts, toolchain)
+    here = Path(__file__).parent.parent
+    cxx = toolchain.cxx
+    return Plan(
+        package=facts.import_name,
+        version=version,
+        sources=source_digests(source_root),
+        recipe={name: file_sha256(here / name) for name in RECIPE},
+        cxx={"kind": cxx.kind, "version": cxx.version, "target": cxx.target},
+        cxx_flags=settings.cxx_flags,
+        link_flags=settings.link_flags,
+        cuda=_draw_cuda(settings, toolchain),
+        torch_target=facts.torch_target,
+        binding=bind(toolchain) if facts.abi == "torch" else None,
+        platform=platform_name(),
+    )
+
+
+def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
+    """Refuse a torch whose headers are older than the ABI target."""
+    if Version(toolchain.torch.version).release < Version(facts.torch_target).release:
+        raise BuildError(
+            f"torch {toolchain.torch.version} is too old to build {facts.import_name}",
+            required=f"torch >= {facts.torch_target}, the target of its stable ABI",
+            found=f"torch {toolchain.torch.version}",
+            remedies=[f"pip install 'torch>={facts.torch_target}'"],
+        )
+
+
+def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
+    nvcc = toolchain.cuda.nvcc
+    if nvcc is None:
+        return None
+    _refuse_archs_in_flags(settings)
+    if settings.archs:
+        origin = settings.origin("archs")
+        wanted = arch_lists.parse(settings.archs, origin)
+        arch_lists.check_supported(wanted, nvcc.supported, nvcc.version, origin)
+    else:
+        wanted = arch_lists.default(nvcc.supported)
+    return CudaPlan(
+        sass=tuple(map(str, wanted.sass)),
+        ptx=tuple(map(str, wanted.ptx)),
+        flags=settings.cuda_flags,
+        toolkit=toolkit_identity(nvcc),
+    )
+
+
+def _refuse_archs_in_flags(settings: Settings) -> None:
+    """A Plan has one place for architectures; nvcc would take others from its options, or refuse both."""
+    found = [flag for flag in settings.cuda_flags if _CHOOSES_ARCHS.match(flag)]
+    if found:
+        raise SettingsError(
+            "the options for nvcc choose architectures",
+            required="architectures in the option archs (TORCH_CUDA_ARCH_LIST), and nowhere else",
+            found=f"{' '.join(found)} in {settings.origin('cuda-flags')}",
+            remedies=["take it out there, and name the architectures by archs: -C 'archs=8.0;9.0+PTX'"],
+        )

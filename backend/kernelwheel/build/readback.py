@@ -1,0 +1,94 @@
+"""Read out of a built library what it is: the proof that the compiler made what the Plan says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.sections import SymbolTableSection
+
+from ..core.architectures import Arch
+from ..core.digests import file_sha256
+from ..core.errors import BuildError
+from ..core.manifest import Library
+
+CUDA_LIBRARY = "libtorch_cuda.so"
+
+
+def read_library(path: Path, cuobjdump: Path | None) -> Library:
+    """Describe a library for the manifest.
+
+    Args:
+        path: the shared library.
+        cuobjdump: NVIDIA's reader of device code; needed where the library needs libtorch_cuda.
+
+    Raises:
+        BuildError: cuobjdump is needed and missing, or failed.
+    """
+    device = "cuda" if CUDA_LIBRARY in needed(path) else "cpu"
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    if device == "cuda":
+        sass = _targets(path, cuobjdump, "--list-elf", "cubin")
+        ptx = _targets(path, cuobjdump, "--list-ptx", "ptx")
+    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
+
+
+def _targets(path: Path, cuobjdump: Path | None, option: str, suffix: str) -> tuple[str, ...]:
+    """The architectures of cuobjdump's list, whose lines are like `ELF file    1: name.1.sm_90a.cubin`."""
+    if cuobjdump is None:
+        raise BuildError(
+            f"cannot read the device code of {path.name} back",
+            required="cuobjdump",
+            found="no cuobjdump in the toolchain",
+            remedies=["pip install 'cuda-toolkit[cuobjdump]' beside torch"],
+        )
+    done = subprocess.run([cuobjdump, option, path], capture_output=True, text=True, check=False)
+    # It exits with 255 where there is nothing to list, and says so.
+    if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
+        raise BuildError(
+            f"cuobjdump cannot read {path.name}",
+            required=f"a list of device code from {cuobjdump} {option}",
+            found=(done.stderr or done.stdout).strip() or f"exit status {done.returncode}",
+            remedies=["install the cuobjdump of this CUDA toolkit"],
+        )
+    codes = set(re.findall(rf"\.(sm_\d+[af]?|compute_\d+[af]?)\.{suffix}\b", done.stdout))
+    return tuple(map(str, sorted(Arch.from_code(code) for code in codes)))
+
+
+def needed(path: Path) -> list[str]:
+    """The DT_NEEDED entries of an ELF file (System V ABI, dynamic section)."""
+    with path.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if isinstance(section, DynamicSection):
+                return [str(getattr(tag, "needed")) for tag in section.iter_tags("DT_NEEDED")]  # noqa: B009
+    return []
+
+
+def module_name(path: Path) -> str | None:
+    """The name that Python imports a library by: it exports `PyInit_<name>` (Python/C API, extension modules)."""
+    with path.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        exported = (str(symbol.name) for symbol in symbols if symbol.entry.st_shndx != "SHN_UNDEF")
+        return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
+
+
+def newest_symbol_version(paths: list[Path], prefix: str) -> str:
+    """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none."""
+    found = {name for path in paths for name in _versions_needed(path) if re.fullmatch(rf"{prefix}[\d.]+", name)}
+    return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")
+
+
+def _versions_needed(path: Path) -> Iterator[str]:
+    """The versions of symbols that an ELF file takes from other libraries (LSB core, symbol versioning)."""
+    with path.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if isinstance(section, GNUVerNeedSection):
+                for _library, versions in section.iter_versions():
+                    yield from (str(version.name) for version in versions)

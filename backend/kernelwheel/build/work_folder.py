@@ -1,0 +1,229 @@
+"""The folder that a Plan is compiled in, kept afterwards, so that the next compile makes only what an edit changed.
+
+    <cache folder>/<package>/.build/kernelwheel-<digest>/   of the Plan without what edits change; this user's alone
+        src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
+        headers/                                    links to those that a module of Python needs
+        build.log                                   what CMake and the compilers said last
+        whole.json                                  there while all else is whole: removed first, written last
+
+Where that cannot be used, it is a folder of a random name in the temporary folder, removed afterwards.
+KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what is made anew. It knows every file
+that an object was made from, but torch's and the toolkit's: the toolkit's digests are in the folder's name, torch's
+version is in whole.json.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.digests import file_sha256, json_sha256
+from ..core.errors import BuildError, StoreError
+from ..core.variables import own_variable
+from ..store.entries import WHOLE, Store
+from ..store.locks import exclusive
+from ..store.permissions import FOLDER, PRIVATE, Guard, Trust
+from ..toolchain.binding import header_folders
+from ..toolchain.toolchain import Toolchain
+from .plan import Plan
+
+LOG = "build.log"
+# Bytes; with less left, a cache is no place to compile in. nvcc's intermediate files are a few MB for each file.
+ROOM = 1 << 28
+# What CMake, Ninja, nvcc and a shell take in the path of a folder, each by itself and all together.
+FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
+# What a compile needs and the next one does not; nvcc's intermediate files are the largest of all.
+PASSING = ("torch", "cuda", "headers", "out", "tmp", "recipe", "job.json", "build/keep")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A folder to compile in: its path, and the lock on it that compilers share; without a lock it is not kept."""
+
+    path: Path
+    locks: tuple[int, ...]
+
+    @property
+    def log(self) -> Path:
+        """What CMake and the compilers said."""
+        return self.path / LOG
+
+
+def work_path(store: Store, plan: Plan) -> Path:
+    """The folder that a Plan is compiled in, where the Store's cache folder can be used."""
+    return store.builds / work_name(plan.to_json())
+
+
+def work_name(plan: Mapping[str, Any]) -> str:
+    """The folder's name, from a Plan as JSON: the same for every version of the package and every edit."""
+    return f"kernelwheel-{json_sha256({key: plan[key] for key in plan if key not in ('version', 'sources')})[:32]}"
+
+
+@contextmanager
+def claimed(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Work]:
+    """The Plan's folder in a Store's cache folder, locked while it is in use; else one in the temporary folder.
+
+    Args:
+        plan: what is to be compiled.
+        store: the user's own; None where there is none to use.
+        trust: who may write to the temporary folder.
+        say: receives a line where this has to wait, or where the temporary folder is used.
+
+    Raises:
+        StoreError: others could change the temporary folder too.
+        OSError: nothing can be made there.
+    """
+    with ExitStack() as held:
+        work = _kept(plan, store, say, held) if store else None
+        yield work or _passing(plan, trust, held)
+
+
+def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack) -> Work | None:
+    path = work_path(store, plan)
+    try:
+        _refuse_unfit(path)
+        store.guard.make(store.builds.parent, FOLDER)
+        store.guard.make(store.builds, PRIVATE)
+        lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
+        descriptor = held.enter_context(lock)
+        store.guard.make(path, PRIVATE)
+        if shutil.disk_usage(path).free < ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return Work(path, (descriptor,))
+    except (StoreError, OSError) as error:
+        reason = error.found if isinstance(error, StoreError) else error
+        say(f"building in the temporary folder, because {path} cannot be used: {reason}")
+        return None
+
+
+def temporary_guard(package: str, trust: Trust) -> Guard:
+    """Refuses a temporary folder in which others could put something in the place of a work folder."""
+    folder = Path(tempfile.gettempdir())
+    return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))
+
+
+def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
+    guard = temporary_guard(plan.package, trust)
+    guard.check(guard.folder)
+    _refuse_unfit(guard.folder)
+    path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=guard.folder))
+    held.push(lambda kind, *_: _remove_all_but_log(path) if kind else shutil.rmtree(path, ignore_errors=True))
+    return Work(path, ())
+
+
+def _refuse_unfit(path: Path) -> None:
+    if not FIT.fullmatch(str(path)):
+        raise OSError(errno.EINVAL, "CMake and nvcc do not work in a folder of such a name", str(path))
+
+
+def _remove_all_but_log(path: Path) -> None:
+    """After a failure, whose error names the log."""
+    for inside in path.iterdir():
+        if inside.name != LOG:
+            _remove(inside)
+
+
+def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
+    """Bring the folder to the Plan: from nothing, or, where a compile left it whole, by what was edited since.
+
+    Raises:
+        BuildError: a source file is not the Plan's any more.
+    """
+    record = work.path / WHOLE
+    newest = max((path.lstat().st_mtime_ns for path in (work.path / "build").rglob("*")), default=0)
+    # Where the clock was set back, dates do not say what is older.
+    if record.is_file() and record.read_bytes() == _record(work, plan, toolchain) and newest < time.time_ns():
+        record.unlink()
+        _remove_passing(work)
+    else:
+        for path in work.path.iterdir():
+            _remove(path)
+    _copy_sources(work, plan, source_root)
+    for name in ("out", "tmp", "recipe"):
+        (work.path / name).mkdir()
+    for path in (Path(__file__).parent.parent / "cmake").glob("*.cmake"):
+        shutil.copyfile(path, work.path / "recipe" / path.name)  # without its mode: it may be read-only
+    (work.path / "torch").symlink_to(toolchain.torch.root)
+    if toolchain.cuda.nvcc:
+        (work.path / "cuda").symlink_to(toolchain.cuda.nvcc.root)
+    if plan.binding:
+        (work.path / "headers").mkdir()
+        for number, folder in enumerate(header_folders(toolchain)):
+            (work.path / "headers" / str(number)).symlink_to(folder)
+
+
+def mark_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
+    """Say that everything in the folder is good for the next compile."""
+    with suppress(OSError):  # then it is made anew; half a record is not equal to a whole one
+        (work.path / WHOLE).write_bytes(_record(work, plan, toolchain))
+
+
+def mark_rest_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
+    """After a compiler failed: keep what others made, where Ninja ended in order and says which are bad."""
+    said = work.log.read_text(encoding="utf-8", errors="replace")
+    failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", said, re.MULTILINE)
+    if failed and re.search(r"^ninja: build stopped: ", said, re.MULTILINE):
+        for output in failed:
+            (work.path / "build" / output).unlink(missing_ok=True)
+        mark_whole(work, plan, toolchain)
+
+
+def tidy(work: Work) -> None:
+    """Remove what the next compile does not need."""
+    if work.locks:
+        _remove_passing(work)
+
+
+def _record(work: Work, plan: Plan, toolchain: Toolchain) -> bytes:
+    """What objects rest on that neither the folder's name nor Ninja knows, and what is in the build folder.
+
+    The names of all sources: a new header may take the place of another one. The digests: after a power failure, what
+    was written before need not be what is on the disk.
+    """
+    build = work.path / "build"
+    files = (path for path in build.rglob("*") if path.is_file() and build / "keep" not in path.parents)
+    values = {
+        "torch": toolchain.torch.version,
+        "sources": sorted(plan.sources),
+        "files": {path.relative_to(build).as_posix(): file_sha256(path) for path in files},
+    }
+    return json.dumps(values, sort_keys=True).encode("ascii")
+
+
+def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
+    """Copy what is not there yet; it is newer than all that was made from what was there, so Ninja sees every edit."""
+    for name, digest in plan.sources.items():
+        target = work.path / "src" / name
+        if target.is_file() and file_sha256(target) == digest:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source_root / name, target)
+        if file_sha256(target) != digest:
+            raise BuildError(
+                "the sources were edited while they were being built",
+                required=f"{name} as it was when the build began",
+                found="another content",
+                remedies=["build again"],
+            )
+
+
+def _remove_passing(work: Work) -> None:
+    for name in PASSING:
+        _remove(work.path / name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,308 @@
+r"""The manifest: what was built, from what, by what, for what. One schema for wheels and for the store.
+
+The file carries its own digest: `digest` is the sha256 of the file in which these 64 digits are zeros. It does not say
+who wrote the file; it shows that the file is as it was written. To check it by hand:
+
+    digest=$(sed -n 's/^ "digest": "\(.*\)",$/\1/p' manifest.json)
+    sed "s/$digest/$(printf %064d 0)/" manifest.json | sha256sum    # prints the same digest
+"""
+
+# No `from __future__ import annotations`: every field of a NamedTuple would be a string to compile, at each import.
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import manifest_schema as manifest_fields
+from .digests import stream_sha256
+from .errors import REINSTALL, BuildError, IncompatibleArtifactError, UnreadableArtifactError, way_out
+from .manifest_schema import Malformed, is_digest, short
+
+SCHEMA = 2
+FILE = "manifest.json"
+LARGEST = 4 << 20  # bytes of the file: 30 000 source files
+MOST_NESTED = 1000  # objects and lists, one in the other or not; far less than what Python's own stack is good for
+LONGEST_NUMBER = 15  # digits
+_ZEROS = "0" * 64
+
+
+class Library(NamedTuple):
+    """One shared library of an Artifact.
+
+    Attributes:
+        file: its name in the Artifact's folder.
+        sha256, size: of its bytes.
+        device: `cpu`, or `cuda` where it needs libtorch_cuda.
+        sass, ptx: the compute capabilities of its device code, as `9.0` or `9.0a`, read back out of the file.
+        module: the name that Python imports it by; None for a library of operators.
+    """
+
+    file: str
+    sha256: str
+    size: int
+    device: str
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    module: str | None = None
+
+
+class Requires(NamedTuple):
+    """What a machine needs to run an Artifact.
+
+    Attributes:
+        torch: the oldest torch, `2.10`; or for modules the one release, `2.13.*` (PEP 440, version matching).
+        platform: `linux-x86_64`.
+        libc: `glibc 2.34`; empty where the platform has none to name.
+        libstdcxx: the newest symbol version that is used, `GLIBCXX_3.4.30`.
+        cuda: the CUDA major of libtorch_cuda, or None for a CPU-only Artifact.
+        driver: the oldest CUDA version of the driver that runs the SASS, `13.0`.
+        driver_for_ptx: the same for the PTX: a driver compiles no PTX that is newer than itself.
+        python: the ABI of the one Python that modules are for, `cp312`; None where every Python will do.
+    """
+
+    torch: str
+    platform: str
+    libc: str
+    libstdcxx: str
+    cuda: int | None
+    driver: str | None
+    driver_for_ptx: str | None
+    python: str | None = None
+
+
+class Manifest(NamedTuple):
+    """What `manifest.json` says; see the module for its purpose and DESIGN for its top level."""
+
+    package: str
+    version: str
+    fingerprint: str
+    sources: str
+    plan: Mapping[str, Any]
+    built_with: Mapping[str, Any]
+    requires: Requires
+    libraries: tuple[Library, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """What is in `manifest.json`, as plain JSON values."""
+        values: dict[str, Any] = json.loads(to_bytes(self))
+        return values
+
+    def libraries_for(self, device: str) -> tuple[Library, ...]:
+        """The libraries of one device type, `cpu` or `cuda`."""
+        return tuple(library for library in self.libraries if library.device == device)
+
+    @property
+    def modules(self) -> dict[str, Library]:
+        """The modules of Python among the libraries, by their names."""
+        return {library.module: library for library in self.libraries if library.module}
+
+
+def write(manifest: Manifest, folder: Path) -> None:
+    """Write `manifest.json` into the Artifact's folder.
+
+    Raises:
+        BuildError: as `to_bytes`.
+    """
+    (folder / FILE).write_bytes(to_bytes(manifest))
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """What is in `manifest.json`: the same for equal manifests.
+
+    Raises:
+        BuildError: it says what no reader would take.
+    """
+    text = signed(
+        {
+            **manifest._asdict(),
+            "schema": SCHEMA,
+            "requires": manifest.requires._asdict(),
+            "libraries": [library._asdict() for library in manifest.libraries],
+        }
+    )
+    try:
+        _values(text)
+    except ValueError as error:
+        raise BuildError(
+            f"the kernels of {manifest.package} cannot be described",
+            required="a manifest that can be read again",
+            found=str(error),
+            remedies=["correct what the message names: a name, a version or an option of the package"],
+        ) from error
+    return text
+
+
+def signed(values: Mapping[str, Any]) -> bytes:
+    """JSON values as the file has them, with their digest."""
+    text = json.dumps({**values, "digest": _ZEROS}, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    return text.replace(f'\n "digest": "{_ZEROS}"', f'\n "digest": "{digest}"').encode("ascii")
+
+
+def read(folder: Path, package: str | None = None) -> Manifest | None:
+    """Read the manifest of an Artifact's folder; None where there is no such file.
+
+    Args:
+        folder: the Artifact's.
+        package: whose it must be.
+
+    Raises:
+        IncompatibleArtifactError: it is of another schema or package, or malformed.
+        UnreadableArtifactError: it cannot be read now.
+    """
+    path = folder / FILE
+    try:
+        text = content(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    manifest = from_bytes(text, path)
+    if package is not None and manifest.package != package:
+        raise corrupt(path, f"it is the manifest of {manifest.package}, not of {package}")
+    return manifest
+
+
+def content(path: Path) -> bytes:
+    """What is in a manifest's file, at most one byte more than it may have; a pipe in its place is not waited for."""
+    return content_of(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def content_of(descriptor: int) -> bytes:
+    """The same of a file that is open; closes it."""
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        return stream.read(min(os.fstat(descriptor).st_size, LARGEST) + 1) or b""
+
+
+def from_bytes(text: bytes, where: str | Path) -> Manifest:
+    """Parse what is in a `manifest.json`; `where` is named in errors.
+
+    Raises:
+        IncompatibleArtifactError: it is of another schema, damaged or malformed.
+    """
+    try:
+        values = _values(text)
+    except OtherSchema as error:
+        raise IncompatibleArtifactError(
+            "the manifest is of another schema than this version reads",
+            required=f"schema {SCHEMA}",
+            found=f"{error} in {where}",
+            remedies=["reinstall the package: its files are of two versions"],
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise corrupt(where, str(error)) from error
+    del values["schema"], values["digest"]
+    requires = Requires(**values.pop("requires"))
+    libraries = tuple(
+        Library(**{**library, "sass": tuple(library["sass"]), "ptx": tuple(library["ptx"])})
+        for library in values.pop("libraries")
+    )
+    return Manifest(**values, requires=requires, libraries=libraries)
+
+
+class OtherSchema(Malformed):
+    """The manifest of another version of this package."""
+
+
+def _values(text: bytes) -> dict[str, Any]:
+    """The JSON values of a manifest, of which nothing is wrong.
+
+    Raises:
+        ValueError: says what is.
+    """
+    if len(text) > LARGEST:
+        raise Malformed(f"it is larger than {LARGEST} bytes")
+    if text.count(b"{") + text.count(b"[") > MOST_NESTED:
+        raise Malformed(f"it has more than {MOST_NESTED} objects and lists")
+    values: dict[str, Any] = _JSON.decode(text.decode("ascii"))
+    if type(values) is not dict or "schema" not in values:
+        raise Malformed("it has no schema")
+    if values["schema"] != SCHEMA:
+        raise OtherSchema(f"schema {short(values['schema'])}")
+    digest: Any = values.get("digest")
+    if not is_digest(digest):
+        raise Malformed("it has no digest")
+    if hashlib.sha256(text.replace(digest.encode("ascii"), _ZEROS.encode("ascii"))).hexdigest() != digest:
+        raise Malformed("its digest is not that of its content")
+    manifest_fields.check(values)
+    return values
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise Malformed("it has a key twice")
+    return values
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise Malformed(f"it has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _no_number(text: str) -> None:
+    raise Malformed(f"it has the number {short(text)}")
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_no_number, parse_constant=_no_number
+)
+
+
+def verify(folder: Path, library: Library) -> Path:
+    """Check a library's bytes against its manifest, before anything loads it.
+
+    Returns:
+        The library's path.
+
+    Raises:
+        IncompatibleArtifactError: the file is missing or its size or digest is another one.
+        UnreadableArtifactError: it cannot be read now.
+    """
+    path = folder / library.file
+    try:
+        verify_open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
+    except FileNotFoundError as error:
+        raise corrupt(path, str(error)) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return path
+
+
+def verify_open(descriptor: int, library: Library, path: Path) -> None:
+    """The same for a library that is open; closes it. `path` is named in errors.
+
+    Raises:
+        IncompatibleArtifactError: as `verify`.
+        OSError: it cannot be read now.
+    """
+    with os.fdopen(descriptor, "rb") as stream:
+        size = os.fstat(descriptor).st_size
+        found = "" if size == library.size else f"{size} bytes"
+        found = found or (digest if (digest := stream_sha256(stream)) != library.sha256 else "")
+    if found:
+        raise corrupt(path, f"{found}, the manifest says {library.size} bytes, sha256 {library.sha256}")
+
+
+def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
+    """A file that may be whole: too many are open, a network filesystem does not answer, or it is not ours to read."""
+    return UnreadableArtifactError(
+        "the compiled kernels cannot be read",
+        required=f"a file that this user can read: {path}",
+        found=f"{type(error).__name__}: {error}",
+        remedies=[way_out(error)],
+    )
+
+
+def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:
+    """An Artifact that is damaged: nothing of it is loaded, and no compile is started to paint over it."""
+    return IncompatibleArtifactError(
+        "the compiled kernels are damaged",
+        required="a manifest and libraries as they were built",
+        found=f"{where}: {found}",
+        remedies=[REINSTALL],
+    )

@@ -1,0 +1,245 @@
+"""What the options are set to, and where that was said: `[tool.kernelwheel]` < environment < `-C` config settings."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from .errors import SettingsError
+from .options import OPTIONS, REGISTRY, Option, flags
+from .variables import own_variable, prefix, said
+
+Cuda = Literal["on", "off", "auto"]
+Jit = Literal["auto", "never", "always"]
+TABLE = "[tool.kernelwheel]"
+
+
+class Settings(NamedTuple):
+    """The effective options of one build, typed."""
+
+    cuda: Cuda
+    archs: str
+    nvcc: str
+    cuda_home: str
+    cxx: str
+    compiler_launcher: tuple[str, ...]
+    cxx_launcher: tuple[str, ...]
+    cuda_launcher: tuple[str, ...]
+    cxx_flags: tuple[str, ...]
+    cuda_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    jobs: int
+    source_date_epoch: int
+    jit: Jit
+    cache_dir: str
+    cache_path: tuple[str, ...]
+    trusted_owners: tuple[str, ...]
+    import_limit: int
+    origins: Mapping[str, str]
+    package: str = ""
+
+    def variable(self, name: str) -> str:
+        """The environment variable that sets an option: `SPLAT_CUDA`."""
+        return OPTIONS[name].variable(self.package)
+
+    def origin(self, name: str) -> str:
+        """Where the option's value came from, for example `environment variable SPLAT_CUDA`."""
+        return self.origins[name]
+
+    def place(self, name: str) -> str:
+        """The kind of place that it came from: `default`, `[tool.kernelwheel]`, `environment variable` or `-C`."""
+        origin = self.origins[name]
+        return origin.rpartition(" ")[0] or origin
+
+    def value(self, name: str) -> Any:
+        """The option's typed value."""
+        return getattr(self, name.replace("-", "_"))
+
+    def flags(self) -> dict[str, tuple[str, ...]]:
+        """What reaches compilers and linker, by the names in a Plan."""
+        return {"cxx_flags": self.cxx_flags, "link_flags": self.link_flags, "cuda.flags": self.cuda_flags}
+
+    def effective(self) -> dict[str, dict[str, Any]]:
+        """Every option as {name: {value, origin}}."""
+        return {name: {"value": self.value(name), "origin": origin} for name, origin in self.origins.items()}
+
+    def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
+        """What the manifest says of the options that decide an Artifact: {name: {value, origin}}.
+
+        Args:
+            archs: the architectures that were compiled for; None: no CUDA kernels were, and what is for them alone
+                had no effect. What the package's own table says of them stays: a compile at run time has need of it.
+        """
+        record = {}
+        for option in REGISTRY:
+            had_no_effect = option.cuda_only and archs is None and self.origins[option.name] != TABLE
+            if option.decides != "work" and not had_no_effect:
+                value = self.value(option.name) if option.decides == "binary" else None
+                record[option.name] = {"value": value, "origin": self.origin(option.name)}
+        if archs is not None:
+            record["archs"]["value"] = archs  # one spelling for one list, and the default list written out
+        return record
+
+
+def resolve(
+    package: str,
+    table: Mapping[str, Any],
+    environ: Mapping[str, str],
+    config: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The effective settings: defaults < `table` < `environ` < `config`.
+
+    Args:
+        package: the package's name, from which its own environment variables are made.
+        table: `[tool.kernelwheel]`, options only.
+        environ: the process environment; an empty variable counts as not set.
+        config: the front end's `-C` settings (PEP 517, "Config settings"): a string each, or a list of them where one
+            was given several times, as pip and uv do.
+
+    Raises:
+        SettingsError: for an unknown option, a value that is not what the option takes, or two that contradict each
+            other; says where it stood.
+    """
+    raw = {name: (option.default, "default") for name, option in OPTIONS.items()}
+    raw |= _written(table, TABLE)
+    _refuse_unknown_variables(package, environ)
+    for option in REGISTRY:
+        variable = option.variable(package)
+        if text := said(environ, variable):
+            raw[option.name] = (text, f"environment variable {variable}")
+    raw |= _written(config or {}, "-C")
+    values = {name.replace("-", "_"): _parse(OPTIONS[name], *setting) for name, setting in raw.items()}
+    settings = Settings(**values, origins={name: origin for name, (_, origin) in raw.items()}, package=package)
+    _refuse_contradictions(settings)
+    return settings
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Refuse `-C` settings that no build could use, before a build that is far away from here would.
+
+    Raises:
+        SettingsError: as `resolve`.
+    """
+    resolve("", {}, {}, config)
+
+
+def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of the registry that are set: their values by their names."""
+    names = (option.variable(package) for option in REGISTRY)
+    return {name: environ[name] for name in names if said(environ, name)}
+
+
+def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, str]]:
+    """What the table or the config settings say: (text, origin) by the option's name."""
+    keys: dict[str, str] = {}
+    found = {}
+    for key, value in values.items():
+        option = option_of(key, place)
+        if option.name in keys:
+            raise SettingsError(
+                f"option {option.name!r} is written twice",
+                required="one spelling, once",
+                found=f"{keys[option.name]!r} and {key!r} in {place}",
+                remedies=[f"leave out {key!r}"],
+            )
+        keys[option.name] = key
+        found[option.name] = (_as_text(option, value, place), place if place == TABLE else f"{place} {key}")
+    return found
+
+
+def option_of(key: str, place: str) -> Option:
+    """The option of a key, `cuda-home` or `cuda_home`; `place` is where it stands, for the message.
+
+    Raises:
+        SettingsError: there is none; the nearest is named.
+    """
+    option = OPTIONS.get(key.replace("_", "-"))
+    if option is None:
+        near = difflib.get_close_matches(key.replace("_", "-"), OPTIONS, n=1)
+        raise SettingsError(
+            f"unknown option {key!r}",
+            required="one of " + ", ".join(OPTIONS),
+            found=f"{key!r} in {place}",
+            remedies=[f"write {near[0]!r}" if near else "remove it or correct its name"],
+        )
+    return option
+
+
+def _refuse_unknown_variables(package: str, environ: Mapping[str, str]) -> None:
+    """A misspelled `SPLAT_CUDDA`, or `SPLAT_ARCHS` for the standard variable, would otherwise do nothing, silently."""
+    own = {option.variable(package) for option in REGISTRY if option.environment is None}
+    standard = {own_variable(package, o.name): o.environment for o in REGISTRY if o.environment is not None}
+    others = tuple(name.removeprefix(prefix(package)) for name in own)  # SPLAT_EXTRA_CUDA is of the package splat-extra
+    for variable in environ:
+        if not variable.startswith(prefix(package) + "_") or variable in own:
+            continue
+        near = standard.get(variable)
+        if near is None and not variable.endswith(others):
+            near = next(iter(difflib.get_close_matches(variable, own, n=1, cutoff=0.8)), None)
+        if near is not None:
+            raise SettingsError(
+                f"unknown environment variable {variable}",
+                required="one of " + ", ".join(sorted(own)),
+                found=f"{variable}={environ[variable]}",
+                remedies=[f"write {near}, or unset it"],
+            )
+
+
+def _as_text(option: Option, value: Any, place: str) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (str, int)):
+        return str(value)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise SettingsError(
+            f"option {option.name!r} has a value of the wrong kind",
+            required=option.takes,
+            found=f"{value!r} in {place}",
+            remedies=["write a string"],
+        )
+    if option.separator is None and len(value) != 1:
+        raise SettingsError(
+            f"option {option.name!r} takes one value",
+            required=option.takes,
+            found=f"{len(value)} values in {place}: {', '.join(map(repr, value))}",
+            remedies=["leave one of them"],
+        )
+    # An item of the table's list is one word; each -C is a line of its own.
+    words = option.parse is flags and place == TABLE
+    return shlex.join(value) if words else (option.separator or "").join(value)
+
+
+def _parse(option: Option, text: str, origin: str) -> Any:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        hint = str(error)
+        raise SettingsError(
+            f"option {option.name!r} cannot be {text!r}",
+            required=option.takes,
+            found=f"{text!r} from {origin}",
+            remedies=[f"{hint} Correct it, or leave it out for the default ({option.default or 'looked for'})".strip()],
+        ) from None
+
+
+def _refuse_contradictions(settings: Settings) -> None:
+    """Refuse what one person cannot have meant.
+
+    A standard variable such as TORCH_CUDA_ARCH_LIST is there for many packages: without CUDA kernels it means nothing,
+    and so it contradicts nothing. The table's options may be waiting for a build with CUDA.
+    """
+    if settings.archs and settings.place("archs") != "environment variable":
+        from . import architectures as arch_lists  # not where nobody names any: a warm start has no time for it
+
+        arch_lists.parse(settings.archs, settings.origin("archs"))  # a standard variable's is read where it is used
+    for option in REGISTRY:
+        if settings.cuda == "off" and option.cuda_only and settings.place(option.name) == "-C":
+            said_to = settings.origin(option.name)
+            raise SettingsError(
+                f"{said_to} is only for CUDA kernels, and cuda is off",
+                required=f"a build with CUDA kernels, for {said_to}",
+                found=f"cuda is off ({settings.origin('cuda')})",
+                remedies=[f"leave out {said_to}", "or say -C cuda=on too"],
+            )

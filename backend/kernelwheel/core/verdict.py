@@ -1,0 +1,248 @@
+"""May this Artifact be loaded on this Host? A pure function, asked before any dlopen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .errors import REINSTALL
+from .host import Host
+from .manifest import Manifest, Requires
+
+
+class Mismatch(NamedTuple):
+    """One reason against an Artifact.
+
+    Attributes:
+        dimension: `version`, `sources`, `flags`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
+            `driver` or `capability`.
+        required: what the Artifact needs.
+        found: what this machine has.
+        remedy: what mends it.
+        device: `cpu` if nothing of the Artifact can be used, `cuda` if only its CUDA kernels cannot.
+        compile_cures: whether compiling on this machine would mend it.
+    """
+
+    dimension: str
+    required: str
+    found: str
+    remedy: str
+    device: str
+    compile_cures: bool
+
+
+class Verdict(NamedTuple):
+    """The outcome of a check: no mismatch means usable."""
+
+    mismatches: tuple[Mismatch, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether everything in the Artifact may be used."""
+        return not self.mismatches
+
+    def against(self, device: str) -> tuple[Mismatch, ...]:
+        """The mismatches that forbid the kernels of a device type, `cpu` or `cuda`."""
+        return tuple(m for m in self.mismatches if m.device in ("cpu", device))
+
+
+class Wanted(NamedTuple):
+    """What a package asks of the Artifacts that it loads; None: anything.
+
+    Attributes:
+        version: the package's.
+        sources: the digest of its sources.
+        flags: the options that reach compilers and linker, by their names in the Plan: where a checkout's can have
+            been changed since.
+    """
+
+    version: str | None = None
+    sources: str | None = None
+    flags: Mapping[str, Sequence[str]] | None = None
+
+
+ANYTHING = Wanted()
+
+
+def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> Verdict:
+    """Compare what an Artifact needs with what a machine has, and what it is with what is wanted.
+
+    Args:
+        manifest: the Artifact's.
+        host: the machine. GPUs and driver are checked where the host knows them.
+        wanted: by the package that would load it.
+    """
+    return Verdict((*_other_content(manifest, wanted), *_mismatches(manifest, host)))
+
+
+def flags_of(plan: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """The options that reached compilers and linker, of a Plan as JSON: what `Wanted.flags` is compared with."""
+    cuda = {"cuda.flags": plan["cuda"]["flags"]} if plan.get("cuda") else {}
+    return {**{name: plan.get(name, ()) for name in ("cxx_flags", "link_flags")}, **cuda}
+
+
+def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
+    """Kernels of other code than the package's."""
+    version, sources = wanted.version, wanted.sources
+    if version is not None and version != manifest.version:
+        yield Mismatch(
+            "version",
+            f"{manifest.package} {version}",
+            f"kernels of version {manifest.version}",
+            REINSTALL,
+            "cpu",
+            False,
+        )
+    if sources is not None and sources != manifest.sources:
+        yield Mismatch(
+            "sources",
+            f"kernels of sources {sources[:12]}",
+            f"kernels of sources {manifest.sources[:12]}",
+            f"build {manifest.package} from the sources at hand",
+            "cpu",
+            True,
+        )
+    if wanted.flags is None:
+        return
+    for name, made_with in flags_of(manifest.plan).items():
+        now = wanted.flags.get(name, ())
+        if list(now) != list(made_with):
+            yield Mismatch(
+                "flags",
+                f"kernels made with {name} {' '.join(now) or 'empty'}",
+                f"kernels made with {name} {' '.join(made_with) or 'empty'}",
+                f"build {manifest.package} with the options at hand",
+                "cpu",
+                True,
+            )
+
+
+def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
+    needs = manifest.requires
+    wheel = f"a wheel of {manifest.package} that was built for this machine"
+    if needs.platform != host.platform:
+        yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)
+        return  # the rest would be noise
+    if _numbers(needs.libc) > _numbers(host.libc):
+        yield Mismatch(
+            "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
+        )
+    if _numbers(needs.libstdcxx) > _numbers(host.libstdcxx):
+        known = bool(host.libstdcxx)  # where it is not, what is compiled here would be refused for the same
+        yield Mismatch(
+            "libstdcxx",
+            needs.libstdcxx,
+            host.libstdcxx or "no libstdc++ in this process that says which version it is",
+            "update libstdc++" + (f", build from source here, or install {wheel}" if known else ""),
+            "cpu",
+            known,
+        )
+    yield from _binding_mismatches(needs, host, wheel)
+    # A module is one file for CPU and GPU: where it needs libtorch_cuda, it needs that for all that it does.
+    whole = any(library.device == "cuda" for library in manifest.modules.values())
+    if host.cuda is not None or whole:
+        yield from _cuda_mismatches(manifest, host, "cpu" if whole else "cuda")
+
+
+def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:
+    """The Python and the torch: any that is new enough for the stable ABI, and one of each for modules."""
+    if needs.python is not None and needs.python != host.python:
+        yield Mismatch(
+            "python",
+            f"a Python of ABI {needs.python}",
+            f"a Python of ABI {host.python}",
+            f"install {wheel}: its name has {host.python}",
+            "cpu",
+            True,
+        )
+    has, wants = _numbers(host.torch.partition("+")[0]), _numbers(needs.torch)
+    exact = needs.torch.endswith(".*")
+    if (has[: len(wants)] != wants) if exact else has < wants:
+        relation = "==" if exact else ">="
+        yield Mismatch(
+            "torch",
+            f"torch {relation} {needs.torch}",
+            f"torch {host.torch}",
+            f"pip install 'torch{relation}{needs.torch}'" + (f", or build {wheel}" if exact else ""),
+            "cpu",
+            exact,
+        )
+
+
+def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mismatch]:
+    """What stands against the CUDA kernels; `device` is what cannot be used with a torch of another CUDA."""
+    needs = manifest.requires
+    major = int(host.cuda.split(".")[0]) if host.cuda else None
+    if needs.cuda is None:
+        because = manifest.built_with.get("cuda", {}).get("because", "not recorded")
+        yield Mismatch(
+            "cuda",
+            f"CUDA {major} kernels, for torch {host.torch}",
+            f"CPU kernels only, because when it was built: {because}",
+            f"build the wheel again beside a torch with CUDA {major}",
+            "cuda",
+            True,
+        )
+        return
+    if needs.cuda != major:
+        yield Mismatch(
+            "cuda",
+            f"a torch of CUDA {needs.cuda}",
+            f"torch {host.torch}, " + (f"of CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
+            f"install a torch of CUDA {needs.cuda}, or build the wheel again beside this torch",
+            device,
+            True,
+        )
+        return
+    if host.driver is not None and host.driver[0] < needs.cuda:
+        yield Mismatch(
+            "driver",
+            f"a driver for CUDA {needs.driver} or later",
+            "a driver for CUDA {}.{}".format(*host.driver),
+            "update the NVIDIA driver",
+            "cuda",
+            False,
+        )
+        return
+    for capability in host.capabilities or ():
+        reason = capability_mismatch(manifest, capability, host.driver)
+        if reason:
+            yield reason
+
+
+def capability_mismatch(
+    manifest: Manifest, capability: tuple[int, int], driver: tuple[int, int] | None
+) -> Mismatch | None:
+    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
+
+    Args:
+        manifest: an Artifact's with CUDA kernels.
+        capability: the GPU's compute capability.
+        driver: the CUDA version that the driver serves; None counts as too old for any PTX.
+    """
+    from .architectures import Arch  # not at import: only a GPU needs it
+
+    newer = manifest.requires.driver_for_ptx or ""
+    driver_is_new_enough = driver is not None and _numbers(newer) <= driver
+    name = "{}.{}".format(*capability)
+    for library in manifest.libraries_for("cuda"):
+        if any(Arch.from_string(arch).sass_runs_on(capability) for arch in library.sass):
+            continue
+        ptx = [arch for arch in library.ptx if Arch.from_string(arch).ptx_runs_on(capability)]
+        if ptx and driver_is_new_enough:
+            continue
+        if ptx:
+            serves = "{}.{}".format(*driver) if driver else "unknown"
+            found = f"PTX {ptx[-1]} made by CUDA {newer}, and a driver for CUDA {serves}"
+            remedy = f"update the NVIDIA driver to CUDA {newer}, or build with TORCH_CUDA_ARCH_LIST={name}"
+        else:
+            found = f"SASS for {', '.join(library.sass) or 'none'}; PTX for {', '.join(library.ptx) or 'none'}"
+            remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
+        return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of `glibc 2.34` or `GLIBCXX_3.4.30`, to compare; nothing for an empty string."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))

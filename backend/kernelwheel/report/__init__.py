@@ -1,0 +1,1 @@
+"""What a person reads: doctor, explain, inspect and the cache commands."""

@@ -1,0 +1,199 @@
+"""One page about this machine and the kernels on it that a person can act on: `doctor`, as values and as text."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..build.work_folder import temporary_guard
+from ..core.errors import BuildError, IncompatibleArtifactError, StoreError
+from ..runtime import jit
+from ..runtime.kernels import Kernels
+from ..runtime.loading import Found, verify
+from ..store.entries import Store
+from ..store.inventory import UNREADABLE, find_damage, survey
+from ..toolchain import nvcc, toolchain
+from ..toolchain.cxx import find_cxx
+from . import foresight
+from . import installation as environment
+from . import presentation as views
+from .installation import Finding, Installation
+
+
+def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
+    """Everything `doctor` knows, as plain JSON values; `findings` are what a person should act on.
+
+    Args:
+        kernels: the package's kernels in this process; the GPUs are asked now.
+        environ: the process environment, for the compilers' PATH and for variables that change what is found.
+        path: sys.path.
+    """
+    kernels.probe_gpus()
+    stores, findings = _stores(kernels)
+    forecasts = list(foresight.calls(kernels))
+    findings = [*environment.look(_installation(kernels, path), environ), *_damage(kernels), *findings]
+    for each in forecasts:
+        # Without a GPU, that CUDA calls fail is as it should be.
+        if each.outcome == "fail" and (each.device == "cpu" or kernels.host.capabilities):
+            findings.append(Finding(f"{each.device.upper()} calls fail", each.because, "; ".join(each.remedies)))
+    return {
+        **kernels.info(),
+        "settings": _settings(kernels),
+        "toolchain": _toolchain(kernels, environ, path),
+        "stores": stores,
+        "next": [asdict(each) for each in forecasts],
+        "build": asdict(foresight.build(kernels)),
+        "variables": environment.variables(kernels.package, environ),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _settings(kernels: Kernels) -> dict[str, dict[str, Any]]:
+    try:
+        return kernels.settings.effective()
+    except BuildError:  # a finding: `_stores` needs them too
+        return {}
+
+
+def _installation(kernels: Kernels, path: Sequence[str]) -> Installation:
+    import torch
+
+    return Installation(
+        kernels.package,
+        kernels.version,
+        kernels.folder.parent,
+        kernels.manifest,
+        Path(torch.__file__).parent,
+        path,
+        (Path(sys.prefix), Path(sys.base_prefix)),
+    )
+
+
+def _damage(kernels: Kernels) -> Iterator[Finding]:
+    """What is wrong with the wheel's Artifact, CUDA libraries included, which nothing has loaded yet."""
+    try:
+        if damage := kernels.damage:
+            raise damage
+        if kernels.manifest:
+            verify(Found(kernels.folder, kernels.manifest, None))
+    except IncompatibleArtifactError as error:
+        yield Finding(error.problem, error.found, "; ".join(error.remedies))
+
+
+def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
+    try:
+        stores = list(kernels.stores())
+    except BuildError as error:  # the settings cannot be read
+        return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
+    views_of, findings = [], list(_open_to_others(kernels.package, stores))
+    for store in stores:
+        seen = survey(store)
+        for kept in seen.kept:
+            try:
+                damage = find_damage(kept)
+            except UNREADABLE as error:
+                findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
+                continue
+            if damage:
+                verify = f"python -m {kernels.package} cache verify puts it into quarantine"
+                findings.append(Finding("a damaged entry in the store", f"{kept.folder}: {damage}", verify))
+        for refusal in seen.refused:
+            finding = Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies))
+            findings += [finding] if finding not in findings else []
+        entries = [views.view_entry(kept, kernels) for kept in seen.kept]
+        views_of.append({"folder": str(store.folder), "own": store.own, "entries": entries})
+    return views_of, findings
+
+
+def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
+    """Folders of caches, and the temporary one, that others could change, whether there is anything in them or not."""
+    for guard in (*(store.guard for store in stores), temporary_guard(package, stores[-1].trust)):
+        try:
+            guard.check(guard.folder)
+        except StoreError as error:
+            yield Finding(error.problem, error.found, "; ".join(error.remedies))
+        except OSError:  # it is not there, and what is above it is as it should be; or `survey` says what is wrong
+            continue
+
+
+def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
+    """Each part by itself, so that one that is missing does not hide the others."""
+    view: dict[str, Any] = {"candidates": []}
+    try:
+        chosen = kernels.settings
+    except BuildError as error:
+        return {**view, "settings": str(error)}
+    view.update({name: state for name, state in jit.find_tools().items() if state != jit.INSTALLED})
+    taken_nvcc: nvcc.Nvcc | None = None
+    try:
+        torch = toolchain.find_torch()
+        view["torch"] = f"{torch.root}: {torch.version}"
+        if torch.cuda is not None and chosen.cuda != "off":
+            sites = toolchain.package_folders(torch, path)
+            for origin, place in nvcc.nvcc_places(chosen, sites, environ):
+                candidate = nvcc.inspect_nvcc(origin, place, torch.cuda, sites, environ)
+                taken = candidate.nvcc is not None and taken_nvcc is None
+                taken_nvcc = taken_nvcc or candidate.nvcc
+                view["candidates"].append(
+                    {
+                        "origin": origin,
+                        "place": place,
+                        "outcome": candidate.outcome,
+                        "usable": candidate.nvcc is not None,
+                        "taken": taken,
+                    }
+                )
+        view["cuda"] = toolchain.decide_cuda(chosen, torch, environ, path).reason
+    except BuildError as error:
+        view["cuda"] = error.problem
+    try:
+        cxx = find_cxx(chosen, environ, taken_nvcc)
+        view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])
+    except BuildError as error:
+        view["cxx"] = str(error)
+    return view
+
+
+def page(view: Mapping[str, Any], kernels: Kernels) -> str:
+    """The page that `doctor` prints."""
+    host = kernels.host
+    gpus = ", ".join("{}.{}".format(*capability) for capability in host.capabilities or ())
+    runs = [
+        ("platform", f"{host.platform}, {host.libc}, {host.libstdcxx}"),
+        ("torch", f"{host.torch}, CUDA {host.cuda or 'none'}"),
+        ("driver", "CUDA {}.{}".format(*host.driver) if host.driver else "none"),
+        ("GPUs", f"compute capability {gpus}" if gpus else "none"),
+    ]
+    parts = ["This machine runs", views.rows_text(runs), "", "and compiles with", _toolchain_text(view["toolchain"])]
+    parts += ["", f"{kernels.package} {kernels.version}: {kernels.folder}"]
+    if kernels.manifest:
+        parts.append(views.manifest_text(kernels.manifest))
+        parts.append(views.verdict_text(kernels.verdict.mismatches))
+    elif not kernels.damage:
+        parts.append("  no kernels are installed with the package, as in an editable install")
+    for store in view["stores"]:
+        parts += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
+        parts += [f"  {views.entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
+    build = [views.forecast_row("cache build", view["build"])]
+    parts += ["", "The next call", views.rows_text([*(views.call_row(each) for each in view["next"]), *build])]
+    parts += ["", "Settings", views.rows_text([("", views.settings_text(view["settings"]))])]
+    if view["variables"]:
+        parts += ["", "Set in the environment", views.rows_text(list(view["variables"].items()))]
+    parts += ["", "Findings" if view["findings"] else "No findings"]
+    for finding in view["findings"]:
+        parts += [f"  {finding['what']}: {finding['found']}", f"    to mend: {finding['remedy']}"]
+    return "\n".join(parts)
+
+
+def _toolchain_text(view: Mapping[str, Any]) -> str:
+    rows = [(name, value) for name, value in view.items() if isinstance(value, str)]
+    shown = []
+    for candidate in view["candidates"]:
+        shown.append(f"{candidate['origin']}: {candidate['place']}: {candidate['outcome']}")
+        if candidate["taken"]:
+            break  # the rest does not matter; --json has it
+    return views.rows_text([*rows, *([("nvcc", "\n".join(shown))] if shown else [])])

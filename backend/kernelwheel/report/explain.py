@@ -1,0 +1,160 @@
+"""Why were no kernels found? Which entry is nearest to what would be made now, and what differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..build.plan import Plan
+from ..core.manifest import Manifest
+from ..core.verdict import Mismatch
+from ..runtime import serving
+from ..runtime.forecast import Forecast
+from ..runtime.kernels import Kernels
+from ..runtime.loading import Found
+from ..store.inventory import survey
+from . import foresight
+
+# Parts of a Plan that are files by name; which of them changed says more than their digests.
+FILES = ("sources", "recipe")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field of two Plans that differ: `cxx.version` and `12.2.0 -> 13.1.0`."""
+
+    field: str
+    change: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.field}: {self.change}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An Artifact that was looked at, and what stands against it."""
+
+    folder: Path
+    manifest: Manifest | None
+    mismatches: tuple[Mismatch, ...]
+    damage: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why what is wanted is there or not.
+
+    Attributes:
+        device: what was asked about, `cpu` or `cuda`.
+        calls: what the next calls on it do.
+        build: what `cache build` does.
+        plan: what would be compiled now; None where no Plan can be drawn.
+        no_plan: why none can be drawn.
+        nearest: the Artifact whose Plan differs least.
+        differences: how, from its Plan to the one of now.
+        candidates: every Artifact that was looked at.
+    """
+
+    device: str
+    calls: tuple[Forecast, ...]
+    build: Forecast
+    plan: Plan | None
+    no_plan: str
+    nearest: Candidate | None
+    differences: tuple[Difference, ...]
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def found(self) -> str | None:
+        """The folder of the Artifact that serves; None where one would have to be compiled."""
+        return self.build.artifact
+
+
+def explain(kernels: Kernels, cuda: bool, archs: str) -> Explanation:
+    """Explain what `serving.build` with the same arguments would do; compiles nothing and changes nothing."""
+    if cuda and kernels.host.capabilities is None:
+        kernels.probe_gpus()
+    device = "cuda" if cuda else "cpu"
+    calls = tuple(each for each in foresight.calls(kernels) if each.device == device)
+    candidates = tuple(_candidates(kernels, device, archs))
+    plan, error = foresight.draw(kernels, serving.settings_for(kernels, archs), device, kernels.host)
+    ranked = sorted(_differing(candidates, plan), key=lambda pair: len(pair[1])) if plan else []
+    nearest, changes = ranked[0] if ranked else (None, ())
+    build = foresight.build(kernels, cuda, archs)
+    return Explanation(device, calls, build, plan, str(error) if error else "", nearest, changes, candidates)
+
+
+def _candidates(kernels: Kernels, device: str, archs: str) -> Iterator[Candidate]:
+    targets = serving.targets_of(serving.settings_for(kernels, archs))
+
+    def seen(found: Found, damage: str) -> Candidate:
+        against = serving.against(found, kernels.host, kernels.wanted, device, targets)
+        return Candidate(found.folder, found.manifest, against, damage)
+
+    if kernels.manifest is not None:
+        yield seen(Found(kernels.folder, kernels.manifest, None), "")
+    for store in kernels.stores():
+        for kept in survey(store).kept:
+            if kept.manifest is None:
+                yield Candidate(kept.folder, None, (), kept.unread.found if kept.unread else kept.damage)
+            else:
+                yield seen(Found(kept.folder, kept.manifest, kept.store), kept.damage)
+
+
+def _differing(candidates: Sequence[Candidate], plan: Plan) -> Iterator[tuple[Candidate, tuple[Difference, ...]]]:
+    wanted = plan.to_json()
+    for candidate in candidates:
+        if candidate.manifest is not None:
+            yield candidate, tuple(differences(candidate.manifest.plan, wanted))
+
+
+def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
+    """The fields in which two Plans differ, as JSON values; files are counted together and named.
+
+    Args:
+        had: the Plan of an Artifact.
+        wanted: the Plan of now.
+        prefix: the field that both are the value of, with a dot.
+    """
+    for name in sorted({*had, *wanted}):
+        old, new = had.get(name), wanted.get(name)
+        if old == new:
+            continue
+        field = prefix + name
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if name in FILES:
+                yield Difference(field, _files(old, new))
+            else:
+                yield from differences(old, new, field + ".")
+        else:
+            yield Difference(field, f"{_short(old)} -> {_short(new)}")
+
+
+def _files(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """`2 files changed: a.cu, b.cuh; 1 added: c.cu`."""
+    kinds = {
+        "changed": sorted(name for name in {*had} & {*wanted} if had[name] != wanted[name]),
+        "added": sorted({*wanted} - {*had}),
+        "removed": sorted({*had} - {*wanted}),
+    }
+    parts = []
+    for kind, names in kinds.items():
+        if names:
+            more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+            parts.append(f"{len(names)} file{'s' * (len(names) > 1)} {kind}: {', '.join(names[:5])}{more}")
+    return "; ".join(parts)
+
+
+def _short(value: Any) -> str:
+    """A value of a Plan in few words: a digest by its first digits, the CUDA half by what it is for."""
+    if isinstance(value, Mapping) and "toolkit" in value:
+        return f"CUDA {value['toolkit'].get('version')} for {_short(value.get('sass'))}"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
+        return value[:12]
+    return "none" if value in (None, "") else str(value)

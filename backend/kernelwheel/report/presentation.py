@@ -1,0 +1,192 @@
+"""What the command line shows: a manifest, a verdict, an entry; as values for `--json` and as text for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ..core import host as hosts
+from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..core.manifest import Manifest
+from ..core.verdict import Mismatch, Verdict, check
+from ..runtime.kernels import Kernels
+from ..store import archive
+from ..store.inventory import Kept
+
+
+@dataclass(frozen=True)
+class WheelView:
+    """A wheel's manifest, what is wrong with its files, and what it is worth on this machine."""
+
+    wheel: str
+    manifest: Manifest
+    damage: tuple[str, ...]
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "wheel": self.wheel,
+            "manifest": self.manifest.to_json(),
+            "damage": list(self.damage),
+            "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
+        }
+
+
+def view_wheel(path: Path) -> WheelView:
+    """Read a wheel, or an exported file, without unpacking it; check its libraries against its manifest, and that
+    against this machine.
+
+    Raises:
+        IncompatibleArtifactError: the file holds no Artifact.
+    """
+    damage = []
+    with archive.opened(path) as packed:
+        for library in packed.manifest.libraries:
+            try:
+                for _ in packed.blocks(library):
+                    pass
+            except UnreadableArtifactError:
+                raise
+            except IncompatibleArtifactError as error:
+                damage.append(error.found.removeprefix(f"{path}: "))
+    return WheelView(path.name, packed.manifest, tuple(damage), check(packed.manifest, hosts.with_gpus(hosts.probe())))
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """A manifest on half a page."""
+    needs, built = manifest.requires, manifest.built_with
+    cuda = built.get("cuda", {})
+    torch = f"{needs.torch}, Python {needs.python}" if needs.python else f">= {needs.torch}"
+    rows = [
+        ("package", f"{manifest.package} {manifest.version}"),
+        ("fingerprint", manifest.fingerprint),
+        ("built with", f"torch {built.get('torch')}, {built.get('cxx')}, nvcc {built.get('nvcc') or 'not used'}"),
+        ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
+        ("settings", settings_text(built.get("settings", {}))),
+        ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
+    ]
+    if needs.cuda:
+        rows.append(("", f"for CUDA: torch of CUDA {needs.cuda}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
+    for library in manifest.libraries:
+        kind = f", imported as {library.module}" if library.module else ""
+        rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
+        if library.device == "cuda":
+            rows.append(("", f"SASS {' '.join(library.sass)}; PTX {' '.join(library.ptx) or 'none'}"))
+    return rows_text(rows)
+
+
+def settings_text(record: Mapping[str, Any]) -> str:
+    """The options that somebody set, one a line: `archs = 9.0 (-C archs)`; of a path only that it was set."""
+    lines = []
+    for name, setting in record.items():
+        if setting["origin"] != "default":
+            value = setting["value"]
+            text = shlex.join(value) if isinstance(value, (list, tuple)) else value
+            lines.append(f"{name}{f' = {text}' if text is not None else ''} ({setting['origin']})")
+    return "\n".join(lines) or "none was set"
+
+
+def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
+    """What the next call on a device type does, as a row."""
+    device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
+    return forecast_row(device, expected)
+
+
+def forecast_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
+    """A forecast as a row; `cache build` loads nothing."""
+    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
+    if name == "cache build":
+        words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
+    where = f" ({expected['artifact']})" if expected["artifact"] else ""
+    return name, f"{words[expected['outcome']]}: {expected['because']}{where}"
+
+
+def verdict_text(mismatches: Sequence[Mismatch]) -> str:
+    """A verdict: one line when it is empty, else each mismatch with its remedy."""
+    if not mismatches:
+        return "verdict: fits this machine"
+    lines = ["verdict: does not fit this machine"]
+    for mismatch in mismatches:
+        scope = "all kernels" if mismatch.device == "cpu" else "CUDA kernels"
+        lines += [
+            f"  {mismatch.dimension} ({scope})",
+            f"    required: {mismatch.required}",
+            f"    found:    {mismatch.found}",
+            f"    to mend:  {mismatch.remedy}",
+        ]
+    return "\n".join(lines)
+
+
+def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
+    """An entry of a store and what it is worth on this machine, as plain JSON values."""
+    view: dict[str, Any] = {
+        "folder": str(kept.folder),
+        "version": kept.version,
+        "fingerprint": kept.fingerprint,
+        "size": kept.size,
+        "made": datetime.fromtimestamp(kept.made, timezone.utc).isoformat(timespec="seconds"),
+        "damage": kept.damage or None,
+        "unread": kept.unread.found if kept.unread else None,
+        "kernels": None,
+        "mismatches": [],
+        "fits": False,
+    }
+    if kept.manifest is not None:
+        found = check(kept.manifest, kernels.host, kernels.wanted).mismatches
+        view["kernels"] = targets_text(kept.manifest)
+        view["mismatches"] = [mismatch._asdict() for mismatch in found]
+        view["fits"] = not found and not kept.damage
+    return view
+
+
+def targets_text(manifest: Manifest) -> str:
+    """What an Artifact has kernels for: `CPU`, or `CPU; CUDA 13: SASS 8.0 9.0, PTX 9.0`."""
+    cuda = [
+        f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
+        for library in manifest.libraries_for("cuda")
+    ]
+    return f"CPU; CUDA {manifest.requires.cuda}: {'; '.join(cuda)}" if cuda else "CPU"
+
+
+def entry_text(view: Mapping[str, Any], now: float) -> str:
+    """One line for an entry: version, fingerprint, size, age, what it is for, and whether it fits."""
+    made = datetime.fromisoformat(view["made"]).timestamp()
+    if view["damage"]:
+        worth = f"damaged: {view['damage']}"
+    elif view["unread"]:
+        worth = f"cannot be read now: {view['unread']}"
+    elif view["fits"]:
+        worth = "fits"
+    else:
+        worth = "does not fit: " + ", ".join(dict.fromkeys(m["dimension"] for m in view["mismatches"]))
+    parts = (view["version"], view["fingerprint"][:12], size_text(view["size"]), age_text(now - made))
+    return "  ".join([*parts, *([view["kernels"]] if view["kernels"] else []), worth])
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: `0.06 MB`."""
+    return f"{size / 1e6:.2f} MB"
+
+
+def age_text(seconds: float) -> str:
+    """An age for people, in its largest whole unit: `3 days`."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {unit}{'s' * (count > 1)} old"
+    return "new"
+
+
+def rows_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns: names and values, of which each may be several lines."""
+    width = max(len(name) for name, _ in rows)
+    lines = []
+    for name, value in rows:
+        first, *rest = str(value).splitlines() or [""]
+        lines += [f"  {name:<{width}}  {first}", *(f"  {'':<{width}}  {line}" for line in rest)]
+    return "\n".join(lines)

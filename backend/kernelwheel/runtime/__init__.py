@@ -1,0 +1,3 @@
+"""Which Artifact is used, and how it gets into the process."""
+
+from .kernels import Kernels as Kernels

@@ -1,0 +1,100 @@
+"""Why kernels are not loaded and none are compiled: the one error for it, and what stands against both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.errors import REINSTALL, IncompatibleArtifactError
+from ..core.host import Host
+from ..core.verdict import Mismatch
+
+
+def obstacle_to_compile(against: Sequence[Mismatch], jit: str, jit_origin: str, sources: bool, off: str = "") -> str:
+    """Why nothing is compiled where no Artifact fits, as far as no Toolchain is needed to know; empty: it is.
+
+    Args:
+        against: what stands against the wheel's Artifact; that there is none, in an editable install.
+        jit: the setting.
+        jit_origin: where that came from.
+        sources: whether there is something to compile from.
+        off: where CUDA kernels are wanted and the setting `cuda` is off, where that was said.
+    """
+    if off:
+        return f"cuda is off ({off})"
+    if jit == "never":
+        return f"jit is never ({jit_origin})"
+    if not sources:
+        return "no sources are installed to compile from"
+    if jit != "always" and not all(mismatch.compile_cures for mismatch in against):
+        return "no compile cures that"
+    return ""
+
+
+def incompatible(
+    package: str, device: str, mismatches: Sequence[Mismatch], no_compile: str = ""
+) -> IncompatibleArtifactError:
+    """The error for kernels that may not be loaded: every mismatch, and why none is compiled (`no_compile`)."""
+    return IncompatibleArtifactError(
+        f"{package} has no {device.upper()} kernels for this machine",
+        required="\n".join(f"{m.required} ({m.dimension})" for m in mismatches),
+        found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
+        remedies=[mismatch.remedy for mismatch in mismatches],
+    )
+
+
+def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
+    """The error for a GPU that the CUDA kernels in this process do not serve, which were loaded for another one."""
+    remedy = f"python -m {package} cache build compiles for all GPUs that are seen; then start the program again"
+    in_use = f"{loaded} is in use, and a process loads one library of CUDA kernels"
+    return incompatible(package, "cuda", [mismatch._replace(remedy=remedy) for mismatch in mismatches], in_use)
+
+
+def changed_sources(package: str, native: Path, wanted: str, found: str, editable: bool) -> IncompatibleArtifactError:
+    """The error for sources that were changed under a wheel, or under a process that uses kernels of the old ones."""
+    return IncompatibleArtifactError(
+        f"the native sources of {package} were changed",
+        required=f"sources {wanted[:12]}, which the kernels {'in this process' if editable else 'beside them'} are of",
+        found=f"sources {found[:12]}" if editable else f"sources {found[:12]} in {native / 'src'}",
+        remedies=["start the program again" if editable else REINSTALL],
+    )
+
+
+def no_sources(package: str) -> IncompatibleArtifactError:
+    """The error for a package that was installed without what its kernels can be compiled from."""
+    return IncompatibleArtifactError(
+        "no sources are installed to compile from",
+        required=f"the native sources of {package}, which its wheels carry",
+        found="none",
+        remedies=[REINSTALL],
+    )
+
+
+def no_gpu(host: Host) -> Mismatch:
+    """What stands against CUDA kernels where torch sees no GPU; no compile cures it."""
+    found = f"torch {host.torch}, which has no CUDA" if host.cuda is None else "torch sees none"
+    return Mismatch(
+        dimension="gpu",
+        required="an NVIDIA GPU, its driver, and a torch with CUDA",
+        found=found,
+        remedy="use CPU tensors, or run where torch.cuda.is_available()",
+        device="cuda",
+        compile_cures=False,
+    )
+
+
+def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
+    """What stands against kernels where the wheel's Artifact is damaged, or cannot be read now; no compile cures it."""
+    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), "cpu", False)
+
+
+def no_artifact(package: str, folder: Path) -> Mismatch:
+    """What stands against kernels where the package was installed without an Artifact."""
+    return Mismatch(
+        dimension="artifact",
+        required=f"compiled kernels in {folder}",
+        found="none, as in an editable install",
+        remedy=f"install a wheel of {package} (pip install . in the checkout makes one)",
+        device="cpu",
+        compile_cures=True,
+    )

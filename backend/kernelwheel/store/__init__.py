@@ -1,0 +1,1 @@
+"""The cache of Artifacts, and the files that they travel in."""

@@ -1,0 +1,209 @@
+"""An Artifact in one file: what `cache export` writes, or a wheel. The one place that opens such a file.
+
+The file may come from anywhere. The manifest is read first, and is bounded; it says how large everything else is, and
+no more than that is read, a block at a time. Of tar there is what `export` writes: plain headers of regular files, in
+the manifest's order. Of zip there are stored and deflated members, and a directory that is not too large to be read.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from ..core import manifest as manifests
+from ..core.errors import IncompatibleArtifactError
+from ..core.manifest import Library, Manifest
+from ..core.manifest_schema import short
+from . import elf
+
+BLOCK = 1 << 20
+# Of a zip file: 30 000 members, more than in a wheel of torch. A byte of it takes ten of memory.
+LARGEST_DIRECTORY = 4 << 20
+_END_OF_ZIP = struct.Struct("<4s4H2LH")  # APPNOTE.TXT, 4.3.16: "End of central directory record"
+_ZIP64_LOCATOR = 20  # bytes, before it
+_OF_ZIPFILE = (EOFError, ValueError, OverflowError, RuntimeError)  # what it raises beside BadZipFile
+_UNREADABLE_FLAGS = 0x1 | 0x20 | 0x40  # encrypted, patched, strongly encrypted
+
+
+class Packed(NamedTuple):
+    """An Artifact in an open file.
+
+    Attributes:
+        source: the file.
+        manifest: what its manifest says.
+        text: the bytes of its manifest.
+        open_library: a stream that starts with the bytes of a library.
+    """
+
+    source: Path
+    manifest: Manifest
+    text: bytes
+    open_library: Callable[[Library], IO[bytes]]
+
+    def blocks(self, library: Library) -> Iterator[bytes]:
+        """The bytes of a library, as many as the manifest says. Only after the last block they are known to be good.
+
+        Raises:
+            IncompatibleArtifactError: they are not what the manifest says, or no library for its platform.
+        """
+        where, left, digest, head = f"{self.source}: {library.file}", library.size, hashlib.sha256(), b""
+        with _documented(self.source):
+            stream = self.open_library(library)
+        while left:
+            with _documented(self.source):
+                block = stream.read(min(BLOCK, left))
+            if not block:
+                raise manifests.corrupt(where, f"it ends {left} bytes too early")
+            head = head or block[: elf.HEADER]
+            digest.update(block)
+            left -= len(block)
+            yield block
+        if digest.hexdigest() != library.sha256:
+            raise manifests.corrupt(where, "its sha256 is not the manifest's")
+        platform = self.manifest.requires.platform
+        if not elf.is_library_for(platform, head):
+            raise manifests.corrupt(where, f"it is no shared library for {platform}")
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[Packed]:
+    """Open an exported file or a wheel, and read its manifest.
+
+    Raises:
+        IncompatibleArtifactError: it is neither, or not as this backend makes them.
+        UnreadableArtifactError: it cannot be read now.
+    """
+    with _documented(source):
+        stream = source.open("rb")
+    with stream:
+        with _documented(source):
+            kind = _open_wheel if stream.read(4) == b"PK\x03\x04" else _open_tar
+            packed = kind(source, stream)
+        yield packed
+
+
+@contextmanager
+def _documented(source: Path) -> Iterator[None]:
+    """Make the one error of all that the readers of tar and zip raise for what is no such file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):  # those: a place where no file has anything
+            raise manifests.unreadable(source, error) from error
+        raise not_ours(source, str(error)) from error
+    except (tarfile.TarError, BadZipFile, zlib.error, struct.error, *_OF_ZIPFILE) as error:
+        raise not_ours(source, f"{type(error).__name__}: {str(error)[:200]}") from error  # zipfile quotes whole names
+
+
+def not_ours(source: Path, found: str) -> IncompatibleArtifactError:
+    """The error for a file that holds no Artifact, or not as this backend packs one."""
+    return IncompatibleArtifactError(
+        f"{source.name} holds no compiled kernels",
+        required=f"a file made by `cache export`, or a wheel with one */_native/{manifests.FILE}",
+        found=found,
+        remedies=["name a wheel that this build backend made", "or export the kernels again where they are"],
+    )
+
+
+# tar
+
+
+def _open_tar(source: Path, stream: IO[bytes]) -> Packed:
+    stream.seek(0)
+    size = _tar_member(source, stream, manifests.FILE, manifests.LARGEST)
+    text = stream.read(size)
+    manifest = manifests.from_bytes(text, f"{source}: {manifests.FILE}")
+    end = tarfile.BLOCKSIZE + _padded(size)
+    places = {}
+    for library in manifest.libraries:
+        places[library.file] = end
+        end += tarfile.BLOCKSIZE + _padded(library.size)
+    whole = -(-(end + 2 * tarfile.BLOCKSIZE) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
+    if (there := os.fstat(stream.fileno()).st_size) != whole:
+        raise not_ours(source, f"{there} bytes; with the libraries that its manifest names it has {whole}")
+    stream.seek(end)
+    if stream.read().strip(b"\0"):
+        raise not_ours(source, "something comes after its libraries")
+
+    def open_library(library: Library) -> IO[bytes]:
+        stream.seek(places[library.file])
+        if _tar_member(source, stream, library.file, library.size) != library.size:
+            raise not_ours(source, f"the size of {library.file} is not the manifest's")
+        return stream
+
+    return Packed(source, manifest, text, open_library)
+
+
+def _tar_member(source: Path, stream: IO[bytes], name: str, most: int) -> int:
+    """The size of the member whose header comes next in a tar file."""
+    info = tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "ascii", "surrogateescape")
+    if info.type != tarfile.REGTYPE or info.name != name:
+        raise not_ours(source, f"member {info.name!a} of type {info.type!r}, where the plain file {name} is to be")
+    if not 0 <= info.size <= most:
+        raise not_ours(source, f"{name} has {info.size} bytes, and may have {most}")
+    return info.size
+
+
+def _padded(size: int) -> int:
+    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+
+# zip
+
+
+def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
+    _check_directory(source, stream)
+    archive = ZipFile(stream)
+    members = archive.infolist()
+    found = [info for info in members if info.filename.endswith(f"/_native/{manifests.FILE}")]
+    if len(found) != 1:
+        raise not_ours(source, f"{len(found)} files */_native/{manifests.FILE}")
+    (info,) = found
+    folder = info.filename.removesuffix(f"/{manifests.FILE}")
+    with _zip_member(source, archive, info, manifests.LARGEST) as member:
+        text = member.read(manifests.LARGEST + 1)
+    manifest = manifests.from_bytes(text, f"{source}: {manifests.FILE}")
+    if folder != f"{manifest.package}/_native":
+        raise not_ours(source, f"the manifest of {manifest.package} in {short(folder)}")
+
+    def open_library(library: Library) -> IO[bytes]:
+        found = [info for info in members if info.filename == f"{folder}/{library.file}"]
+        if len(found) != 1:
+            raise manifests.corrupt(f"{source}: {library.file}", f"the wheel has it {len(found)} times")
+        (info,) = found
+        if info.file_size != library.size:
+            raise manifests.corrupt(
+                f"{source}: {library.file}", f"{info.file_size} bytes, the manifest says {library.size}"
+            )
+        return _zip_member(source, archive, info, library.size)
+
+    return Packed(source, manifest, text, open_library)
+
+
+def _check_directory(source: Path, stream: IO[bytes]) -> None:
+    """Refuse a zip file whose directory is too large to be read whole, which is what zipfile does with it."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - _END_OF_ZIP.size - _ZIP64_LOCATOR))
+    end = stream.read()
+    signature, *_, directory, _, comment = _END_OF_ZIP.unpack(end[-_END_OF_ZIP.size :])
+    if signature != b"PK\x05\x06" or comment:
+        raise not_ours(source, "a zip file that does not end with its directory")
+    if directory > LARGEST_DIRECTORY or end.startswith(b"PK\x06\x07"):
+        raise not_ours(source, f"a zip file whose directory has more than {LARGEST_DIRECTORY} bytes")
+
+
+def _zip_member(source: Path, archive: ZipFile, info: ZipInfo, most: int) -> IO[bytes]:
+    if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED) or info.flag_bits & _UNREADABLE_FLAGS:
+        raise not_ours(source, f"{short(info.filename)} is encrypted, or compressed by method {info.compress_type}")
+    if info.file_size > most:
+        raise not_ours(source, f"{short(info.filename)} has {info.file_size} bytes, and may have {most}")
+    return archive.open(info)

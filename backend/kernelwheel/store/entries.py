@@ -1,0 +1,352 @@
+"""The Store: a cache of Artifacts, keyed by package, version and fingerprint.
+
+    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
+    <folder>/<package>/<version>/.lock            held by whoever makes an entry; never unlinked
+    <folder>/<package>/<version>/.maker           who that is, for those who wait
+    <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
+    <folder>/<package>/<version>/.quarantine/     entries that were damaged, out of everybody's way
+    <folder>/<package>/.build/                    folders that Plans of all versions are compiled in: build.work_folder
+
+An entry is there whole or not at all: it is made in a private folder, brought to the disk, and renamed. Loading a
+library is running its code, so a folder that somebody else can write to is not a Store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core import manifest as manifests
+from ..core.errors import (
+    TOO_MANY_OPEN,
+    IncompatibleArtifactError,
+    StoreError,
+    UnreadableArtifactError,
+    UnreadableStoreError,
+    way_out,
+)
+from ..core.manifest import Library, Manifest
+from ..core.variables import own_variable
+from .locks import NO_LOCKS, exclusive
+from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
+
+FINGERPRINT = re.compile("[0-9a-f]{64}")
+# A maker on another machine of this name is dead by then, whatever its filesystem's locks are worth.
+DAY = 86400.0
+# In a folder to compile in: there while all else in it is good for the next compile.
+WHOLE = "whole.json"
+
+Damaged = Callable[[Path, IncompatibleArtifactError], None]
+
+
+class Entry(NamedTuple):
+    """An Artifact in a Store."""
+
+    folder: Path
+    manifest: Manifest
+
+
+class Store(NamedTuple):
+    """One package's part of a cache folder.
+
+    Attributes:
+        folder: the cache folder, which may hold other packages too.
+        package, version: whose entries these are.
+        own: whether this user makes entries here; a Store of SPLAT_CACHE_PATH is only read.
+        trust: whose entries are loaded.
+    """
+
+    folder: Path
+    package: str
+    version: str
+    own: bool = True
+    trust: Trust = NOBODY_ELSE
+
+    @property
+    def root(self) -> Path:
+        """The folder of this package and version; nothing outside it is touched."""
+        return self.folder / self.package / self.version
+
+    def entries(self, damaged: Damaged | None = None) -> Iterator[Entry]:
+        """The entries whose manifest is whole, in the order of their names; their libraries are not read.
+
+        Args:
+            damaged: called for each other entry; without it, that raises.
+
+        Raises:
+            StoreError: the Store cannot be read, or is not safe to load code from.
+            IncompatibleArtifactError: as `read`.
+        """
+        try:
+            with self.guard.opened(self.root) as root, os.scandir(root) as inside:
+                names = sorted(each.name for each in inside)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self.unreadable(error) from error
+        for folder in (self.root / name for name in names if FINGERPRINT.fullmatch(name)):
+            try:
+                entry = self.read(folder)
+            except IncompatibleArtifactError as error:
+                if not folder.exists():
+                    continue  # somebody removed it just now
+                if damaged is None:
+                    raise
+                damaged(folder, error)
+            else:
+                yield entry
+
+    def read(self, folder: Path) -> Entry:
+        """An entry, its manifest verified; its libraries are not read.
+
+        Raises:
+            StoreError: it cannot be read, or somebody else can write to it.
+            IncompatibleArtifactError: its manifest is damaged, or that of something else.
+        """
+        try:
+            path = folder / manifests.FILE
+            with self.guard.opened(folder) as inside:
+                text = manifests.content_of(self.guard.open_file(inside, path.name, path))
+            manifest = manifests.from_bytes(text, path)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(folder, str(error)) from error
+        except OSError as error:
+            raise self.unreadable(error) from error
+        says = (manifest.package, manifest.version, manifest.fingerprint)
+        if says != (self.package, self.version, folder.name):
+            raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
+        return Entry(folder, manifest)
+
+    def verify(self, entry: Entry) -> None:
+        """Check every library of an entry against its manifest, and that nobody else could change it afterwards.
+
+        Raises:
+            StoreError: somebody else could.
+            IncompatibleArtifactError: as `manifest.verify`.
+        """
+        for library in entry.manifest.libraries:
+            self.verify_library(entry.folder, library)
+
+    def verify_library(self, folder: Path, library: Library) -> Path:
+        """The same for one library: owner, mode and bytes are those of one open file. Returns its path."""
+        path = folder / library.file
+        try:
+            with self.guard.opened(folder) as inside:
+                manifests.verify_open(self.guard.open_file(inside, library.file, path), library, path)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(path, str(error)) from error
+        except OSError as error:
+            raise manifests.unreadable(path, error) from error
+        return path
+
+    def entry(self, fingerprint: str, damaged: Damaged | None = None) -> Entry | None:
+        """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first.
+
+        Args:
+            fingerprint: the entry's name.
+            damaged: called with the place of one that was put into quarantine.
+
+        Raises:
+            StoreError: as `read`.
+            IncompatibleArtifactError: a Store that is only read has a damaged one.
+        """
+        folder = self.root / fingerprint
+        if not os.path.lexists(folder):
+            return None
+        try:
+            entry = self.read(folder)
+            self.verify(entry)
+        except UnreadableArtifactError as error:
+            raise UnreadableStoreError(
+                error.problem, required=error.required, found=error.found, remedies=error.remedies
+            ) from error
+        except IncompatibleArtifactError as error:
+            place = self.quarantine(folder, error)
+            if damaged:
+                damaged(place, error)
+            return None
+        return entry
+
+    @contextmanager
+    def making(self, waiting: Callable[[str], None]) -> Iterator[None]:
+        """Be the only one who makes entries here: of many processes one makes, the others wait, then find.
+
+        Whoever enters looks again for what it wants before it makes it. Where the filesystem has no working locks,
+        everybody is let in at once: then each makes its own, and the first to finish publishes it.
+
+        Args:
+            waiting: called now and then, with the words of whoever makes something now.
+
+        Raises:
+            StoreError: the Store cannot be written, or is not safe.
+        """
+        self.prepare()
+        with ExitStack() as held:
+            try:
+                held.enter_context(exclusive(self.root / ".lock", lambda: waiting(self._maker())))
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise self.unwritable(error) from error
+            else:
+                self.sign()
+                self._remove_leftovers()
+            yield
+
+    def publish(self, fingerprint: str, make: Callable[[Path], object]) -> Entry:
+        """The entry of a fingerprint, made by `make(private folder)` unless it is there. Call it inside `making`.
+
+        Raises:
+            StoreError: the Store cannot be written. Nothing of the entry is there then.
+        """
+        if not FINGERPRINT.fullmatch(fingerprint):
+            raise ValueError(f"{fingerprint!r} is no fingerprint")
+        found = self.entry(fingerprint)
+        if found:
+            return found
+        private = self.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{_mark()}"
+        try:
+            private.mkdir(mode=PRIVATE)
+            make(private)
+            return self._publish(private, fingerprint)
+        except BaseException as error:
+            shutil.rmtree(private, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise self.unwritable(error) from error
+            raise
+
+    def sign(self, log: str = "") -> None:
+        """Say to those who wait who makes an entry, since when, and where its log is."""
+        text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
+        with suppress(OSError):  # it is a courtesy
+            (self.root / ".maker").touch(mode=FILE)
+            (self.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
+
+    def _maker(self) -> str:
+        try:
+            return (self.root / ".maker").read_text(encoding="utf-8") or "another process"
+        except OSError:
+            return "another process"
+
+    def _remove_leftovers(self) -> None:
+        """Remove what dead makers left. Some filesystems keep locks from other machines: theirs get a day's grace."""
+        now = self._now()
+        for left in (self.root / ".work").iterdir():
+            with suppress(FileNotFoundError):
+                elsewhere = "@" in left.name and not left.name.endswith(_mark())
+                if not elsewhere or now - left.lstat().st_mtime > DAY:
+                    shutil.rmtree(left, ignore_errors=True)
+
+    def _now(self) -> float:
+        """The time by the file system's clock, as `sign` found it: this machine's own may have been set."""
+        try:
+            return (self.root / ".maker").stat().st_mtime
+        except OSError:
+            return time.time()
+
+    def prepare(self) -> None:
+        """Make the Store's folders, which nobody else can write to, or check those that are there."""
+        try:
+            self.guard.make(self.root, FOLDER)
+            self.guard.make(self.root / ".work", PRIVATE)
+        except OSError as error:
+            raise self.unwritable(error) from error
+
+    def _publish(self, private: Path, fingerprint: str) -> Entry:
+        """Bring a finished private folder to the disk and rename it to its place."""
+        manifest = manifests.read(private)
+        assert manifest is not None
+        for path in private.iterdir():
+            path.chmod(FILE)
+            _fsync(path)
+        private.chmod(FOLDER)  # now it may be seen
+        _fsync(private)
+        place = self.root / fingerprint
+        try:
+            private.rename(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            place = private  # somebody without a lock was faster: ours is as good, and we know what is in it
+        _fsync(self.root)
+        return Entry(place, manifest)
+
+    def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
+        """Move a damaged entry out of everybody's way and return where it is now.
+
+        Raises:
+            IncompatibleArtifactError: the Store is only read, so the entry stays; `because`, with what mends that.
+            StoreError: the Store cannot be written.
+        """
+        if not self.own:
+            raise IncompatibleArtifactError(
+                "the compiled kernels are damaged",
+                required="a manifest and libraries as they were built",
+                found=because.found if because else str(folder),
+                remedies=[f"remove {folder}", f"or take {self.folder} out of {self._variable}"],
+            ) from because
+        place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
+        try:
+            self.guard.make(place.parent, PRIVATE)
+            with suppress(FileNotFoundError):  # somebody else was faster
+                folder.rename(place)
+        except OSError as error:
+            raise self.unwritable(error) from error
+        return place
+
+    @property
+    def guard(self) -> Guard:
+        """Refuses what others could have put here."""
+        trusted = own_variable(self.package, "trusted-owners")
+        return Guard(self.folder, self.trust, "the store of compiled kernels", self._variable, trusted)
+
+    @property
+    def builds(self) -> Path:
+        """The folder of the folders that Plans are compiled in, those of all versions."""
+        return self.root.parent / ".build"
+
+    @property
+    def _variable(self) -> str:
+        return own_variable(self.package, "cache-dir" if self.own else "cache-path")
+
+    def unreadable(self, error: OSError) -> UnreadableStoreError:
+        """The error for a Store that cannot be read, whatever the reason."""
+        return UnreadableStoreError(
+            "the store of compiled kernels cannot be read",
+            required=f"a folder that this user can read: {self.root}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error), f"or set {self._variable} to another folder"],
+        )
+
+    def unwritable(self, error: OSError) -> StoreError:
+        """The error for a Store that cannot be written, whatever the reason."""
+        remedies = [
+            f"set {own_variable(self.package, 'cache-dir')} to a folder with room that this user can write to",
+            f"or make room: python -m {self.package} cache prune",
+        ]
+        return StoreError(
+            "compiled kernels cannot be kept",
+            required=f"a writable folder with room: {self.root}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
+        )
+
+
+def _mark() -> str:
+    """The end of the names of private folders: whose machine makes them."""
+    return "@" + platform.node().replace("/", "_")
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

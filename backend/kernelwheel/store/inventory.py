@@ -1,0 +1,139 @@
+"""What a Store keeps of all versions of its package, whole or not. Looks, and changes nothing."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import manifest as manifests
+from ..core.errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError, UnreadableStoreError
+from ..core.files import is_folder
+from ..core.manifest import Manifest
+from .entries import FINGERPRINT, Entry, Store
+
+GONE = "no longer there"
+# What may be whole, and cannot be read now.
+UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An entry of a Store, whole or not.
+
+    Attributes:
+        store: the Store, of the entry's own version.
+        folder: where it is; named by its fingerprint.
+        manifest: what it says; None where it cannot be read.
+        damage: what is wrong with it, as far as its manifest tells; empty: nothing.
+        size: bytes of its files.
+        made: when it came into this Store, seconds since 1970.
+        unread: why its manifest cannot be read now; None where it could be.
+    """
+
+    store: Store
+    folder: Path
+    manifest: Manifest | None
+    damage: str
+    size: int
+    made: float
+    unread: UnreadableStoreError | None = None
+
+    @property
+    def version(self) -> str:
+        """The version of the package that it is for."""
+        return self.store.version
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint that it is kept under."""
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a Store keeps of all versions, and the folders that are not safe to look into."""
+
+    kept: tuple[Kept, ...]
+    refused: tuple[StoreError, ...]
+
+
+def versions(store: Store) -> list[Store]:
+    """The same Store for each version of its package that has a folder there, safe or not.
+
+    Raises:
+        StoreError: the cache folder cannot be looked into.
+    """
+    package = store.folder / store.package
+    try:
+        folders = sorted(package.iterdir()) if is_folder(package) else []
+        names = (folder.name for folder in folders if is_folder(folder))
+        return [store._replace(version=name) for name in names if not name.startswith(".")]
+    except OSError as error:
+        raise store.unreadable(error) from error
+
+
+def survey(store: Store) -> Survey:
+    """Look at every entry of every version, as far as manifests tell; nothing is changed and nothing is hashed."""
+    kept: list[Kept] = []
+    refused: list[StoreError] = []
+    try:
+        found = versions(store)
+    except StoreError as error:
+        return Survey((), (error,))
+    for each in found:
+        try:
+            each.guard.check(each.root)
+            folders = sorted(each.root.iterdir())
+            kept += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
+        except StoreError as error:
+            refused.append(error)
+        except OSError as error:
+            refused.append(each.unreadable(error))
+    return Survey(tuple(kept), tuple(refused))
+
+
+def _look(store: Store, folder: Path) -> Kept:
+    manifest, damage, unread = None, "", None
+    try:
+        manifest = store.read(folder).manifest
+    except UnreadableStoreError as error:
+        unread = error
+    except (StoreError, IncompatibleArtifactError) as error:
+        damage = error.found
+    try:
+        made = ((folder / manifests.FILE) if manifest else folder).lstat().st_mtime
+    except FileNotFoundError:  # somebody removed it just now
+        made, damage = 0.0, GONE
+    return Kept(store, folder, manifest, damage, size_of(folder), made, unread)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder; links count as themselves."""
+    try:
+        info = path.lstat()
+        if not stat.S_ISDIR(info.st_mode):
+            return info.st_size
+        return sum(size_of(inside) for inside in path.iterdir())
+    except OSError:  # removed meanwhile, or not ours to look into
+        return 0
+
+
+def find_damage(kept: Kept) -> str:
+    """What is wrong with an entry, down to the last byte of its libraries; empty: nothing.
+
+    Raises:
+        UnreadableArtifactError, UnreadableStoreError: it cannot be read now.
+    """
+    if kept.unread:
+        raise kept.unread
+    manifest = kept.manifest
+    if kept.damage or manifest is None:
+        return kept.damage
+    try:
+        kept.store.verify(Entry(kept.folder, manifest))
+    except UnreadableArtifactError:
+        raise
+    except (StoreError, IncompatibleArtifactError) as error:
+        return error.found
+    return ""

@@ -1,0 +1,252 @@
+"""Look after a Store: put away what is damaged, remove what can go.
+
+Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries by
+the names of their fingerprints, `.work` and `.quarantine`. What is removed is first renamed out of the way, so that
+nobody finds half of it, and only under the lock of its version, so that nobody is making it. A lock file stays for
+ever: somebody may be waiting for it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import StoreError
+from ..core.files import is_folder
+from .entries import DAY, WHOLE, Store
+from .inventory import GONE, UNREADABLE, Kept, Survey, find_damage, size_of, survey, versions
+from .locks import NO_LOCKS, exclusive
+
+BUILDS_ARE_KEPT = 30 * DAY
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A damaged entry: what is wrong, and where it is now (None: where it was: not to be moved, or not to be read)."""
+
+    kept: Kept
+    damage: str
+    moved: Path | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which entries are to go: those of other versions, those made long ago, the oldest until the rest fits.
+
+    Attributes:
+        foreign_versions: every entry of another version.
+        older_than: seconds; every entry made longer ago.
+        max_size: bytes; entries of other versions go first, then the oldest.
+    """
+
+    foreign_versions: bool = False
+    older_than: float | None = None
+    max_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed: an `entry`, a damaged one in `quarantine`, what a dead maker left (`leftover`), or a `build`.
+
+    A build is a folder that kernels were compiled in, of whatever version; its name stands for the rest of the Plan.
+    """
+
+    kind: str
+    version: str
+    name: str
+    size: int
+    because: str
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was removed (or would be), and what was left alone and why."""
+
+    removed: tuple[Removed, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def freed(self) -> int:
+        """Bytes."""
+        return sum(removed.size for removed in self.removed)
+
+
+def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
+    """Check the digests of every entry of every version; damaged ones of the user's own Store go into quarantine."""
+    seen = survey(store)
+    damaged = []
+    for kept in seen.kept:
+        try:
+            damage = find_damage(kept)
+        except UNREADABLE as error:
+            damaged.append(Damaged(kept, error.found, None))
+            continue
+        if not damage or damage == GONE:
+            continue
+        damaged.append(Damaged(kept, damage, _put_away(kept)))
+    return seen, tuple(damaged)
+
+
+def _put_away(kept: Kept) -> Path | None:
+    try:
+        kept.store.guard.check(kept.folder)  # a link, or what others can write to, is named and stays
+        return kept.store.quarantine(kept.folder) if kept.store.own else None
+    except (StoreError, OSError):
+        return None
+
+
+def choose(kept: Sequence[Kept], version: str, policy: Policy, now: float) -> dict[Path, str]:
+    """The entries that a policy lets go, by folder, with the reason.
+
+    Args:
+        kept: what there is.
+        version: the version that is in use.
+        policy: what is to go.
+        now: seconds since 1970.
+    """
+    reasons: dict[Path, str] = {}
+    for each in kept:
+        age = now - each.made
+        if policy.foreign_versions and each.version != version:
+            reasons[each.folder] = f"of version {each.version}, {version} is installed"
+        elif policy.older_than is not None and age > policy.older_than:
+            reasons[each.folder] = f"made {int(age / DAY)} days ago"
+    if policy.max_size is not None:
+        left = [each for each in kept if each.folder not in reasons]
+        size = sum(each.size for each in left)
+        for each in sorted(left, key=lambda each: (each.version == version, each.made)):
+            if size <= policy.max_size:
+                break
+            reasons[each.folder] = "the oldest, and all together are too large"
+            size -= each.size
+    return reasons
+
+
+def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cleaning:
+    """Remove what a policy lets go, everything in quarantine, what makers left who are dead, and old builds."""
+    seen = survey(store)
+    reasons = choose(seen.kept, store.version, policy, now)
+    age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
+    builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days", dry_run)
+    return _together(_clean(versions(store), reasons, dry_run), builds)
+
+
+def clear(store: Store, all_versions: bool = False) -> Cleaning:
+    """Remove all entries of this version, or of all; and their quarantine and leftovers, and all builds."""
+    wanted = [each for each in versions(store) if all_versions or each.version == store.version]
+    reasons = {kept.folder: "cleared" for kept in survey(store).kept if kept.store in wanted}
+    return _together(_clean(wanted, reasons, dry_run=False), clean_builds(store, math.inf, "cleared"))
+
+
+def clean_builds(store: Store, before: float, because: str, dry_run: bool = False) -> Cleaning:
+    """Remove the folders to compile in that nobody has used since a time, nor uses now; in seconds since 1970."""
+    removed: list[Removed] = []
+    skipped: list[str] = []
+    try:
+        store.guard.check(store.builds)
+        old = [path for path in _inside(store.builds) if path.suffix != ".lock" and path.lstat().st_mtime < before]
+    except FileNotFoundError:
+        old = []
+    except (StoreError, OSError) as error:
+        return Cleaning((), (f"{store.builds}: {error}",))
+    for path in old:
+        try:
+            with exclusive(path.with_suffix(".lock"), _give_up):
+                removed.append(Removed("build", "", path.name, size_of(path), because))
+                if not dry_run:
+                    (path / WHOLE).unlink(missing_ok=True)  # first: what is left of it is not used
+                    shutil.rmtree(path)
+        except (OSError, _Busy) as error:
+            skipped.append(f"{path}: {error}")
+    return Cleaning(tuple(removed), tuple(skipped))
+
+
+def _together(one: Cleaning, other: Cleaning) -> Cleaning:
+    return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
+
+
+def _clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:
+    removed: list[Removed] = []
+    skipped: list[str] = []
+    for store in stores:
+        clean = _would_remove if dry_run else _remove
+        try:
+            store.guard.check(store.root)
+            removed.extend(clean(store, reasons))
+        except (StoreError, _Busy) as error:
+            skipped.append(f"version {store.version}: {error}")
+        except OSError as error:
+            skipped.append(f"version {store.version}: {store.unwritable(error).found}")
+    return Cleaning(tuple(removed), tuple(skipped))
+
+
+class _Busy(Exception):
+    pass
+
+
+def _give_up(*_: object) -> None:
+    raise _Busy("a process is at work there; try again when it is done")
+
+
+def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    lock = store.root / ".lock"
+    with ExitStack() as held:
+        if lock.exists():  # made where it is missing, and a dry run makes nothing
+            try:
+                held.enter_context(exclusive(lock, _give_up))
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+        yield from _leftovers(store)
+        for kind, path, because in _doomed(store, reasons):
+            yield Removed(kind, store.version, path.name, size_of(path), because)
+
+
+def _remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    before = list(_leftovers(store))
+    if not before and not any(_doomed(store, reasons)):
+        return
+    with store.making(_give_up):  # who enters there removes the leftovers
+        after = {left.name for left in _leftovers(store)}
+        yield from (left for left in before if left.name not in after)
+        for kind, path, because in _doomed(store, reasons):
+            size = size_of(path)
+            if _discard(store, path):
+                yield Removed(kind, store.version, path.name, size, because)
+
+
+def _leftovers(store: Store) -> Iterator[Removed]:
+    for path in _inside(store.root / ".work"):
+        yield Removed("leftover", store.version, path.name, size_of(path), "its maker is dead")
+
+
+def _doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
+    """What is to go of one version beside leftovers: (kind, path, reason)."""
+    for path in _inside(store.root / ".quarantine"):
+        yield "quarantine", path, "damaged"
+    for path, because in reasons.items():
+        if path.parent == store.root:
+            yield "entry", path, because
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if is_folder(folder) and not folder.is_symlink() else []
+
+
+def _discard(store: Store, path: Path) -> bool:
+    """Rename out of the way, then remove; whether it was still there. Who makes next removes what is left if we die."""
+    trash = store.root / ".work" / f"removed.{os.urandom(8).hex()}"  # no new folder: the disk may be full
+    try:
+        path.rename(trash)
+    except FileNotFoundError:
+        return False
+    if trash.is_dir() and not trash.is_symlink():
+        shutil.rmtree(trash, ignore_errors=True)
+    else:
+        trash.unlink()
+    return True

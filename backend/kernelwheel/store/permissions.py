@@ -1,0 +1,242 @@
+"""Who could have changed what is loaded: nobody but root, this user, and those that the settings name.
+
+Loading a library is running its code. So a cache folder is opened from the root of the file system downwards, folder by
+folder and by descriptor (openat(2)), and the owner and the mode of each are checked. What was checked is what is used:
+to put something else in its place afterwards takes write access to one of these folders.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.errors import StoreError
+
+FOLDER = 0o755  # of a cache, whatever the umask: others may read it, and write nothing
+PRIVATE = 0o700  # what is not finished yet
+FILE = 0o644
+_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_MAX_LINKS = 40  # as Linux follows in one path, path_resolution(7)
+
+
+class Trust(NamedTuple):
+    """Whose files are loaded, beside root's and this user's.
+
+    Attributes:
+        others: the numbers of further users.
+        everyone: whether nothing is checked: for a machine or a container that nobody else is on.
+    """
+
+    others: frozenset[int] = frozenset()
+    everyone: bool = False
+
+    def includes(self, user: int) -> bool:
+        """Whether a user's files are loaded."""
+        return self.everyone or user in (0, os.geteuid()) or user in self.others
+
+
+NOBODY_ELSE = Trust()
+
+
+class Guard(NamedTuple):
+    """Opens folders and files below a cache folder, and refuses what others could have put there.
+
+    On the way to the cache folder, links are followed where a trusted user made them. A folder there may be open to all
+    where its sticky bit is set, as in /tmp, and above the cache folder to a group whose members are all trusted. Below
+    the cache folder there are no links, and nobody else may write at all.
+
+    Attributes:
+        folder: the cache folder, an absolute path.
+        trust: whose files are loaded.
+        name: what it is, for errors: `the store of compiled kernels`.
+        variable: the environment variable that names another folder.
+        trust_variable: the one that names more users to trust.
+    """
+
+    folder: Path
+    trust: Trust
+    name: str
+    variable: str
+    trust_variable: str
+
+    @contextmanager
+    def opened(self, folder: Path, make: int | None = None) -> Iterator[int]:
+        """The descriptor of a folder: the cache folder or one below it.
+
+        Args:
+            folder: its path.
+            make: the mode for folders that are missing, which are made then; without it, that is an error.
+
+        Raises:
+            StoreError: others could have changed it; says who, and what fixes it.
+            OSError: it cannot be opened or made.
+        """
+        descriptor = self._open_outer(make)
+        try:
+            inside = self.folder
+            for name in folder.relative_to(self.folder).parts:
+                inside /= name
+                descriptor = _exchanged(descriptor, self._open_inner(descriptor, name, inside, make))
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def check(self, folder: Path) -> None:
+        """Refuse a folder that others could have changed. Raises as `opened`."""
+        with self.opened(folder):
+            pass
+
+    def make(self, folder: Path, mode: int) -> None:
+        """Make a folder, and those above it, unless they are there and others could not have changed them.
+
+        Raises as `opened`.
+        """
+        with self.opened(folder, make=mode):
+            pass
+
+    def open_file(self, parent: int, name: str, path: Path) -> int:
+        """The descriptor of a file in an open folder, for reading; `path` is named in errors. Raises as `opened`."""
+        # Without O_NONBLOCK, opening a FIFO that somebody put there would wait for ever.
+        descriptor = _open(name, os.O_RDONLY | os.O_NONBLOCK, parent, path)
+        if descriptor is not None:
+            try:
+                info = os.fstat(descriptor)
+                if stat.S_ISREG(info.st_mode) and self._is_ours_alone(info):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+        raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "file")
+
+    def _open_outer(self, make: int | None) -> int:
+        """The cache folder, from the root downwards; the links on the way are followed here, not by the kernel."""
+        descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            where = Path("/")
+            names, links = list(reversed(self.folder.parts[1:])), 0
+            self._check_outer(where, descriptor, bool(names))
+            while names:
+                name = names.pop()
+                path = where / name
+                try:
+                    following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+                except FileNotFoundError as error:
+                    if make is None:
+                        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+                    # Folders above the cache folder are as the umask says, but for others to write to.
+                    following = _made(name, descriptor, make, exactly=not names)
+                info = os.fstat(following)
+                if stat.S_ISLNK(info.st_mode):
+                    links += 1
+                    target = os.readlink("", dir_fd=following)
+                    os.close(following)
+                    if not self.trust.includes(info.st_uid):
+                        raise self._unsafe(path, info, "folder")
+                    if links > _MAX_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self.folder))
+                    if target.startswith("/"):
+                        where = Path("/")
+                        descriptor = _exchanged(descriptor, os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                    names += reversed([part for part in target.split("/") if part not in ("", ".")])
+                    continue
+                descriptor, where = _exchanged(descriptor, following), path
+                self._check_outer(where, descriptor, bool(names))
+            # Until now only a name for the folder: this one can be listed.
+            return _exchanged(descriptor, os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _check_outer(self, path: Path, descriptor: int, above: bool) -> None:
+        info = os.fstat(descriptor)
+        if not stat.S_ISDIR(info.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        if self._is_ours_alone(info):
+            return
+        if self.trust.includes(info.st_uid):
+            if info.st_mode & stat.S_ISVTX:
+                return  # others can add to it, and can neither rename nor remove what is ours
+            if above and not info.st_mode & stat.S_IWOTH and _is_group_of(info.st_gid, self.trust, descriptor):
+                return
+        raise self._unsafe(path, info, "folder")
+
+    def _open_inner(self, parent: int, name: str, path: Path, make: int | None) -> int:
+        try:
+            descriptor = _open(name, os.O_RDONLY | os.O_DIRECTORY, parent, path)
+        except FileNotFoundError:
+            if make is None:
+                raise
+            descriptor = _made(name, parent, make, exactly=True)
+        if descriptor is not None:
+            if self._is_ours_alone(os.fstat(descriptor)):
+                return descriptor
+            os.close(descriptor)
+        raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "folder")
+
+    def _is_ours_alone(self, info: os.stat_result) -> bool:
+        return self.trust.everyone or (self.trust.includes(info.st_uid) and not info.st_mode & _WRITE)
+
+    def _unsafe(self, path: Path, info: os.stat_result, kind: str) -> StoreError:
+        right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)
+        if not right_kind:
+            remedy = f"remove {path}"
+        elif self.trust.includes(info.st_uid):
+            remedy = f"chmod go-w {path}"
+        else:
+            remedy = f"set {self.trust_variable}={info.st_uid} if that user's code may run as this user"
+        return StoreError(
+            f"{self.name} is not safe: {path}",
+            required=f"a {kind} (no link) that only root, this user and those in {self.trust_variable} can write to, "
+            "because loading a library runs its code",
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {os.geteuid()}",
+            remedies=[remedy, f"or choose another folder: {self.variable}"],
+        )
+
+
+def _open(name: str, flags: int, parent: int, path: Path) -> int | None:
+    """The descriptor of something in an open folder; None where it is a link, or no folder and should be one."""
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            return None
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
+    """The descriptor of a folder that is made in an open one, unless somebody else was faster."""
+    try:
+        os.mkdir(name, mode, dir_fd=parent)
+        made = True
+    except FileExistsError:
+        made = False
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    if made and exactly and os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, mode)  # mkdir(2) leaves out what the umask says
+    return descriptor
+
+
+def _exchanged(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _is_group_of(group: int, trust: Trust, descriptor: int) -> bool:
+    """Whether all members of a group that may write to a folder are trusted, as in a user's private group."""
+    import grp
+    import pwd
+
+    try:
+        if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
+            return False  # then the group's bits stand for everybody whom the list names, acl(5)
+        named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
+    except (KeyError, OSError):
+        return False
+    members = named | {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
+    return all(map(trust.includes, members))

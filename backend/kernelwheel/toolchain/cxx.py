@@ -1,0 +1,137 @@
+"""The host C++ compiler: which one, what it is, and whether the nvcc that will call it takes it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.errors import BuildError
+from ..core.settings import Settings
+from .launchers import split_cxx
+from .nvcc import Nvcc
+from .programs import last_line, output_of
+
+NAMES = ("c++", "g++", "clang++")  # what a machine calls its compiler
+# What nvcc names in its own refusal, and the macro behind it: whoever says one of them takes the risk.
+UNCHECKED = ("-allow-unsupported-compiler", "--allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK")
+OLDEST = 9  # an older gcc does not compile torch's headers, nor does such a clang
+
+
+@dataclass(frozen=True)
+class Cxx:
+    """A host C++ compiler.
+
+    Attributes:
+        path: where it is.
+        kind: `gcc` or `clang`.
+        version: `12.2.0`.
+        target: `x86_64-linux-gnu`.
+        passed_over: each compiler that came before it and was not taken, with the reason, for people.
+    """
+
+    path: Path
+    kind: str
+    version: str
+    target: str
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def major(self) -> int:
+        """`12`."""
+        return int(self.version.split(".")[0])
+
+
+def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None) -> Cxx:
+    """The C++ compiler: the setting `cxx` or nothing; else the first on PATH of c++, g++ and clang++ that `nvcc` takes.
+
+    Those of an older major go by a name with a number, such as g++-13; they are looked for too.
+
+    Args:
+        settings: may name a compiler, or allow any.
+        environ: for PATH.
+        nvcc: what will call it; None for a build without CUDA kernels.
+
+    Raises:
+        BuildError: there is none, or none that is gcc or clang and that nvcc takes.
+    """
+    limits = {} if nvcc is None or _is_unchecked(settings) else host_limits(nvcc)
+    _, named = split_cxx(settings, environ)
+    names = [named] if named else list(_names(limits))
+    passed_over: list[str] = []
+    known: list[Cxx] = []
+    for name in names:
+        path = shutil.which(name, path=environ.get("PATH", ""))
+        if path is None:
+            continue
+        cxx = inspect_cxx(path)
+        if isinstance(cxx, str):
+            passed_over.append(f"{path}: {cxx}")
+        elif cxx.major > limits.get(cxx.kind, cxx.major):
+            known.append(cxx)
+            passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
+        else:
+            return replace(cxx, passed_over=tuple(passed_over))
+    if nvcc is not None and known:
+        raise _too_new(settings, nvcc, limits, known[0], passed_over)
+    raise BuildError(
+        "no C++ compiler",
+        required="gcc or clang with C++17" + (f", as {settings.origin('cxx')} says" if settings.cxx else ""),
+        found="\n".join(passed_over) or ", ".join([settings.cxx] if settings.cxx else NAMES) + ": not on PATH",
+        remedies=["install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)", "or set CXX"],
+    )
+
+
+def inspect_cxx(path: str) -> Cxx | str:
+    """What the compiler at `path` is; why it is none, in words, where it is none."""
+    version = output_of(path, "--version")
+    kind = "clang" if "clang" in version else "gcc" if re.search(r"\b(gcc|g\+\+|GCC|Free Software)", version) else ""
+    number = re.search(r"\d+\.\d+(\.\d+)?", output_of(path, "-dumpfullversion") if kind == "gcc" else version)
+    if not kind or not number:
+        return f"neither gcc nor clang ({last_line(version)})"
+    return Cxx(Path(path), kind, number[0], output_of(path, "-dumpmachine").strip())
+
+
+def host_limits(nvcc: Nvcc) -> dict[str, int]:
+    """The newest major of gcc and clang that nvcc takes, by kind, as its own header says: it refuses newer ones."""
+    header = nvcc.include / "crt" / "host_config.h"
+    text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
+    gcc = re.search(r"#error .*gcc versions later than (\d+) are not supported", text)
+    clang = re.search(r"#error .*unsupported clang version! clang version must be less than (\d+)", text)
+    return {**({"gcc": int(gcc[1])} if gcc else {}), **({"clang": int(clang[1]) - 1} if clang else {})}
+
+
+def _is_unchecked(settings: Settings) -> bool:
+    return any(flag in UNCHECKED or flag.startswith(f"{UNCHECKED[-1]}=") for flag in settings.cuda_flags)
+
+
+def _names(limits: Mapping[str, int]) -> Iterator[str]:
+    """The names to look for; after each kind's own, those with a number that are not too new, the newest first."""
+    for name in NAMES:
+        yield name
+        kind = {"g++": "gcc", "clang++": "clang"}.get(name, "")
+        yield from (f"{name}-{major}" for major in range(limits.get(kind, 0), OLDEST - 1, -1))
+
+
+def _taken(limits: Mapping[str, int], kind: str) -> str:
+    return f"{kind} {limits[kind]}, the newest that nvcc takes"
+
+
+def _too_new(
+    settings: Settings, nvcc: Nvcc, limits: Mapping[str, int], found: Cxx, passed_over: Sequence[str]
+) -> BuildError:
+    newest = " or ".join(f"{kind} <= {major}" for kind, major in limits.items())
+    named = f" ({settings.origin('cxx')} names it)" if settings.cxx else ""
+    gcc = limits.get("gcc", found.major - 1)
+    return BuildError(
+        f"the C++ compiler is too new for nvcc {nvcc.version}: {found.kind} {found.version}{named}",
+        required=f"{newest}, says crt/host_config.h of that CUDA toolkit",
+        found="\n".join(passed_over),
+        remedies=[
+            f"install g++-{gcc} or an older one, and set CXX=g++-{gcc} (Debian, Ubuntu: apt-get install g++-{gcc})",
+            "or take a newer release of the same CUDA major, which takes newer compilers",
+            f"or try it at your own risk: set CUDAFLAGS={UNCHECKED[0]} (-C cuda-flags={UNCHECKED[0]})",
+        ],
+    )

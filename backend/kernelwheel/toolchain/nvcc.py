@@ -1,0 +1,183 @@
+"""nvcc and its toolkit: where they may be, what they are, and why one is not usable."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.architectures import Arch
+from ..core.errors import BuildError
+from ..core.files import is_seen
+from ..core.settings import Settings
+from .programs import last_line, output_of
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """A CUDA compiler and the toolkit that it uses.
+
+    Attributes:
+        path: the nvcc inside the toolkit; where that is not `root/bin/nvcc`, the one that was found.
+        root: the toolkit's root as nvcc itself sees it, whatever wrapper leads there.
+        include: its headers, where nvcc itself looks for them: `root/include`, or below `root/targets`.
+        version: `13.0.88`.
+        supported: the architectures of `nvcc --list-gpu-code`.
+        origin: where it was found, in words.
+    """
+
+    path: Path
+    root: Path
+    include: Path
+    version: str
+    supported: tuple[Arch, ...]
+    origin: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor of the CUDA release."""
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A place where nvcc was looked for, and what came of it; `nvcc` is None where it was not usable."""
+
+    origin: str
+    place: str
+    nvcc: Nvcc | None
+    outcome: str
+
+
+def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Where nvcc may be, in the order in which they count: (where, path); nothing need be there.
+
+    Args:
+        settings: may name an nvcc or a toolkit.
+        sites: the folders that pip may have put a toolkit into; torch's is the first.
+        environ: for PATH.
+    """
+    if settings.nvcc:
+        yield settings.origin("nvcc"), settings.nvcc
+    if settings.cuda_home:
+        yield settings.origin("cuda-home"), str(Path(settings.cuda_home) / "bin" / "nvcc")
+    packaged = _packaged(sites[0])
+    for path in packaged or [sites[0] / "nvidia" / "cu*" / "bin" / "nvcc"]:
+        yield "pip's cuda-toolkit beside torch", str(path)
+    for site in sites[1:]:
+        for path in _packaged(site):
+            yield "pip's cuda-toolkit on sys.path", str(path)
+    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
+    yield "PATH", on_path or "nvcc"
+    usual = sorted(Path("/usr/local").glob("cuda-*"), key=_version_key, reverse=True)
+    for path in [Path("/usr/local/cuda"), *usual]:
+        yield "the usual folder", str(path / "bin" / "nvcc")
+
+
+def _packaged(site: Path) -> list[Path]:
+    """The nvccs that pip put into a folder, that of the newest CUDA first."""
+    return sorted(site.glob("nvidia/cu*/bin/nvcc"), key=lambda path: _version_key(path.parents[1]), reverse=True)
+
+
+def _version_key(path: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", path.name))
+
+
+def inspect_nvcc(
+    origin: str, place: str, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str]
+) -> Candidate:
+    """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor) and is whole."""
+    path = shutil.which(place, path=environ.get("PATH", ""))
+    if path is None:
+        return Candidate(origin, place, None, _why_not(Path(place)))
+    version = output_of(path, "--version")
+    match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
+    if not match:
+        return Candidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
+    major = match[1].split(".")[0]
+    if major != torch_cuda.split(".")[0]:
+        return Candidate(origin, place, None, f"is of CUDA {match[1]}, torch is of CUDA {torch_cuda}")
+    # --dryrun prints the profile variables: TOP is the root that nvcc itself works with, behind any wrapper script, and
+    # INCLUDES the folder of its headers.
+    profile = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
+    top = re.search(r"^#\$ TOP=(.+)$", profile, re.MULTILINE)
+    if not top:
+        return Candidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
+    root = Path(top[1].strip()).resolve()
+    searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
+    include = Path(searched[1]).resolve() if searched else root / "include"
+    if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
+        return Candidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
+    codes = re.findall(r"\bsm_\w+", output_of(path, "--list-gpu-code"))
+    if not codes:
+        return Candidate(origin, place, None, "does not answer --list-gpu-code")
+    inner = root / "bin" / "nvcc"
+    real = inner if inner.is_file() else Path(path)
+    nvcc = Nvcc(real, root, include, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
+    other = "" if f"{match[1]}.".startswith(f"{torch_cuda}.") else f", another release of torch's major ({torch_cuda})"
+    return Candidate(origin, place, nvcc, f"CUDA {match[1]}{other}")
+
+
+def _why_not(place: Path) -> str:
+    """Why nothing can be run there."""
+    if is_seen(place):
+        return "not executable"
+    try:
+        return "a broken link" if place.is_symlink() else "not there"
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+
+
+def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
+    """What a toolkit lacks, each with the one of pip's that has it: nvcc itself looks nowhere but in its own."""
+    missing = [part for part, there in _parts(root, include).items() if not there]
+    return [
+        next((f"{part} (it is in {at})" for at in others if _parts(at, at / "include")[part]), part) for part in missing
+    ]
+
+
+def _parts(root: Path, include: Path) -> dict[str, bool]:
+    """What a compile needs of a toolkit, by the names of files, and whether it is there."""
+    headers = {
+        "cuda_runtime.h (of cudart)": ("cuda_runtime.h",),
+        "crt/host_config.h (of crt)": ("crt/host_config.h",),
+        "nv/target (of cccl)": ("nv/target", "cccl/nv/target"),  # in include/cccl since CUDA 13
+    }
+    return {
+        **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
+        "cicc (of nvvm)": is_seen(root / "nvvm/bin/cicc"),
+        "libcudart_static.a (of cudart)": find_cudart(root) is not None,
+    }
+
+
+def find_cudart(root: Path) -> Path | None:
+    """The static CUDA runtime of a toolkit, in any of the usual layouts."""
+    for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+        path = root / folder / "libcudart_static.a"
+        if is_seen(path):
+            return path
+    return None
+
+
+def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:
+    """The tool that reads the SASS and PTX targets back out of a built library.
+
+    Raises:
+        BuildError: it is neither in the toolkit nor in triton nor on PATH.
+    """
+    triton = site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
+    on_path = shutil.which("cuobjdump", path=environ.get("PATH", ""))
+    places = [nvcc.root / "bin" / "cuobjdump", triton, *([Path(on_path)] if on_path else [])]
+    for place in places:
+        if os.access(place, os.X_OK):
+            return place
+    raise BuildError(
+        "cuobjdump is needed to read the compiled architectures back out of the library",
+        required="cuobjdump in the CUDA toolkit, in triton (a dependency of torch) or on PATH",
+        found="\n".join(f"{place}: not there" for place in places),
+        remedies=["beside torch, whose dependency it is: pip install triton"],
+    )

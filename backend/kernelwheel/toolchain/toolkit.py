@@ -1,0 +1,99 @@
+"""The identity of a CUDA toolkit: what its parts are, wherever they lie.
+
+nvcc's version alone does not name the code it makes: the same nvcc beside another CCCL gave other machine code. So
+each part that can reach the binary is named by the digest of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..core.digests import file_sha256
+from .nvcc import Nvcc, find_cudart
+
+# Part -> its files, as patterns below the toolkit's root. cudart's headers are named one by one: pip puts those of
+# cuBLAS and others into the same folder, and they decide nothing here.
+PARTS: dict[str, tuple[str, ...]] = {
+    "nvcc": ("bin/nvcc", "bin/cudafe++", "bin/fatbinary", "bin/ptxas"),
+    "nvvm": ("nvvm/bin/cicc", "nvvm/libdevice/*.bc"),
+    "crt": ("include/crt/*", "bin/crt/*"),
+    "cudart": (
+        "include/builtin_types*",
+        "include/channel_descriptor*",
+        "include/common_functions*",
+        "include/cooperative_groups*",
+        "include/cooperative_groups/**/*",
+        "include/cuda.h*",
+        "include/cuda_awbarrier*",
+        "include/cuda_bf16*",
+        "include/cuda_device_runtime*",
+        "include/cuda_fp*",
+        "include/cuda_occupancy*",
+        "include/cuda_pipeline*",
+        "include/cuda_runtime*",
+        "include/cuda_surface*",
+        "include/cuda_texture*",
+        "include/device_*",
+        "include/driver_*",
+        "include/fatbinary*",
+        "include/host_*",
+        "include/library_types*",
+        "include/math_*",
+        "include/mma*",
+        "include/sm_*",
+        "include/surface_*",
+        "include/texture_*",
+        "include/vector_*",
+    ),
+    # In include/cccl since CUDA 13, in include before.
+    "cccl": tuple(f"include/{folder}/**/*" for folder in ("cccl", "cub", "thrust", "cuda", "nv")),
+}
+
+
+def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
+    """The toolkit's version and one digest for each of its parts.
+
+    Returns:
+        `{"version": "13.0.88", "nvcc": sha256, "nvvm": …, "crt": …, "cudart": …, "cccl": …}`.
+    """
+    identity = {"version": nvcc.version}
+    for part, patterns in PARTS.items():
+        identity[part] = _digest(_files(nvcc, patterns))
+    cudart = find_cudart(nvcc.root)
+    if cudart:
+        identity["cudart_static"] = file_sha256(cudart)
+    return identity
+
+
+def cccl_version(nvcc: Nvcc) -> str | None:
+    """CCCL's version as its headers state it, for people: `3.2.0`."""
+    for folder in (nvcc.include / "cccl", nvcc.include):
+        header = folder / "cuda/std/__cccl/version.h"
+        if header.is_file():
+            match = re.search(r"#\s*define CCCL_VERSION (\d+)", header.read_text(encoding="utf-8"))
+            if match:
+                number = int(match[1])
+                return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+    return None
+
+
+def _files(nvcc: Nvcc, patterns: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    """The files of these patterns by their names below the root; headers have the same name wherever they lie."""
+    for pattern in patterns:
+        inside = pattern.removeprefix("include/")
+        folder, prefix = (nvcc.root, "") if inside == pattern else (nvcc.include, "include/")
+        for path in folder.glob(inside):
+            if path.is_file():
+                yield prefix + path.relative_to(folder).as_posix(), path
+    if "bin/nvcc" in patterns and not (nvcc.root / "bin" / "nvcc").is_file():
+        yield "bin/nvcc", nvcc.path
+
+
+def _digest(files: Iterator[tuple[str, Path]]) -> str:
+    digest = hashlib.sha256()
+    for name, path in sorted(files):
+        digest.update(f"{name}\0{file_sha256(path)}\n".encode())
+    return digest.hexdigest()
