@@ -12,10 +12,10 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 
 from wheel.wheelfile import WheelFile
 
-from .build.compile import Artifact
 from .build.plan import Plan
 from .core import manifest as manifests
 from .core.errors import BuildError
+from .store.artifact import Artifact
 from .toolchain.programs import variable_set
 
 

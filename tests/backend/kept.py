@@ -10,7 +10,8 @@ from pathlib import Path
 
 from kernelwheel.core import manifest as manifests
 from kernelwheel.runtime import Kernels, serving
-from kernelwheel.store.entries import Entry, Store
+from kernelwheel.store.artifact import Artifact
+from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
 
@@ -25,12 +26,12 @@ def kernels_of(checkout: Path, cache: Path, **environ: str) -> Kernels:
     return Kernels("tiny", "1.2.3", checkout / "tiny" / "_native", {"TINY_CACHE_DIR": str(cache), **environ})
 
 
-def fill(store: Store, entry: Path) -> Entry:
+def fill(store: Store, entry: Path) -> Artifact:
     """Put a copy of an entry into a store, for the store's own package and version, as a maker does."""
     return publish(store, entry, lambda values: None)
 
 
-def publish(store: Store, entry: Path, change: Callable[[Values], object]) -> Entry:
+def publish(store: Store, entry: Path, change: Callable[[Values], object]) -> Artifact:
     """The same, with its manifest changed."""
 
     def change_all(values: Values) -> None:

@@ -23,7 +23,8 @@ from kernelwheel.core.manifest import Manifest
 from kernelwheel.report import presentation as views
 from kernelwheel.store import archive
 from kernelwheel.store import transfer as exchange
-from kernelwheel.store.entries import Entry, Store
+from kernelwheel.store.artifact import Artifact
+from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
 BACKEND = Path(__file__).parents[2] / "backend"
@@ -35,14 +36,14 @@ many = settings(max_examples=400, deadline=None, suppress_health_check=list(Heal
 
 
 @pytest.fixture
-def entry(compiled: Editable) -> Entry:
+def entry(compiled: Editable) -> Artifact:
     """An entry that was really compiled."""
     (entry,) = compiled.store.entries()
     return entry
 
 
 @pytest.fixture
-def exported(entry: Entry, tmp_path: Path) -> bytes:
+def exported(entry: Artifact, tmp_path: Path) -> bytes:
     """The same as an exported file."""
     exchange.export(entry, tmp_path / "exported")
     return (tmp_path / "exported").read_bytes()
@@ -87,7 +88,7 @@ def confined(source: Path, cache: Path) -> tuple[str, int]:
     return said, int(peak)
 
 
-def claiming(entry: Entry, size: int) -> bytes:
+def claiming(entry: Artifact, size: int) -> bytes:
     """The entry's manifest, signed, with a library of another size."""
 
     def change(values: Values) -> None:
@@ -110,11 +111,11 @@ def tar(*members: tuple[tarfile.TarInfo | str, bytes], kind: int = tarfile.USTAR
     return file.getvalue()
 
 
-def text_of(entry: Entry) -> bytes:
+def text_of(entry: Artifact) -> bytes:
     return (entry.folder / manifests.FILE).read_bytes()
 
 
-def bytes_of(entry: Entry) -> bytes:
+def bytes_of(entry: Artifact) -> bytes:
     return (entry.folder / LIBRARY).read_bytes()
 
 
@@ -127,7 +128,7 @@ def with_header(header: bytes, **changes: tuple[int, bytes]) -> bytes:
     return bytes(changed)
 
 
-def sparse_file(entry: Entry) -> bytes:
+def sparse_file(entry: Artifact) -> bytes:
     """GNU's old format: 4 GB of holes, in few bytes."""
     start = tar((manifests.FILE, claiming(entry, 4 << 30)))
     info = tarfile.TarInfo(LIBRARY)
@@ -137,47 +138,47 @@ def sparse_file(entry: Entry) -> bytes:
     return start.rstrip(b"\0").ljust(-(-len(start.rstrip(b"\0")) // 512) * 512, b"\0") + header + bytes(1024)
 
 
-def sparse_file_of_the_right_size(entry: Entry) -> bytes:
+def sparse_file_of_the_right_size(entry: Artifact) -> bytes:
     whole = tar((manifests.FILE, text_of(entry)), (LIBRARY, bytes_of(entry)))
     at = whole.index(LIBRARY.encode() + bytes(10))
     return whole[:at] + with_header(whole[at : at + 512], type=(156, tarfile.GNUTYPE_SPARSE)) + whole[at + 512 :]
 
 
-def sparse_file_of_pax(entry: Entry) -> bytes:
+def sparse_file_of_pax(entry: Artifact) -> bytes:
     info = tarfile.TarInfo(LIBRARY)
     info.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.map": "0,1", "GNU.sparse.size": str(4 << 30)}
     return tar((manifests.FILE, claiming(entry, 4 << 30)), (info, b""), kind=tarfile.PAX_FORMAT)
 
 
-def pax_header_of_gigabytes(entry: Entry) -> bytes:
+def pax_header_of_gigabytes(entry: Artifact) -> bytes:
     info = tarfile.TarInfo("x")
     info.type = tarfile.XHDTYPE
     info.size = 6 << 30
     return info.tobuf(tarfile.USTAR_FORMAT) + tar((manifests.FILE, text_of(entry)), (LIBRARY, bytes_of(entry)))
 
 
-def pax_headers_without_end(entry: Entry) -> bytes:
+def pax_headers_without_end(entry: Artifact) -> bytes:
     info = tarfile.TarInfo("x")
     info.type = tarfile.XHDTYPE
     return info.tobuf(tarfile.USTAR_FORMAT) * 20_000 + tar((manifests.FILE, text_of(entry)))
 
 
-def long_name(entry: Entry) -> bytes:
+def long_name(entry: Artifact) -> bytes:
     return tar(("x" * 5_000_000, b""), kind=tarfile.GNU_FORMAT)
 
 
-def negative_size(entry: Entry) -> bytes:
+def negative_size(entry: Artifact) -> bytes:
     whole = tar((manifests.FILE, text_of(entry)))
     return with_header(whole[:512], size=(124, b"\xff" * 12)) + whole[512:]
 
 
-def manifest_of_gigabytes(entry: Entry) -> bytes:
+def manifest_of_gigabytes(entry: Artifact) -> bytes:
     info = tarfile.TarInfo(manifests.FILE)
     info.size = 6 << 30
     return info.tobuf(tarfile.USTAR_FORMAT) + b"{" * 100_000
 
 
-def wheel(entry: Entry, method: int, text: bytes | None = None, library: bytes | None = None) -> bytes:
+def wheel(entry: Artifact, method: int, text: bytes | None = None, library: bytes | None = None) -> bytes:
     file = io.BytesIO()
     with ZipFile(file, "w") as target:
         target.writestr(
@@ -187,36 +188,36 @@ def wheel(entry: Entry, method: int, text: bytes | None = None, library: bytes |
     return file.getvalue()
 
 
-def bomb(entry: Entry, method: int, size_mb: int) -> bytes:
+def bomb(entry: Artifact, method: int, size_mb: int) -> bytes:
     """A wheel that says how large its library of zeros is."""
     return wheel(entry, method, claiming(entry, size_mb << 20), bytes(size_mb << 20))
 
 
-def deflated_library(entry: Entry) -> bytes:
+def deflated_library(entry: Artifact) -> bytes:
     return bomb(entry, ZIP_DEFLATED, 90)
 
 
-def deflated_library_beyond_the_limit(entry: Entry) -> bytes:
+def deflated_library_beyond_the_limit(entry: Artifact) -> bytes:
     return bomb(entry, ZIP_DEFLATED, 300)
 
 
-def lzma_library(entry: Entry) -> bytes:
+def lzma_library(entry: Artifact) -> bytes:
     return bomb(entry, ZIP_LZMA, 90)
 
 
-def bzip2_library(entry: Entry) -> bytes:
+def bzip2_library(entry: Artifact) -> bytes:
     return bomb(entry, ZIP_BZIP2, 90)
 
 
-def more_than_its_manifest_says(entry: Entry) -> bytes:
+def more_than_its_manifest_says(entry: Artifact) -> bytes:
     return wheel(entry, ZIP_DEFLATED, library=bytes(300 << 20))
 
 
-def deflated_manifest(entry: Entry) -> bytes:
+def deflated_manifest(entry: Artifact) -> bytes:
     return wheel(entry, ZIP_DEFLATED, bytes(300 << 20))
 
 
-def manifest_that_says_it_is_small(entry: Entry) -> bytes:
+def manifest_that_says_it_is_small(entry: Artifact) -> bytes:
     """Both headers have a size of 1000; what comes out is 300 MB."""
     whole = bytearray(wheel(entry, ZIP_DEFLATED, bytes(300 << 20)))
     directory = struct.unpack_from("<L", whole, len(whole) - 6)[0]
@@ -225,15 +226,15 @@ def manifest_that_says_it_is_small(entry: Entry) -> bytes:
     return bytes(whole)
 
 
-def long_manifest(entry: Entry) -> bytes:
+def long_manifest(entry: Artifact) -> bytes:
     return wheel(entry, ZIP_DEFLATED, b'{"schema": 2, "plan": ' + b"[" * 4_000_000)
 
 
-def deep_manifest(entry: Entry) -> bytes:
+def deep_manifest(entry: Artifact) -> bytes:
     return wheel(entry, ZIP_STORED, text_of(entry).replace(b'"schema": 1', b'"schema": ' + b"[" * 900 + b"]" * 900))
 
 
-def huge_directory(entry: Entry) -> bytes:
+def huge_directory(entry: Artifact) -> bytes:
     """A million members that are not there."""
     whole = wheel(entry, ZIP_STORED)
     end = bytearray(whole[-22:])
@@ -245,13 +246,13 @@ def huge_directory(entry: Entry) -> bytes:
     return whole[:-22] + more + bytes(end)
 
 
-def directory_of_gigabytes(entry: Entry) -> bytes:
+def directory_of_gigabytes(entry: Artifact) -> bytes:
     whole = bytearray(wheel(entry, ZIP_STORED))
     struct.pack_into("<L", whole, len(whole) - 10, 0xF0000000)
     return bytes(whole)
 
 
-def directory_of_64_bits(entry: Entry) -> bytes:
+def directory_of_64_bits(entry: Artifact) -> bytes:
     """The record of zip64 says six gigabytes."""
     whole = wheel(entry, ZIP_STORED)
     record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 2, 2, 6 << 30, 0)
@@ -259,7 +260,7 @@ def directory_of_64_bits(entry: Entry) -> bytes:
     return whole[:-22] + record + locator + whole[-22:]
 
 
-def largest_directory(entry: Entry) -> bytes:
+def largest_directory(entry: Artifact) -> bytes:
     """As many members as are read at all."""
     whole = wheel(entry, ZIP_STORED)
     _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
@@ -271,13 +272,13 @@ def largest_directory(entry: Entry) -> bytes:
     return bytes(whole[: start + directory] + more + end)
 
 
-def directory_beyond_the_file(entry: Entry) -> bytes:
+def directory_beyond_the_file(entry: Artifact) -> bytes:
     whole = bytearray(wheel(entry, ZIP_STORED))
     struct.pack_into("<L", whole, len(whole) - 6, 0xFFFFFF00)
     return bytes(whole)
 
 
-def encrypted(entry: Entry) -> bytes:
+def encrypted(entry: Artifact) -> bytes:
     whole = bytearray(wheel(entry, ZIP_STORED))
     directory = struct.unpack_from("<L", whole, len(whole) - 6)[0]
     whole[6] |= 1
@@ -285,7 +286,7 @@ def encrypted(entry: Entry) -> bytes:
     return bytes(whole)
 
 
-def name_that_is_no_text(entry: Entry) -> bytes:
+def name_that_is_no_text(entry: Artifact) -> bytes:
     whole = bytearray(wheel(entry, ZIP_STORED).replace(b"tiny/_native/lib", b"t\xffny/_native/lib"))
     for at in (i for i in range(len(whole)) if bytes(whole[i : i + 4]) in (b"PK\x01\x02", b"PK\x03\x04")):
         flags = at + (8 if whole[at + 2] == 1 else 6)
@@ -293,7 +294,7 @@ def name_that_is_no_text(entry: Entry) -> bytes:
     return bytes(whole)
 
 
-def place_of_64_bits(entry: Entry) -> bytes:
+def place_of_64_bits(entry: Artifact) -> bytes:
     """The data of the manifest begins where no file has anything, by a field of zip64."""
     whole = wheel(entry, ZIP_STORED)
     _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
@@ -308,43 +309,43 @@ def place_of_64_bits(entry: Entry) -> bytes:
     return whole[:start] + bytes(member) + name + more + rest + bytes(end)
 
 
-def another_name_before_the_data(entry: Entry) -> bytes:
+def another_name_before_the_data(entry: Artifact) -> bytes:
     """The directory has one name, the data begins with another, of 60 kB."""
     whole = bytearray(wheel(entry, ZIP_STORED, library=bytes(100_000)))
     struct.pack_into("<H", whole, 26, 60_000)
     return bytes(whole)
 
 
-def manifest_that_is_no_text(entry: Entry) -> bytes:
+def manifest_that_is_no_text(entry: Artifact) -> bytes:
     return wheel(entry, ZIP_STORED, text_of(entry).replace(b"glibc", b"gl\xffbc"))
 
 
-def library_twice(entry: Entry) -> bytes:
+def library_twice(entry: Artifact) -> bytes:
     file = io.BytesIO(wheel(entry, ZIP_STORED))
     with pytest.warns(UserWarning, match="Duplicate name"), ZipFile(file, "a") as target:
         target.writestr(f"{NATIVE}/{LIBRARY}", bytes_of(entry))
     return file.getvalue()
 
 
-def manifest_twice(entry: Entry) -> bytes:
+def manifest_twice(entry: Artifact) -> bytes:
     file = io.BytesIO(wheel(entry, ZIP_STORED))
     with ZipFile(file, "a") as target:
         target.writestr(f"tiny/more/_native/{manifests.FILE}", text_of(entry))
     return file.getvalue()
 
 
-def another_package_s_folder(entry: Entry) -> bytes:
+def another_package_s_folder(entry: Artifact) -> bytes:
     return wheel(entry, ZIP_STORED).replace(b"tiny/_native/", b"tony/_native/")
 
 
-def with_a_comment(entry: Entry) -> bytes:
+def with_a_comment(entry: Artifact) -> bytes:
     file = io.BytesIO(wheel(entry, ZIP_STORED))
     with ZipFile(file, "a") as target:
         target.comment = b"PK\x05\x06" + bytes(60_000)
     return file.getvalue()
 
 
-Make = Callable[[Entry], bytes]
+Make = Callable[[Artifact], bytes]
 HOSTILE: list[Make] = [
     sparse_file, sparse_file_of_the_right_size, sparse_file_of_pax, pax_header_of_gigabytes, pax_headers_without_end,
     long_name, negative_size, manifest_of_gigabytes, deflated_library, deflated_library_beyond_the_limit,
@@ -357,7 +358,7 @@ HOSTILE: list[Make] = [
 
 @pytest.mark.parametrize("make", HOSTILE)
 def test_a_hostile_file_is_refused_in_little_memory(
-    entry: Entry, tmp_path: Path, make: Make, record_property: Callable[[str, object], None]
+    entry: Artifact, tmp_path: Path, make: Make, record_property: Callable[[str, object], None]
 ) -> None:
     source, store = tmp_path / "hostile", Store(tmp_path / "other", "tiny", "1.2.3")
     source.write_bytes(make(entry))
@@ -374,7 +375,7 @@ def test_a_hostile_file_is_refused_in_little_memory(
 
 
 @pytest.mark.parametrize("make", HOSTILE)
-def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Entry, tmp_path: Path, make: Make) -> None:
+def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Artifact, tmp_path: Path, make: Make) -> None:
     (tmp_path / "hostile").write_bytes(make(entry))
     try:
         view = views.view_wheel(tmp_path / "hostile")
@@ -383,7 +384,7 @@ def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Entry, tmp_pa
     assert view.damage
 
 
-def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Entry, tmp_path: Path) -> None:
+def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Artifact, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(largest_directory(entry))
 
     said, peak = confined(tmp_path / "large", tmp_path / "other")
@@ -392,7 +393,7 @@ def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Entry
     assert peak < 100
 
 
-def test_what_is_whole_is_imported_in_little_memory(entry: Entry, exported: bytes, tmp_path: Path) -> None:
+def test_what_is_whole_is_imported_in_little_memory(entry: Artifact, exported: bytes, tmp_path: Path) -> None:
     for number, whole in enumerate([exported, wheel(entry, ZIP_STORED), wheel(entry, ZIP_DEFLATED)]):
         source = tmp_path / f"whole{number}"
         source.write_bytes(whole)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from kernelwheel.store.entries import Store
-from kernelwheel.store.inventory import find_damage, survey
+from kernelwheel.store.inventory import find_damage, take_inventory
 from kernelwheel.toolchain import toolchain
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
@@ -66,14 +66,14 @@ class Builder:
         assert done.returncode == 1, said
         assert "Traceback" not in said
         self.assert_unharmed()
-        (error,) = re.findall(r"kernelwheel\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
+        (error,) = re.findall(r"kernelwheel\.core\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
         return str(error)
 
     def assert_unharmed(self, entries: int = 0) -> None:
         """The checkout is as it was, there is no wheel, and no entry in the store but whole ones, so many."""
         assert contents(self.checkout) == self.before
         assert list((self.folder / "out").glob("*")) == []
-        kept = survey(Store(self.folder / "cache" / "kernelwheel", "tiny", "1.2.3")).kept
+        kept = take_inventory(Store(self.folder / "cache" / "kernelwheel", "tiny", "1.2.3")).entries
         assert [find_damage(entry) for entry in kept] == [""] * entries
         assert len(list((self.folder / "cache").rglob("manifest.json"))) == entries
 

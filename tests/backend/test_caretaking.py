@@ -18,7 +18,7 @@ from kept import fill, relabel
 from kernelwheel.core import manifest as manifests
 from kernelwheel.store import maintenance as caretaking
 from kernelwheel.store.entries import DAY, Store
-from kernelwheel.store.inventory import Kept, size_of, survey, versions
+from kernelwheel.store.inventory import Entry, size_of, take_inventory, versions
 from kernelwheel.store.locks import exclusive
 from kernelwheel.store.maintenance import Policy
 
@@ -34,7 +34,7 @@ def store(tmp_path: Path, entry: Path) -> Store:
 
 
 def fingerprints(store: Store) -> list[tuple[str, str]]:
-    return [(kept.version, kept.fingerprint) for kept in survey(store).kept]
+    return [(kept.version, kept.fingerprint) for kept in take_inventory(store).entries]
 
 
 @contextmanager
@@ -72,10 +72,10 @@ def at_work(script: str, *arguments: str) -> Iterator[None]:
 # What is kept
 
 
-def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) -> None:
+def test_an_inventory_knows_every_entry_of_every_version(store: Store, entry: Path) -> None:
     old = fill(store._replace(version="1.2.2"), entry).folder
 
-    kept = survey(store).kept
+    kept = take_inventory(store).entries
 
     assert [(each.version, each.fingerprint, each.damage) for each in kept] == [
         ("1.2.2", old.name, ""),
@@ -85,8 +85,8 @@ def test_a_survey_knows_every_entry_of_every_version(store: Store, entry: Path) 
     assert abs(kept[0].made - time.time()) < 600
 
 
-def test_a_survey_of_a_store_that_is_not_there_is_empty_and_makes_nothing(tmp_path: Path) -> None:
-    assert survey(Store(tmp_path / "cache", "tiny", "1.2.3")).kept == ()
+def test_an_inventory_of_a_store_that_is_not_there_is_empty_and_makes_nothing(tmp_path: Path) -> None:
+    assert take_inventory(Store(tmp_path / "cache", "tiny", "1.2.3")).entries == ()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,9 +109,9 @@ def test_a_version_that_others_can_write_to_is_refused_and_the_rest_is_shown(sto
     fill(foreign, entry)
     foreign.root.chmod(0o777)
 
-    seen = survey(store)
+    seen = take_inventory(store)
 
-    assert [kept.version for kept in seen.kept] == ["1.2.3"]
+    assert [kept.version for kept in seen.entries] == ["1.2.3"]
     assert str(foreign.root) in str(seen.refused[0])
 
 
@@ -176,7 +176,7 @@ def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: 
 
     _, (found,) = caretaking.verify(store)
 
-    assert found.kept.folder == forged
+    assert found.entry.folder == forged
     assert "Plan" in found.damage
 
 
@@ -200,9 +200,9 @@ def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> 
 # What goes
 
 
-def kept(version: str, name: str, days: float, size: int) -> Kept:
+def kept(version: str, name: str, days: float, size: int) -> Entry:
     folder = Path("/cache/tiny") / version / (name * 64)
-    return Kept(Store(Path("/cache"), "tiny", version), folder, None, "", size, NOW - days * DAY)
+    return Entry(Store(Path("/cache"), "tiny", version), folder, None, "", size, NOW - days * DAY)
 
 
 KEPT = (
@@ -393,7 +393,7 @@ with exclusive(Path(sys.argv[1])):
 
     assert [used.exists(), idle.exists()] == [True, False]
     assert str(store.builds) in cleaning.skipped[0]
-    assert "build" not in {kept.version for kept in survey(store).kept}
+    assert "build" not in {kept.version for kept in take_inventory(store).entries}
     caretaking.clear(store)
     assert [path.suffix for path in store.builds.iterdir()] == [".lock", ".lock"]
 

@@ -31,7 +31,7 @@ from kernelwheel.report import installation as environment
 from kernelwheel.report.installation import Installation
 from kernelwheel.runtime import Kernels, jit, serving
 from kernelwheel.runtime.forecast import Circumstances, Task, forecast, without_tools
-from kernelwheel.runtime.loading import Found
+from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from processes import RunPython
 
@@ -54,9 +54,9 @@ NO_GPU = HOPPER._replace(capabilities=(), driver=None)
 CPU_TORCH = HOPPER._replace(torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
 OLD_TORCH = HOPPER._replace(torch="2.9.0+cu130")
 
-WHEEL = Found(Path("/site/tiny/_native"), MANIFEST, None)
+WHEEL = Artifact(Path("/site/tiny/_native"), MANIFEST, None)
 CPU_WHEEL = WHEEL._replace(manifest=CPU_MANIFEST)
-ENTRY = Found(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
+ENTRY = Artifact(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
 BLACKWELL_ENTRY = ENTRY._replace(
     manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("12.0",))))
 )
@@ -66,7 +66,7 @@ DEFAULT_ENTRY = ENTRY._replace(
 TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["mend it"])
 
 
-def at(*artifacts: Found, **changes: Any) -> Circumstances:
+def at(*artifacts: Artifact, **changes: Any) -> Circumstances:
     usual = Circumstances(Wanted("1.2.3"), artifacts, None, None, "auto", "default", "", True)
     return replace(usual, **changes)
 
@@ -257,7 +257,7 @@ def test_a_call_does_what_was_foretold(
 ) -> None:
     cache = tmp_path / "cache"
     environ = {"TINY_CACHE_DIR": str(cache), **prepare(cache, entry)}
-    backend = Path(doctor.__file__).parents[1]
+    backend = Path(doctor.__file__).parents[2]
 
     done = run_python(FORETELL, tiny_checkout / "tiny" / "_native", path=[backend], env=environ)
     expected, happened, artifact, loaded = json.loads(done.stdout)

@@ -22,7 +22,8 @@ from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.report import presentation as views
 from kernelwheel.store import transfer as exchange
-from kernelwheel.store.entries import Entry, Store
+from kernelwheel.store.artifact import Artifact
+from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
 Members = dict[str, bytes]
@@ -30,14 +31,14 @@ LIMIT = 100  # MB
 
 
 @pytest.fixture
-def entry(compiled: Editable) -> Entry:
+def entry(compiled: Editable) -> Artifact:
     """An entry that was really compiled."""
     (entry,) = compiled.store.entries()
     return entry
 
 
 @pytest.fixture
-def exported(entry: Entry, tmp_path: Path) -> Path:
+def exported(entry: Artifact, tmp_path: Path) -> Path:
     """The same as a file."""
     exchange.export(entry, tmp_path / "kernels")
     return tmp_path / "kernels"
@@ -56,7 +57,7 @@ def contents(folder: Path) -> Members:
 
 
 def repack(
-    entry: Entry, folder: Path, library: bytes, change: Callable[[Values], object] = lambda values: None
+    entry: Artifact, folder: Path, library: bytes, change: Callable[[Values], object] = lambda values: None
 ) -> Path:
     """An exported file as a forger makes it: with another library, and a manifest that says so and is signed."""
     (folder / "forged").mkdir()
@@ -102,7 +103,7 @@ def test_what_was_exported_fits_another_store_and_runs_there(
 
 
 def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
-    entry: Entry, exported: Path, other: Store, tmp_path: Path
+    entry: Artifact, exported: Path, other: Store, tmp_path: Path
 ) -> None:
     made = exchange.import_file(exported, other, print, LIMIT)
     exchange.export(made, tmp_path / "again")
@@ -117,7 +118,7 @@ def test_importing_twice_is_importing_once(exported: Path, other: Store) -> None
     assert first == second
 
 
-def test_an_exported_file_can_be_given_to_others(entry: Entry, tmp_path: Path) -> None:
+def test_an_exported_file_can_be_given_to_others(entry: Artifact, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         exchange.export(entry, tmp_path / "kernels")
@@ -127,7 +128,7 @@ def test_an_exported_file_can_be_given_to_others(entry: Entry, tmp_path: Path) -
     assert (tmp_path / "kernels").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_damaged_entry_is_not_exported(entry: Entry, tmp_path: Path) -> None:
+def test_a_damaged_entry_is_not_exported(entry: Artifact, tmp_path: Path) -> None:
     (entry.folder / "libtiny_cpu.so").write_bytes(b"")
     before = sorted(tmp_path.iterdir())
 
@@ -197,7 +198,7 @@ def changed_manifest(members: Members) -> None:
     ],
 )  # fmt: skip
 def test_an_archive_with_other_members_is_refused(
-    entry: Entry, other: Store, tmp_path: Path, change: Callable[[Members], None]
+    entry: Artifact, other: Store, tmp_path: Path, change: Callable[[Members], None]
 ) -> None:
     members = contents(entry.folder)
     change(members)
@@ -209,7 +210,7 @@ def test_an_archive_with_other_members_is_refused(
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 @pytest.mark.parametrize("instead", [True, False], ids=["instead", "beside"])
 def test_an_archive_with_what_is_no_file_is_refused(
-    entry: Entry, exported: Path, other: Store, kind: bytes, instead: bool
+    entry: Artifact, exported: Path, other: Store, kind: bytes, instead: bool
 ) -> None:
     members = contents(entry.folder)
     if instead:
@@ -224,7 +225,7 @@ def test_an_archive_with_what_is_no_file_is_refused(
     assert "holds no compiled kernels" in refusal(exported, other)
 
 
-def test_an_archive_with_a_member_twice_is_refused(entry: Entry, exported: Path, other: Store) -> None:
+def test_an_archive_with_a_member_twice_is_refused(entry: Artifact, exported: Path, other: Store) -> None:
     with tarfile.open(exported, "a") as archive:
         archive.add(entry.folder / "libtiny_cpu.so", "libtiny_cpu.so")
 
@@ -233,7 +234,7 @@ def test_an_archive_with_a_member_twice_is_refused(entry: Entry, exported: Path,
 
 @pytest.mark.parametrize("fingerprint", ["../../elsewhere", "0" * 64, ""])
 def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
-    entry: Entry, other: Store, tmp_path: Path, fingerprint: str
+    entry: Artifact, other: Store, tmp_path: Path, fingerprint: str
 ) -> None:
     members = contents(entry.folder)
     members["manifest.json"] = manifests.signed({**entry.manifest.to_json(), "fingerprint": fingerprint})
@@ -264,7 +265,7 @@ def an_object_file(library: bytes) -> bytes:
 
 @pytest.mark.parametrize("change", [truncated, text, of_32_bits, of_another_machine, an_object_file])
 def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
-    entry: Entry, other: Store, tmp_path: Path, change: Callable[[bytes], bytes]
+    entry: Artifact, other: Store, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
     """Whoever signed the manifest: it would break an import later."""
     source = repack(entry, tmp_path, change((entry.folder / "libtiny_cpu.so").read_bytes()))
@@ -272,7 +273,7 @@ def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
     assert f"no shared library for {entry.manifest.requires.platform}" in refusal(source, other)
 
 
-def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Entry, other: Store, tmp_path: Path) -> None:
+def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Artifact, other: Store, tmp_path: Path) -> None:
     def elsewhere(values: Values) -> None:
         values["plan"]["platform"] = values["requires"]["platform"] = "plan9-mips"
 
@@ -282,7 +283,7 @@ def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Entry, othe
 
 
 def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(
-    entry: Entry, other: Store, tmp_path: Path
+    entry: Artifact, other: Store, tmp_path: Path
 ) -> None:
     source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes().ljust(3_000_000, b"\0"))
 
@@ -296,7 +297,7 @@ def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(
     assert exchange.import_file(source, other, print, 3).manifest.libraries[0].size == 3_000_000
 
 
-def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Entry, other: Store, tmp_path: Path) -> None:
+def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Artifact, other: Store, tmp_path: Path) -> None:
     large = (entry.folder / "libtiny_cpu.so").read_bytes().ljust(60_000_000, b"\0")
     source = repack(entry, tmp_path, large)
     del large
@@ -317,7 +318,7 @@ def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Entry, o
     assert max(peaks.values()) < 10_000_000, peaks
 
 
-def test_inspect_shows_an_exported_file_as_well(entry: Entry, exported: Path) -> None:
+def test_inspect_shows_an_exported_file_as_well(entry: Artifact, exported: Path) -> None:
     view = views.view_wheel(exported)
 
     assert (view.manifest, view.damage) == (entry.manifest, ())
@@ -333,7 +334,7 @@ def test_kernels_of_another_version_are_refused_with_both_versions(exported: Pat
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_an_archive_with_a_flipped_byte_or_cut_off_is_refused_or_the_same(
-    entry: Entry, exported: Path, tmp_path: Path, data: st.DataObject
+    entry: Artifact, exported: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
     whole = exported.read_bytes()
     position = data.draw(st.integers(0, len(whole) - 1))

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.store import entries as stores
-from kernelwheel.store.entries import Entry, Store
+from kernelwheel.store.artifact import Artifact
+from kernelwheel.store.entries import Store
 from kernelwheel.store.permissions import Trust
 
 many = settings(
@@ -27,7 +28,7 @@ FILES = ["libtiny_cpu.so", "manifest.json"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 
 
-def only(store: Store) -> Entry:
+def only(store: Store) -> Artifact:
     """The only entry of a store, every byte of it verified."""
     (entry,) = store.entries()
     assert store.entry(entry.manifest.fingerprint) == entry
@@ -173,7 +174,7 @@ def refusal(store: Store) -> str:
     with pytest.raises(StoreError) as of_entry:
         store.entry(fingerprint)
     with pytest.raises(StoreError) as of_entries:
-        list(map(store.verify, store.entries()))
+        [artifact.verify() for artifact in store.entries()]
     assert str(of_entry.value) == str(of_entries.value)
     return str(of_entry.value)
 

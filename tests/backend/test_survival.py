@@ -613,12 +613,12 @@ from tiny._kernelwheel.report import doctor
 from tiny._kernelwheel.build import cmake_driver as drive
 from tiny._kernelwheel.runtime import jit
 from tiny._kernelwheel.toolchain import nvcc
-from tiny._kernelwheel.store import inventory as survey
+from tiny._kernelwheel.store import inventory
 from tiny._kernelwheel.toolchain import toolchain
 os.setgid(65534)
 os.setuid(65534)
 store = list(tiny.KERNELS.stores())[-1]
-(error,) = survey.survey(store).refused
+(error,) = inventory.take_inventory(store).refused
 print(error)
 (damage,) = [f for f in doctor.examine(tiny.KERNELS, os.environ, sys.path)["findings"] if "store" in f["what"]]
 print(damage["found"])

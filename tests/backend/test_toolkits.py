@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from builds import TORCH, needs_cuda_torch
 from kernelwheel.build import plan as plans
-from kernelwheel.build.compile import Artifact, compile_plan
 from kernelwheel.build.package import PackageFacts
+from kernelwheel.store.artifact import Artifact, compile_plan
 from kernelwheel.store.entries import Store
 from kernelwheel.toolchain import toolchain
 from kernelwheel.toolchain.cxx import host_limits

@@ -14,10 +14,10 @@ from zipfile import ZipFile
 
 import pytest
 from kernelwheel import wheel
-from kernelwheel.build.compile import Artifact
 from kernelwheel.build.plan import Plan
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.options import OLDEST_ZIP_TIME
+from kernelwheel.store.artifact import Artifact
 from samples import sample
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY

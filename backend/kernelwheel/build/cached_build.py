@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..core.settings import Settings
-from ..store.entries import Entry, Store
-from ..store.inventory import survey
+from ..store.artifact import Artifact
+from ..store.entries import Store
+from ..store.inventory import take_inventory
 from ..store.maintenance import BUILDS_ARE_KEPT, clean_builds
 from ..store.places import stores, trust_of
 from ..toolchain.toolchain import Toolchain
@@ -17,10 +18,10 @@ from . import resources
 from .plan import Plan
 
 if TYPE_CHECKING:  # at run time, what it needs may be missing, which only a compile complains of
-    from .compile import Artifact, Say
+    from .compile import Say
 
 
-def make(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say) -> Entry:
+def compile_once(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say) -> Artifact:
     """The Store's entry for a Plan, compiled now unless it is there. Call it inside `store.making`.
 
     Raises:
@@ -30,8 +31,8 @@ def make(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, s
     from .compile import compile_plan
     from .work_folder import LOG, work_path
 
-    kept = [each.manifest for each in survey(store).kept if each.manifest]
-    peak_mb = resources.known_peak(kept, plan.cuda is not None)
+    manifests = [each.artifact.manifest for each in take_inventory(store).entries if each.artifact]
+    peak_mb = resources.known_peak(manifests, plan.cuda is not None)
 
     def compile_into(folder: Path) -> None:
         compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb, store=store)
@@ -57,12 +58,12 @@ def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scra
     Raises:
         BuildError: it does not compile.
     """
-    from .compile import Artifact, compile_plan, decisions
+    from .compile import compile_plan, decisions
 
-    def packed(entry: Entry) -> Artifact:
+    def packed(entry: Artifact) -> Artifact:
         """The wheel says why it is what it is, whoever compiled its libraries."""
         built_with = {**entry.manifest.built_with, **decisions(plan, tools)}
-        return Artifact(entry.folder, entry.manifest._replace(built_with=built_with))
+        return entry._replace(manifest=entry.manifest._replace(built_with=built_with))
 
     try:
         for store in stores(settings, plan.package, plan.version):
@@ -71,13 +72,13 @@ def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scra
                 say(f"nothing to compile: reusing {entry.folder}")
                 return packed(entry)
         with store.making(lambda maker: say(f"waiting for {maker}")):  # the last one, the user's own
-            return packed(make(plan, tools, sources, store, settings.jobs, say))
+            return packed(compile_once(plan, tools, sources, store, settings.jobs, say))
     except StoreError as error:
         say(f"the compiled kernels are not kept for other builds: {_in_a_line(error)}")
     return compile_plan(plan, tools, sources, scratch, jobs=settings.jobs, say=say, trust=trust_of(settings))
 
 
-def _look(store: Store, fingerprint: str, say: Say) -> Entry | None:
+def _look(store: Store, fingerprint: str, say: Say) -> Artifact | None:
     """The entry, if a Store has it whole. One that is only read and cannot be used is no hindrance, but said."""
     try:
         return store.entry(fingerprint, lambda place, error: say(f"{_in_a_line(error)}: it is now in {place}"))

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..core import manifest as manifests
 from ..core.errors import BuildError
 from ..core.manifest import Library, Manifest, Requires
 from ..core.variables import own_variable
+from ..store.artifact import Artifact
 from ..store.entries import Store
 from ..store.permissions import NOBODY_ELSE, Trust
 from ..toolchain.toolchain import Toolchain
@@ -26,14 +26,6 @@ from .plan import Plan
 from .work_folder import claimed, lay_out, mark_whole, tidy
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A folder with libraries and a manifest. It takes no options: they were all spent in the Plan."""
-
-    folder: Path
-    manifest: Manifest
 
 
 def compile_plan(

@@ -20,11 +20,11 @@ from ..core import architectures as archs
 from ..core.errors import IncompatibleArtifactError, KernelWheelError, SettingsError
 from ..runtime import serving
 from ..runtime.kernels import Kernels
-from ..runtime.loading import Found
 from ..store import maintenance as caretaking
 from ..store import transfer as exchange
-from ..store.entries import DAY, Entry, Store
-from ..store.inventory import survey
+from ..store.artifact import Artifact
+from ..store.entries import DAY, Store
+from ..store.inventory import take_inventory
 from ..store.maintenance import Cleaning, Policy
 from . import presentation as views
 from .explain import Explanation, explain
@@ -93,8 +93,8 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
     kernels.probe_gpus()
     stores, lines, finding = [], [], False
     for store in kernels.stores():
-        seen = survey(store)
-        entries = [views.view_entry(kept, kernels) for kept in seen.kept]
+        seen = take_inventory(store)
+        entries = [views.view_entry(entry, kernels) for entry in seen.entries]
         refused = [str(error) for error in seen.refused]
         stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
         lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
@@ -193,10 +193,10 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
     count, damaged, refused = 0, [], []
     for store in kernels.stores():
         seen, found = caretaking.verify(store)
-        count += len(seen.kept)
+        count += len(seen.entries)
         refused += [str(error) for error in seen.refused]
         damaged += [
-            {"folder": str(d.kept.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
+            {"folder": str(d.entry.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
             for d in found
         ]
     lines = [f"{count - len(damaged)} of {count} entries are whole", *refused]
@@ -248,9 +248,9 @@ def _export(args: argparse.Namespace, kernels: Kernels) -> int:
     return 0
 
 
-def _chosen(kernels: Kernels, prefix: str | None) -> Entry:
+def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
     """The Artifact at hand of a fingerprint, or the one in use: what a CUDA call here takes, else a CPU call."""
-    at_hand: dict[str, Found] = {}
+    at_hand: dict[str, Artifact] = {}
     for found in kernels.candidates():
         at_hand.setdefault(found.manifest.fingerprint, found)
     if prefix is None:
@@ -258,12 +258,12 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Entry:
         for device in ("cuda", "cpu") if kernels.host.cuda else ("cpu",):
             for found in at_hand.values():
                 if not kernels.mismatches(found.manifest, device, None):
-                    return Entry(found.folder, found.manifest)
+                    return found
         wanted = "kernels that fit this machine"
     else:
         matching = [found for name, found in at_hand.items() if name.startswith(prefix)]
         if len(matching) == 1:
-            return Entry(matching[0].folder, matching[0].manifest)
+            return matching[0]
         wanted = f"one Artifact of {kernels.package} {kernels.version} whose fingerprint starts with {prefix}"
     raise IncompatibleArtifactError(
         "there is nothing to export",

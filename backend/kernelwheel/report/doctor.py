@@ -13,9 +13,9 @@ from ..build.work_folder import temporary_guard
 from ..core.errors import BuildError, IncompatibleArtifactError, StoreError
 from ..runtime import jit
 from ..runtime.kernels import Kernels
-from ..runtime.loading import Found, verify
+from ..store.artifact import Artifact
 from ..store.entries import Store
-from ..store.inventory import UNREADABLE, find_damage, survey
+from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from ..toolchain import nvcc, toolchain
 from ..toolchain.cxx import find_cxx
 from . import foresight
@@ -79,7 +79,7 @@ def _damage(kernels: Kernels) -> Iterator[Finding]:
         if damage := kernels.damage:
             raise damage
         if kernels.manifest:
-            verify(Found(kernels.folder, kernels.manifest, None))
+            Artifact(kernels.folder, kernels.manifest).verify()
     except IncompatibleArtifactError as error:
         yield Finding(error.problem, error.found, "; ".join(error.remedies))
 
@@ -91,20 +91,20 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
         return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
     views_of, findings = [], list(_open_to_others(kernels.package, stores))
     for store in stores:
-        seen = survey(store)
-        for kept in seen.kept:
+        seen = take_inventory(store)
+        for entry in seen.entries:
             try:
-                damage = find_damage(kept)
+                damage = find_damage(entry)
             except UNREADABLE as error:
                 findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
                 continue
             if damage:
                 verify = f"python -m {kernels.package} cache verify puts it into quarantine"
-                findings.append(Finding("a damaged entry in the store", f"{kept.folder}: {damage}", verify))
+                findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damage}", verify))
         for refusal in seen.refused:
             finding = Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies))
             findings += [finding] if finding not in findings else []
-        entries = [views.view_entry(kept, kernels) for kept in seen.kept]
+        entries = [views.view_entry(entry, kernels) for entry in seen.entries]
         views_of.append({"folder": str(store.folder), "own": store.own, "entries": entries})
     return views_of, findings
 
@@ -116,7 +116,7 @@ def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
             guard.check(guard.folder)
         except StoreError as error:
             yield Finding(error.problem, error.found, "; ".join(error.remedies))
-        except OSError:  # it is not there, and what is above it is as it should be; or `survey` says what is wrong
+        except OSError:  # it is not there, and what is above it is as it should be; or the inventory says what is wrong
             continue
 
 

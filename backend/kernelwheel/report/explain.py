@@ -14,8 +14,8 @@ from ..core.verdict import Mismatch
 from ..runtime import serving
 from ..runtime.forecast import Forecast
 from ..runtime.kernels import Kernels
-from ..runtime.loading import Found
-from ..store.inventory import survey
+from ..store.artifact import Artifact
+from ..store.inventory import take_inventory
 from . import foresight
 
 # Parts of a Plan that are files by name; which of them changed says more than their digests.
@@ -91,18 +91,18 @@ def explain(kernels: Kernels, cuda: bool, archs: str) -> Explanation:
 def _candidates(kernels: Kernels, device: str, archs: str) -> Iterator[Candidate]:
     targets = serving.targets_of(serving.settings_for(kernels, archs))
 
-    def seen(found: Found, damage: str) -> Candidate:
+    def seen(found: Artifact, damage: str) -> Candidate:
         against = serving.against(found, kernels.host, kernels.wanted, device, targets)
         return Candidate(found.folder, found.manifest, against, damage)
 
     if kernels.manifest is not None:
-        yield seen(Found(kernels.folder, kernels.manifest, None), "")
+        yield seen(Artifact(kernels.folder, kernels.manifest, None), "")
     for store in kernels.stores():
-        for kept in survey(store).kept:
-            if kept.manifest is None:
-                yield Candidate(kept.folder, None, (), kept.unread.found if kept.unread else kept.damage)
+        for entry in take_inventory(store).entries:
+            if entry.artifact is None:
+                yield Candidate(entry.folder, None, (), entry.unread.found if entry.unread else entry.damage)
             else:
-                yield seen(Found(kept.folder, kept.manifest, kept.store), kept.damage)
+                yield seen(entry.artifact, entry.damage)
 
 
 def _differing(candidates: Sequence[Candidate], plan: Plan) -> Iterator[tuple[Candidate, tuple[Difference, ...]]]:

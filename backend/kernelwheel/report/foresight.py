@@ -13,8 +13,9 @@ from ..core.verdict import Wanted
 from ..runtime import jit, serving
 from ..runtime.forecast import Circumstances, Forecast, Task, failure, forecast, without_tools
 from ..runtime.kernels import Kernels
-from ..runtime.loading import Found, needed_for, verify
+from ..runtime.loading import needed_for
 from ..runtime.refusal import no_sources
+from ..store.artifact import Artifact
 from ..store.inventory import UNREADABLE
 
 
@@ -55,7 +56,7 @@ def _of_the_very_plan(kernels: Kernels, plan: Plan, device: str) -> Forecast | N
     *_, store = kernels.stores()
     folder = store.root / plan.fingerprint
     try:
-        verify(Found(folder, store.read(folder).manifest, store))
+        store.read(folder).verify()
     except UNREADABLE as error:
         return failure(device, error)
     except KernelWheelError:  # not there; or damaged, and then it is put away
@@ -65,10 +66,11 @@ def _of_the_very_plan(kernels: Kernels, plan: Plan, device: str) -> Forecast | N
 
 def circumstances(kernels: Kernels) -> Circumstances:
     """What decides, as it is now. Looks at manifests alone, and changes nothing."""
-    artifacts, blocked, jit_setting, origin, off = [], None, "auto", "default", ""
+    artifacts: list[Artifact] = []
+    blocked, jit_setting, origin, off = None, "auto", "default", ""
     wanted, sources = Wanted(kernels.version), False
     if kernels.manifest is not None:
-        artifacts.append(Found(kernels.folder, kernels.manifest, None))
+        artifacts.append(Artifact(kernels.folder, kernels.manifest, None))
     try:
         sources = kernels.source is not None
         jit_setting, origin = kernels.settings.jit, kernels.settings.origin("jit")
@@ -76,8 +78,7 @@ def circumstances(kernels: Kernels) -> Circumstances:
         wanted = kernels.wanted
         for store in kernels.stores():
             # Those of our own that are damaged are put away when a call finds them; those of others stop it.
-            for entry in store.entries((lambda *_: None) if store.own else None):
-                artifacts.append(Found(entry.folder, entry.manifest, store))
+            artifacts.extend(store.entries((lambda *_: None) if store.own else None))
     except KernelWheelError as error:
         blocked = error
     return Circumstances(
@@ -106,10 +107,10 @@ def draw(
     return plan, None
 
 
-def _fault_for(device: str) -> Callable[[Found], KernelWheelError | None]:
+def _fault_for(device: str) -> Callable[[Artifact], KernelWheelError | None]:
     """What a call on a device type finds wrong with the files of an Artifact: it looks at what it loads, no further."""
 
-    def look(found: Found) -> KernelWheelError | None:
+    def look(found: Artifact) -> KernelWheelError | None:
         try:
             for name in needed_for(device):
                 for library in found.manifest.libraries_for(name):
@@ -121,10 +122,10 @@ def _fault_for(device: str) -> Callable[[Found], KernelWheelError | None]:
     return look
 
 
-def _fault(found: Found) -> KernelWheelError | None:
+def _fault(found: Artifact) -> KernelWheelError | None:
     """The same for `cache build`, which looks at every library."""
     try:
-        verify(found)
+        found.verify()
     except KernelWheelError as error:
         return error
     return None

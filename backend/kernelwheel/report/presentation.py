@@ -15,7 +15,7 @@ from ..core.manifest import Manifest
 from ..core.verdict import Mismatch, Verdict, check
 from ..runtime.kernels import Kernels
 from ..store import archive
-from ..store.inventory import Kept
+from ..store.inventory import Entry
 
 
 @dataclass(frozen=True)
@@ -122,25 +122,25 @@ def verdict_text(mismatches: Sequence[Mismatch]) -> str:
     return "\n".join(lines)
 
 
-def view_entry(kept: Kept, kernels: Kernels) -> dict[str, Any]:
+def view_entry(entry: Entry, kernels: Kernels) -> dict[str, Any]:
     """An entry of a store and what it is worth on this machine, as plain JSON values."""
     view: dict[str, Any] = {
-        "folder": str(kept.folder),
-        "version": kept.version,
-        "fingerprint": kept.fingerprint,
-        "size": kept.size,
-        "made": datetime.fromtimestamp(kept.made, timezone.utc).isoformat(timespec="seconds"),
-        "damage": kept.damage or None,
-        "unread": kept.unread.found if kept.unread else None,
+        "folder": str(entry.folder),
+        "version": entry.version,
+        "fingerprint": entry.fingerprint,
+        "size": entry.size,
+        "made": datetime.fromtimestamp(entry.made, timezone.utc).isoformat(timespec="seconds"),
+        "damage": entry.damage or None,
+        "unread": entry.unread.found if entry.unread else None,
         "kernels": None,
         "mismatches": [],
         "fits": False,
     }
-    if kept.manifest is not None:
-        found = check(kept.manifest, kernels.host, kernels.wanted).mismatches
-        view["kernels"] = targets_text(kept.manifest)
+    if entry.artifact is not None:
+        found = check(entry.artifact.manifest, kernels.host, kernels.wanted).mismatches
+        view["kernels"] = targets_text(entry.artifact.manifest)
         view["mismatches"] = [mismatch._asdict() for mismatch in found]
-        view["fits"] = not found and not kept.damage
+        view["fits"] = not found and not entry.damage
     return view
 
 

@@ -12,8 +12,8 @@ from ..core.architectures import ArchList
 from ..core.errors import KernelWheelError, UnreadableArtifactError
 from ..core.host import Host
 from ..core.verdict import Mismatch, Wanted, check
+from ..store.artifact import Artifact
 from . import serving
-from .loading import Found
 from .refusal import obstacle_to_compile
 
 
@@ -33,7 +33,7 @@ class Circumstances:
     """
 
     wanted: Wanted
-    artifacts: Sequence[Found]
+    artifacts: Sequence[Artifact]
     damage: KernelWheelError | None
     blocked: KernelWheelError | None
     jit: str
@@ -81,7 +81,7 @@ class Forecast:
 
 
 def forecast(
-    task: Task, at: Circumstances, fault: Callable[[Found], KernelWheelError | None] = lambda found: None
+    task: Task, at: Circumstances, fault: Callable[[Artifact], KernelWheelError | None] = lambda found: None
 ) -> Forecast:
     """What comes of a task where a compile, if it comes to that, succeeds.
 
@@ -117,7 +117,7 @@ def forecast(
     return _without(task, against, at)
 
 
-def _against(task: Task, wanted: Wanted, found: Found) -> tuple[Mismatch, ...]:
+def _against(task: Task, wanted: Wanted, found: Artifact) -> tuple[Mismatch, ...]:
     if task.build:
         return serving.against(found, task.host, wanted, task.device, task.targets)
     return check(found.manifest, task.host, wanted).against(task.device)

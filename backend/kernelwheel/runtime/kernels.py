@@ -23,7 +23,8 @@ from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelErro
 from ..core.manifest import Manifest
 from ..core.remembered import remembered
 from ..core.verdict import Mismatch, Verdict, Wanted, capability_mismatch, check
-from .loading import Found, import_module, load_operators, needed_for, verify_modules
+from ..store.artifact import Artifact
+from .loading import import_module, load_operators, needed_for, verify_modules
 from .refusal import changed_sources, incompatible, no_artifact, no_gpu, other_gpu, unusable_artifact
 
 if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
@@ -53,9 +54,9 @@ class Kernels:
         self.manifest: Manifest | None = None
         self._damage: IncompatibleArtifactError | None = None
         self._environ = environ
-        self._loaded: dict[str, Found] = {}
+        self._loaded: dict[str, Artifact] = {}
         self._modules: dict[str, ModuleType] = {}
-        self._modules_of: Found | None = None
+        self._modules_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
         self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew_lock)
@@ -170,7 +171,7 @@ class Kernels:
                 self._modules[name] = import_module(self.package, name, self._modules_of)
             return self._modules[name]
 
-    def _import(self, name: str, found: Found) -> None:
+    def _import(self, name: str, found: Artifact) -> None:
         """Import the first module that is asked for; the search goes on where the loader refuses it."""
         verify_modules(found)
         if name in found.manifest.modules:
@@ -195,13 +196,12 @@ class Kernels:
         reason = None if found else capability_mismatch(manifest, capability, self.host.driver)
         return (reason,) if reason else found
 
-    def candidates(self) -> Iterator[Found]:
+    def candidates(self) -> Iterator[Artifact]:
         """The Artifacts at hand, in the order in which they are tried."""
         if self.manifest is not None and self.jit != "always":
-            yield Found(self.folder, self.manifest, None)
+            yield Artifact(self.folder, self.manifest, None)
         for store in self.stores():
-            for entry in store.entries(partial(self._quarantine, store)):
-                yield Found(entry.folder, entry.manifest, store)
+            yield from store.entries(partial(self._quarantine, store))
 
     @property
     def jit(self) -> str:
@@ -209,7 +209,7 @@ class Kernels:
         said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
-    def _use(self, device: str, index: int | None, use: Callable[[Found], object]) -> Found:
+    def _use(self, device: str, index: int | None, use: Callable[[Artifact], object]) -> Artifact:
         """Find or make the Artifact for a device type and one GPU, and use it; what stands against that is raised."""
         if damage := self.damage:
             raise damage
@@ -241,7 +241,7 @@ class Kernels:
                 remedies=[way_out(error)],
             ) from error
 
-    def _first_for_all(self, device: str, use: Callable[[Found], object]) -> Found | None:
+    def _first_for_all(self, device: str, use: Callable[[Artifact], object]) -> Artifact | None:
         """What serves all GPUs goes first: a process loads one library of CUDA kernels."""
         try:
             return self.first(self.fits(device, None), use)
@@ -254,11 +254,11 @@ class Kernels:
         if against := self.mismatches(loaded.manifest, "cuda", index):
             raise other_gpu(self.package, loaded.folder, against)
 
-    def fits(self, device: str, index: int | None) -> Callable[[Found], bool]:
+    def fits(self, device: str, index: int | None) -> Callable[[Artifact], bool]:
         """Whether nothing stands against an Artifact, as `mismatches` sees it."""
         return lambda found: not self.mismatches(found.manifest, device, index)
 
-    def first(self, fits: Callable[[Found], bool], use: Callable[[Found], object]) -> Found | None:
+    def first(self, fits: Callable[[Artifact], bool], use: Callable[[Artifact], object]) -> Artifact | None:
         """The first Artifact at hand that fits and that `use` finds whole; the user's own damaged ones are put away."""
         for found in self.candidates():
             if fits(found):
@@ -275,7 +275,7 @@ class Kernels:
                 return found
         return None
 
-    def load(self, found: Found, device: str) -> None:
+    def load(self, found: Artifact, device: str) -> None:
         """Load an Artifact's operators for a device type, each verified against the manifest first; a second call does
         nothing. Whether the Artifact fits is the caller's question.
         """

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..build import cached_build as obtain
-from ..build import progress
+from ..build import cached_build, progress
 from ..core.settings import Settings
 from ..core.verdict import Mismatch
+from ..store.artifact import Artifact
 from ..store.entries import Store
 from . import jit
-from .loading import Found, verify
 from .refusal import incompatible, obstacle_to_compile
 from .source import Source
 
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
     from .kernels import Kernels
 
 
-def make(kernels: Kernels, device: str, index: int | None, use: Callable[[Found], object]) -> Found:
+def make(kernels: Kernels, device: str, index: int | None, use: Callable[[Artifact], object]) -> Artifact:
     """Compile what no Artifact at hand has, keep it and use it; or raise why that cannot be."""
     against = against_wheel(kernels, device, index)
     off = kernels.settings.origin("cuda") if device == "cuda" and kernels.settings.cuda == "off" else ""
     source = source_for(kernels, device, against, kernels.jit, off)
     *_, store = kernels.stores()
     with progress.shown(kernels.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
-        made = kernels.first(kernels.fits(device, index), verify)  # somebody may have made it while we waited
+        made = kernels.first(kernels.fits(device, index), Artifact.verify)  # somebody may have made it while we waited
         if made is None:
             because = "; ".join(f"{m.dimension}: {m.found}" for m in against) or "the setting jit is always"
             say(f"no {device.upper()} kernels for this machine ({because}): compiling them now")
@@ -53,11 +52,10 @@ def source_for(kernels: Kernels, device: str, against: Sequence[Mismatch], allow
 
 def compile_now(
     kernels: Kernels, source: Source, store: Store, settings: Settings, device: str, say: Callable[[str], None]
-) -> Found:
+) -> Artifact:
     """The store's entry for the Plan that is drawn now, compiled unless it is there. Call it inside `making`."""
     capabilities = kernels.host.capabilities or () if device == "cuda" else ()
     plan, tools = jit.draw(source, kernels.version, settings, device == "cuda", capabilities)
     if plan.sources_digest != kernels.wanted.sources:
         kernels.look_again(plan.sources_digest)
-    entry = obtain.make(plan, tools, source.folder, store, settings.jobs, say)
-    return Found(entry.folder, entry.manifest, store)
+    return cached_build.compile_once(plan, tools, source.folder, store, settings.jobs, say)

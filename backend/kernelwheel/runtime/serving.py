@@ -11,14 +11,14 @@ from ..core.host import Host
 from ..core.manifest import Library, Manifest
 from ..core.settings import Settings
 from ..core.verdict import Mismatch, Wanted, check
+from ..store.artifact import Artifact
 from . import making
-from .loading import Found, verify
 
 if TYPE_CHECKING:
     from .kernels import Kernels
 
 
-def build(kernels: Kernels, cuda: bool, archs: str, say: Callable[[str], None]) -> Found:
+def build(kernels: Kernels, cuda: bool, archs: str, say: Callable[[str], None]) -> Artifact:
     """The Artifact at hand that serves, or one that is compiled now. Loads nothing and needs no GPU.
 
     Args:
@@ -45,7 +45,7 @@ def build(kernels: Kernels, cuda: bool, archs: str, say: Callable[[str], None]) 
         return found or making.compile_now(kernels, source, store, settings_for(kernels, archs), device, say)
 
 
-def find(kernels: Kernels, cuda: bool, archs: str) -> Found | None:
+def find(kernels: Kernels, cuda: bool, archs: str) -> Artifact | None:
     """The first whole Artifact at hand that serves; what `build` takes before it compiles. Arguments as there."""
     if damage := kernels.damage:
         raise damage
@@ -53,10 +53,10 @@ def find(kernels: Kernels, cuda: bool, archs: str) -> Found | None:
         kernels.probe_gpus()
     targets = targets_of(settings_for(kernels, archs))
 
-    def fits(found: Found) -> bool:
+    def fits(found: Artifact) -> bool:
         return not against(found, kernels.host, kernels.wanted, "cuda" if cuda else "cpu", targets)
 
-    return kernels.first(fits, verify)
+    return kernels.first(fits, Artifact.verify)
 
 
 def wants_cuda(kernels: Kernels) -> bool:
@@ -76,7 +76,7 @@ def targets_of(settings: Settings) -> ArchList | None:
     return archs.parse(settings.archs, settings.origin("archs")) if settings.archs else None
 
 
-def against(found: Found, host: Host, wanted: Wanted, device: str, targets: ArchList | None) -> tuple[Mismatch, ...]:
+def against(found: Artifact, host: Host, wanted: Wanted, device: str, targets: ArchList | None) -> tuple[Mismatch, ...]:
     """What stands against an Artifact at hand as what `build` is asked for, on a machine with the GPUs that it sees."""
     host = host._replace(capabilities=()) if targets else host
     mismatches = check(found.manifest, host, wanted).against(device)

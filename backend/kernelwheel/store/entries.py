@@ -33,8 +33,9 @@ from ..core.errors import (
     UnreadableStoreError,
     way_out,
 )
-from ..core.manifest import Library, Manifest
+from ..core.manifest import Library
 from ..core.variables import own_variable
+from .artifact import Artifact
 from .locks import NO_LOCKS, exclusive
 from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
 
@@ -44,14 +45,7 @@ DAY = 86400.0
 # In a folder to compile in: there while all else in it is good for the next compile.
 WHOLE = "whole.json"
 
-Damaged = Callable[[Path, IncompatibleArtifactError], None]
-
-
-class Entry(NamedTuple):
-    """An Artifact in a Store."""
-
-    folder: Path
-    manifest: Manifest
+OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
 
 class Store(NamedTuple):
@@ -75,7 +69,7 @@ class Store(NamedTuple):
         """The folder of this package and version; nothing outside it is touched."""
         return self.folder / self.package / self.version
 
-    def entries(self, damaged: Damaged | None = None) -> Iterator[Entry]:
+    def entries(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
         """The entries whose manifest is whole, in the order of their names; their libraries are not read.
 
         Args:
@@ -104,7 +98,7 @@ class Store(NamedTuple):
             else:
                 yield entry
 
-    def read(self, folder: Path) -> Entry:
+    def read(self, folder: Path) -> Artifact:
         """An entry, its manifest verified; its libraries are not read.
 
         Raises:
@@ -123,20 +117,20 @@ class Store(NamedTuple):
         says = (manifest.package, manifest.version, manifest.fingerprint)
         if says != (self.package, self.version, folder.name):
             raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
-        return Entry(folder, manifest)
+        return Artifact(folder, manifest, self)
 
-    def verify(self, entry: Entry) -> None:
-        """Check every library of an entry against its manifest, and that nobody else could change it afterwards.
+    def verify_library(self, folder: Path, library: Library) -> Path:
+        """Check a library of an entry against its manifest, and that nobody else could change it afterwards.
+
+        Owner, mode and bytes are those of one open file.
+
+        Returns:
+            Its path.
 
         Raises:
             StoreError: somebody else could.
             IncompatibleArtifactError: as `manifest.verify`.
         """
-        for library in entry.manifest.libraries:
-            self.verify_library(entry.folder, library)
-
-    def verify_library(self, folder: Path, library: Library) -> Path:
-        """The same for one library: owner, mode and bytes are those of one open file. Returns its path."""
         path = folder / library.file
         try:
             with self.guard.opened(folder) as inside:
@@ -147,7 +141,7 @@ class Store(NamedTuple):
             raise manifests.unreadable(path, error) from error
         return path
 
-    def entry(self, fingerprint: str, damaged: Damaged | None = None) -> Entry | None:
+    def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
         """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first.
 
         Args:
@@ -163,7 +157,7 @@ class Store(NamedTuple):
             return None
         try:
             entry = self.read(folder)
-            self.verify(entry)
+            entry.verify()
         except UnreadableArtifactError as error:
             raise UnreadableStoreError(
                 error.problem, required=error.required, found=error.found, remedies=error.remedies
@@ -200,7 +194,7 @@ class Store(NamedTuple):
                 self._remove_leftovers()
             yield
 
-    def publish(self, fingerprint: str, make: Callable[[Path], object]) -> Entry:
+    def publish(self, fingerprint: str, make: Callable[[Path], object]) -> Artifact:
         """The entry of a fingerprint, made by `make(private folder)` unless it is there. Call it inside `making`.
 
         Raises:
@@ -259,7 +253,7 @@ class Store(NamedTuple):
         except OSError as error:
             raise self.unwritable(error) from error
 
-    def _publish(self, private: Path, fingerprint: str) -> Entry:
+    def _publish(self, private: Path, fingerprint: str) -> Artifact:
         """Bring a finished private folder to the disk and rename it to its place."""
         manifest = manifests.read(private)
         assert manifest is not None
@@ -276,7 +270,7 @@ class Store(NamedTuple):
                 raise
             place = private  # somebody without a lock was faster: ours is as good, and we know what is in it
         _fsync(self.root)
-        return Entry(place, manifest)
+        return Artifact(place, manifest, self)
 
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry out of everybody's way and return where it is now.

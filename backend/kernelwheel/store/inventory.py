@@ -9,8 +9,8 @@ from pathlib import Path
 from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError, UnreadableStoreError
 from ..core.files import is_folder
-from ..core.manifest import Manifest
-from .entries import FINGERPRINT, Entry, Store
+from .artifact import Artifact
+from .entries import FINGERPRINT, Store
 
 GONE = "no longer there"
 # What may be whole, and cannot be read now.
@@ -18,13 +18,13 @@ UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """An entry of a Store, whole or not.
+class Entry:
+    """A place in a Store where an Artifact is, whole or not.
 
     Attributes:
         store: the Store, of the entry's own version.
         folder: where it is; named by its fingerprint.
-        manifest: what it says; None where it cannot be read.
+        artifact: what is there; None where its manifest cannot be read.
         damage: what is wrong with it, as far as its manifest tells; empty: nothing.
         size: bytes of its files.
         made: when it came into this Store, seconds since 1970.
@@ -33,7 +33,7 @@ class Kept:
 
     store: Store
     folder: Path
-    manifest: Manifest | None
+    artifact: Artifact | None
     damage: str
     size: int
     made: float
@@ -51,10 +51,10 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Survey:
+class Inventory:
     """What a Store keeps of all versions, and the folders that are not safe to look into."""
 
-    kept: tuple[Kept, ...]
+    entries: tuple[Entry, ...]
     refused: tuple[StoreError, ...]
 
 
@@ -73,39 +73,39 @@ def versions(store: Store) -> list[Store]:
         raise store.unreadable(error) from error
 
 
-def survey(store: Store) -> Survey:
+def take_inventory(store: Store) -> Inventory:
     """Look at every entry of every version, as far as manifests tell; nothing is changed and nothing is hashed."""
-    kept: list[Kept] = []
+    entries: list[Entry] = []
     refused: list[StoreError] = []
     try:
         found = versions(store)
     except StoreError as error:
-        return Survey((), (error,))
+        return Inventory((), (error,))
     for each in found:
         try:
             each.guard.check(each.root)
             folders = sorted(each.root.iterdir())
-            kept += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
+            entries += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
         except StoreError as error:
             refused.append(error)
         except OSError as error:
             refused.append(each.unreadable(error))
-    return Survey(tuple(kept), tuple(refused))
+    return Inventory(tuple(entries), tuple(refused))
 
 
-def _look(store: Store, folder: Path) -> Kept:
-    manifest, damage, unread = None, "", None
+def _look(store: Store, folder: Path) -> Entry:
+    artifact, damage, unread = None, "", None
     try:
-        manifest = store.read(folder).manifest
+        artifact = store.read(folder)
     except UnreadableStoreError as error:
         unread = error
     except (StoreError, IncompatibleArtifactError) as error:
         damage = error.found
     try:
-        made = ((folder / manifests.FILE) if manifest else folder).lstat().st_mtime
+        made = ((folder / manifests.FILE) if artifact else folder).lstat().st_mtime
     except FileNotFoundError:  # somebody removed it just now
         made, damage = 0.0, GONE
-    return Kept(store, folder, manifest, damage, size_of(folder), made, unread)
+    return Entry(store, folder, artifact, damage, size_of(folder), made, unread)
 
 
 def size_of(path: Path) -> int:
@@ -119,19 +119,18 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def find_damage(kept: Kept) -> str:
+def find_damage(entry: Entry) -> str:
     """What is wrong with an entry, down to the last byte of its libraries; empty: nothing.
 
     Raises:
         UnreadableArtifactError, UnreadableStoreError: it cannot be read now.
     """
-    if kept.unread:
-        raise kept.unread
-    manifest = kept.manifest
-    if kept.damage or manifest is None:
-        return kept.damage
+    if entry.unread:
+        raise entry.unread
+    if entry.damage or entry.artifact is None:
+        return entry.damage
     try:
-        kept.store.verify(Entry(kept.folder, manifest))
+        entry.artifact.verify()
     except UnreadableArtifactError:
         raise
     except (StoreError, IncompatibleArtifactError) as error:

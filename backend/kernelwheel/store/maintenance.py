@@ -19,17 +19,17 @@ from pathlib import Path
 from ..core.errors import StoreError
 from ..core.files import is_folder
 from .entries import DAY, WHOLE, Store
-from .inventory import GONE, UNREADABLE, Kept, Survey, find_damage, size_of, survey, versions
+from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import NO_LOCKS, exclusive
 
 BUILDS_ARE_KEPT = 30 * DAY
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedEntry:
     """A damaged entry: what is wrong, and where it is now (None: where it was: not to be moved, or not to be read)."""
 
-    kept: Kept
+    entry: Entry
     damage: str
     moved: Path | None
 
@@ -76,48 +76,48 @@ class Cleaning:
         return sum(removed.size for removed in self.removed)
 
 
-def verify(store: Store) -> tuple[Survey, tuple[Damaged, ...]]:
+def verify(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
     """Check the digests of every entry of every version; damaged ones of the user's own Store go into quarantine."""
-    seen = survey(store)
+    seen = take_inventory(store)
     damaged = []
-    for kept in seen.kept:
+    for entry in seen.entries:
         try:
-            damage = find_damage(kept)
+            damage = find_damage(entry)
         except UNREADABLE as error:
-            damaged.append(Damaged(kept, error.found, None))
+            damaged.append(DamagedEntry(entry, error.found, None))
             continue
         if not damage or damage == GONE:
             continue
-        damaged.append(Damaged(kept, damage, _put_away(kept)))
+        damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
     return seen, tuple(damaged)
 
 
-def _put_away(kept: Kept) -> Path | None:
+def _put_away(entry: Entry) -> Path | None:
     try:
-        kept.store.guard.check(kept.folder)  # a link, or what others can write to, is named and stays
-        return kept.store.quarantine(kept.folder) if kept.store.own else None
+        entry.store.guard.check(entry.folder)  # a link, or what others can write to, is named and stays
+        return entry.store.quarantine(entry.folder) if entry.store.own else None
     except (StoreError, OSError):
         return None
 
 
-def choose(kept: Sequence[Kept], version: str, policy: Policy, now: float) -> dict[Path, str]:
+def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -> dict[Path, str]:
     """The entries that a policy lets go, by folder, with the reason.
 
     Args:
-        kept: what there is.
+        entries: what there is.
         version: the version that is in use.
         policy: what is to go.
         now: seconds since 1970.
     """
     reasons: dict[Path, str] = {}
-    for each in kept:
+    for each in entries:
         age = now - each.made
         if policy.foreign_versions and each.version != version:
             reasons[each.folder] = f"of version {each.version}, {version} is installed"
         elif policy.older_than is not None and age > policy.older_than:
             reasons[each.folder] = f"made {int(age / DAY)} days ago"
     if policy.max_size is not None:
-        left = [each for each in kept if each.folder not in reasons]
+        left = [each for each in entries if each.folder not in reasons]
         size = sum(each.size for each in left)
         for each in sorted(left, key=lambda each: (each.version == version, each.made)):
             if size <= policy.max_size:
@@ -129,8 +129,7 @@ def choose(kept: Sequence[Kept], version: str, policy: Policy, now: float) -> di
 
 def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cleaning:
     """Remove what a policy lets go, everything in quarantine, what makers left who are dead, and old builds."""
-    seen = survey(store)
-    reasons = choose(seen.kept, store.version, policy, now)
+    reasons = choose(take_inventory(store).entries, store.version, policy, now)
     age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
     builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days", dry_run)
     return _together(_clean(versions(store), reasons, dry_run), builds)
@@ -139,7 +138,7 @@ def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cl
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
     """Remove all entries of this version, or of all; and their quarantine and leftovers, and all builds."""
     wanted = [each for each in versions(store) if all_versions or each.version == store.version]
-    reasons = {kept.folder: "cleared" for kept in survey(store).kept if kept.store in wanted}
+    reasons = {entry.folder: "cleared" for entry in take_inventory(store).entries if entry.store in wanted}
     return _together(_clean(wanted, reasons, dry_run=False), clean_builds(store, math.inf, "cleared"))
 
 

@@ -17,25 +17,26 @@ from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError
 from ..core.variables import own_variable
 from . import archive
-from .entries import Entry, Store
+from .artifact import Artifact
+from .entries import Store
 
 MB = 10**6
 
 
-def export(entry: Entry, target: Path) -> None:
-    """Write an entry to a file; the same entry gives the same bytes, whoever exports it and when.
+def export(artifact: Artifact, target: Path) -> None:
+    """Write an Artifact to a file; the same one gives the same bytes, whoever exports it and when.
 
     Raises:
         IncompatibleArtifactError: a library is not what its manifest says.
         OSError: the file cannot be written; then it is not there.
     """
-    text = manifests.content(entry.folder / manifests.FILE)
+    text = manifests.content(artifact.folder / manifests.FILE)
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
         with tarfile.open(temporary, mode="x:", format=tarfile.USTAR_FORMAT) as file:
             _add(file, manifests.FILE, len(text), io.BytesIO(text))
-            for library in entry.manifest.libraries:
-                with manifests.verify(entry.folder, library).open("rb") as stream:
+            for library in artifact.manifest.libraries:
+                with artifact.verify_library(library).open("rb") as stream:
                     _add(file, library.file, library.size, stream)
         temporary.replace(target)
     except BaseException:
@@ -50,7 +51,7 @@ def _add(file: tarfile.TarFile, name: str, size: int, stream: IO[bytes]) -> None
     file.addfile(info, stream)
 
 
-def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb: int) -> Entry:
+def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb: int) -> Artifact:
     """Put an exported Artifact, or that of a wheel, into a Store.
 
     Args:
