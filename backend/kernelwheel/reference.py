@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from .core.options import OPTIONS, REGISTRY, Decides, Option
 from .core.settings import TABLE
@@ -84,7 +85,7 @@ def page(package: str) -> str:
     )
 
 
-def _row(option: Option, package: str) -> str:
+def _row(option: Option[Any], package: str) -> str:
     cells = (
         f"`{option.name}`",
         f"`{option.variable(package)}`",
@@ -96,7 +97,7 @@ def _row(option: Option, package: str) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
-def _names(options: Iterable[Option]) -> str:
+def _names(options: Iterable[Option[Any]]) -> str:
     return ", ".join(f"`{option.name}`" for option in options)
 
 

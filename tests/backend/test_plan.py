@@ -387,6 +387,7 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
 
 # What a compile is made of, beside the recipe: it can choose no flag, no variable and no place of a file.
 SHAPES_NOTHING = {
+    "artifact": "what was made",
     "architectures": "the Plan's own", "build_log": "reads what was said", "digests": "names bytes",
     "errors": "for failures",
     "host": "the Plan's own", "locks": "waits", "manifest": "describes what was made", "permissions": "makes folders",

@@ -44,7 +44,7 @@ def test_an_option_that_nobody_sets_has_its_default_and_says_so(option: Option) 
     resolved = settings.resolve("tiny", {}, {})
 
     assert value(resolved, option) == VALUES[option.name][3]
-    assert resolved.origin(option.name) == "default"
+    assert str(resolved.origin(option.name)) == "default"
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -61,7 +61,7 @@ def test_config_settings_win_over_the_environment_and_it_over_the_table(option: 
     assert value(from_table, option) == option.parse(in_table)
     assert value(from_environment, option) == option.parse(in_environment)
     assert value(from_config, option) == option.parse(in_config)
-    assert [s.origin(option.name) for s in (from_table, from_environment, from_config)] == [
+    assert [str(s.origin(option.name)) for s in (from_table, from_environment, from_config)] == [
         "[tool.kernelwheel]", f"environment variable {variable}", f"-C {option.name}",
     ]  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_config_settings_win_over_the_environment_and_it_over_the_table(option: 
 def test_an_empty_variable_counts_as_not_set(option: Option) -> None:
     resolved = settings.resolve("tiny", {}, {option.variable("tiny"): "  "})
 
-    assert resolved.origin(option.name) == "default"
+    assert str(resolved.origin(option.name)) == "default"
 
 
 def test_every_option_has_a_variable_of_its_own() -> None:

@@ -155,7 +155,7 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
         return None
     _refuse_archs_in_flags(settings)
     if settings.archs:
-        origin = settings.origin("archs")
+        origin = str(settings.origin("archs"))
         wanted = arch_lists.parse(settings.archs, origin)
         arch_lists.check_supported(wanted, nvcc.supported, nvcc.version, origin)
     else:

@@ -1,8 +1,8 @@
-"""Every option there is, in one typed registry.
+"""Every option there is, in one typed registry: the class `Options`, an attribute for each.
 
 An option's environment variable is either a standard one (`TORCH_CUDA_ARCH_LIST`, `CXX`, `MAX_JOBS`) or the
 package's own, made from its name: `SPLAT_CUDA` for the option `cuda` of the package `splat`. `reference` writes the
-page of all of them, docs/settings.md.
+page of all of them, docs/settings.md. What they are set to is `settings.Settings`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from .variables import own_variable
 
+if TYPE_CHECKING:
+    from .settings import Settings
+
+Cuda = Literal["on", "off", "auto"]
+Jit = Literal["auto", "never", "always"]
 # What an option decides.
 # binary: two values can give two binaries. It is in the Plan, and its value and origin are in the manifest.
 # tools: where the compilers are. What they are is in the Plan; the manifest has the origin: the value is a path.
@@ -24,9 +29,11 @@ Decides = Literal["binary", "tools", "work"]
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01: zip knows no earlier time
 NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, and no later one
 
+T = TypeVar("T")
 
-class Option(NamedTuple):
-    """One option.
+
+class Option(Generic[T]):
+    """One option; of Settings, its value.
 
     Attributes:
         name: its key in `[tool.kernelwheel]` and in `-C name=value`.
@@ -36,27 +43,59 @@ class Option(NamedTuple):
         environment: the standard variable, or None for `<PACKAGE>_<NAME>`.
         decides: the binary, the tools, or how the work is done; see `Decides`.
         help: what it is for.
-        separator: what several values are joined by (a list in the table, `-C` given again); None: it takes one.
+        separator: joins several values (a list in the table, `-C` given more than once); None: it takes one.
         cuda_only: whether it means nothing to a build without CUDA kernels.
     """
 
     name: str
-    parse: Callable[[str], Any]
-    takes: str
-    default: str
-    environment: str | None
-    decides: Decides
-    help: str
-    separator: str | None = None
-    cuda_only: bool = False
+
+    def __init__(
+        self,
+        parse: Callable[[str], T],
+        *,
+        takes: str,
+        default: str = "",
+        environment: str | None = None,
+        decides: Decides,
+        help: str,
+        separator: str | None = None,
+        cuda_only: bool = False,
+    ) -> None:
+        self.parse = parse
+        self.takes = takes
+        self.default = default
+        self.environment = environment
+        self.decides: Decides = decides
+        self.help = help
+        self.separator = separator
+        self.cuda_only = cuda_only
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", "-")
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Option[T]: ...
+
+    @overload
+    def __get__(self, instance: Settings, owner: type) -> T: ...
+
+    def __get__(self, instance: Settings | None, owner: type) -> Option[T] | T:
+        """Of the registry, the option; of Settings, its typed value."""
+        if instance is None:
+            return self
+        value: T = instance.values[self.name]
+        return value
+
+    def __set__(self, instance: Settings, value: T) -> None:
+        raise AttributeError(f"settings do not change: {self.name}")
 
     def variable(self, package: str) -> str:
         """The environment variable that sets this option for `package`."""
         return self.environment or own_variable(package, self.name)
 
 
-def _choice(*names: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
+def _choice(*names: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
         value = text.strip().lower()
         if value not in names:
             near = difflib.get_close_matches(value, names, n=1)
@@ -114,45 +153,151 @@ def _command(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text.replace(";", " ")))  # CMake, whose variables these are, separates words by ;
 
 
-_CUDA = "on, off or auto"
 _LAUNCHER = "a command, such as sccache or ccache"
 _FLAGS = "compiler options as a shell would split them"
-REGISTRY = (
-    Option("cuda", _choice("on", "off", "auto"), _CUDA, "auto", None, "binary",
-           "Build CUDA kernels? auto: where torch.version.cuda is set. Never asks for a GPU."),
-    Option("archs", _text, "a list such as 7.5;8.0+PTX", "", "TORCH_CUDA_ARCH_LIST", "binary",
-           "CUDA architectures; empty: the default list for the nvcc at hand.", ";", cuda_only=True),
-    Option("nvcc", _text, "a path", "", "CUDACXX", "tools",
-           "The nvcc to use; empty: looked for.", cuda_only=True),
-    Option("cuda-home", _text, "a path", "", "CUDA_HOME", "tools",
-           "The CUDA toolkit to use; empty: looked for.", cuda_only=True),
-    Option("cxx", _text, "a command or a path", "", "CXX", "tools",
-           "The C++ compiler, also nvcc's host compiler; empty: c++, g++ or clang++ on PATH."),
-    Option("compiler-launcher", _command, _LAUNCHER, "", None, "work",
-           "What runs nvcc and the C++ compiler and may know their output already; empty: nothing.", " "),
-    Option("cxx-launcher", _command, _LAUNCHER, "", "CMAKE_CXX_COMPILER_LAUNCHER", "work",
-           "The same for the C++ compiler alone; empty: compiler-launcher.", " "),
-    Option("cuda-launcher", _command, _LAUNCHER, "", "CMAKE_CUDA_COMPILER_LAUNCHER", "work",
-           "The same for nvcc alone; empty: compiler-launcher.", " "),
-    Option("cxx-flags", flags, _FLAGS, "", "CXXFLAGS", "binary",
-           "More options for the C++ compiler.", " "),
-    Option("cuda-flags", flags, _FLAGS, "", "CUDAFLAGS", "binary",
-           "More options for nvcc.", " ", cuda_only=True),
-    Option("link-flags", flags, _FLAGS, "", "LDFLAGS", "binary",
-           "More options for the linker driver.", " "),
-    Option("jobs", _jobs, "a whole number, 0 for automatic", "0", "MAX_JOBS", "work",
-           "How many compilers run at once; 0: as many as there are cores, and memory for."),
-    Option("source-date-epoch", _epoch, "seconds since 1970", str(OLDEST_ZIP_TIME), "SOURCE_DATE_EPOCH", "work",
-           "The time of all files in the wheel."),
-    Option("jit", _choice("auto", "never", "always"), "auto, never or always", "auto", None, "work",
-           "Compile at run time? auto: where no Artifact fits and a compile cures it; always: never use the wheel's."),
-    Option("cache-dir", _folder, "an absolute path", "", None, "work",
-           "The folder of the cache; empty: kernelwheel in the user's cache folder."),
-    Option("cache-path", _folders, "absolute paths apart by the system's separator", "", None, "work",
-           "Caches that are only read, and looked in before the user's.", os.pathsep),
-    Option("trusted-owners", _users, "names or numbers of users, separated by commas, or everyone", "", None, "work",
-           "Whose files in caches are loaded, beside root's and your own; everyone: nothing is checked.", ","),
-    Option("import-limit", _megabytes, "a whole number of MB", "2000", None, "work",
-           "How large all libraries together may be in a file that `cache import` takes."),
-)  # fmt: skip
+
+
+class Options:
+    """All options."""
+
+    cuda: Option[Cuda] = Option(
+        _choice("on", "off", "auto"),
+        takes="on, off or auto",
+        default="auto",
+        decides="binary",
+        help="Build CUDA kernels? auto: if torch.version.cuda is set. Never asks for a GPU.",
+    )
+    archs: Option[str] = Option(
+        _text,
+        takes="a list such as 7.5;8.0+PTX",
+        environment="TORCH_CUDA_ARCH_LIST",
+        decides="binary",
+        separator=";",
+        cuda_only=True,
+        help="CUDA architectures; empty: the default list for the nvcc that is used.",
+    )
+    nvcc: Option[str] = Option(
+        _text,
+        takes="a path",
+        environment="CUDACXX",
+        decides="tools",
+        cuda_only=True,
+        help="The nvcc to use; empty: looked for.",
+    )
+    cuda_home: Option[str] = Option(
+        _text,
+        takes="a path",
+        environment="CUDA_HOME",
+        decides="tools",
+        cuda_only=True,
+        help="The CUDA toolkit to use; empty: looked for.",
+    )
+    cxx: Option[str] = Option(
+        _text,
+        takes="a command or a path",
+        environment="CXX",
+        decides="tools",
+        help="The C++ compiler, also nvcc's host compiler; empty: c++, g++ or clang++ on PATH.",
+    )
+    compiler_launcher: Option[tuple[str, ...]] = Option(
+        _command,
+        takes=_LAUNCHER,
+        decides="work",
+        separator=" ",
+        help="Runs nvcc and the C++ compiler and may have their output cached; empty: nothing.",
+    )
+    cxx_launcher: Option[tuple[str, ...]] = Option(
+        _command,
+        takes=_LAUNCHER,
+        environment="CMAKE_CXX_COMPILER_LAUNCHER",
+        decides="work",
+        separator=" ",
+        help="The same for the C++ compiler alone; empty: compiler-launcher.",
+    )
+    cuda_launcher: Option[tuple[str, ...]] = Option(
+        _command,
+        takes=_LAUNCHER,
+        environment="CMAKE_CUDA_COMPILER_LAUNCHER",
+        decides="work",
+        separator=" ",
+        help="The same for nvcc alone; empty: compiler-launcher.",
+    )
+    cxx_flags: Option[tuple[str, ...]] = Option(
+        flags,
+        takes=_FLAGS,
+        environment="CXXFLAGS",
+        decides="binary",
+        separator=" ",
+        help="More options for the C++ compiler.",
+    )
+    cuda_flags: Option[tuple[str, ...]] = Option(
+        flags,
+        takes=_FLAGS,
+        environment="CUDAFLAGS",
+        decides="binary",
+        separator=" ",
+        cuda_only=True,
+        help="More options for nvcc.",
+    )
+    link_flags: Option[tuple[str, ...]] = Option(
+        flags,
+        takes=_FLAGS,
+        environment="LDFLAGS",
+        decides="binary",
+        separator=" ",
+        help="More options for the linker driver.",
+    )
+    jobs: Option[int] = Option(
+        _jobs,
+        takes="a whole number, 0 for automatic",
+        default="0",
+        environment="MAX_JOBS",
+        decides="work",
+        help="How many compilers run at once; 0: as many as there are cores, and memory for.",
+    )
+    source_date_epoch: Option[int] = Option(
+        _epoch,
+        takes="seconds since 1970",
+        default=str(OLDEST_ZIP_TIME),
+        environment="SOURCE_DATE_EPOCH",
+        decides="work",
+        help="The time of all files in the wheel.",
+    )
+    jit: Option[Jit] = Option(
+        _choice("auto", "never", "always"),
+        takes="auto, never or always",
+        default="auto",
+        decides="work",
+        help="Compile at run time? auto: if no Artifact fits and a compile cures it; always: never use the wheel's.",
+    )
+    cache_dir: Option[str] = Option(
+        _folder,
+        takes="an absolute path",
+        decides="work",
+        help="The folder of the cache; empty: kernelwheel in the user's cache folder.",
+    )
+    cache_path: Option[tuple[str, ...]] = Option(
+        _folders,
+        takes="absolute paths, separated as in PATH",
+        decides="work",
+        separator=os.pathsep,
+        help="Read-only caches, searched before the user's.",
+    )
+    trusted_owners: Option[tuple[str, ...]] = Option(
+        _users,
+        takes="names or numbers of users, separated by commas, or everyone",
+        decides="work",
+        separator=",",
+        help="Whose files in caches are loaded, besides root's and your own; everyone: nothing is checked.",
+    )
+    import_limit: Option[int] = Option(
+        _megabytes,
+        takes="a whole number of MB",
+        default="2000",
+        decides="work",
+        help="The largest total size of the libraries in a file that `cache import` accepts.",
+    )
+
+
+REGISTRY: tuple[Option[Any], ...] = tuple(each for each in vars(Options).values() if isinstance(each, Option))
 OPTIONS = {option.name: option for option in REGISTRY}

@@ -5,57 +5,57 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from .errors import SettingsError
-from .options import OPTIONS, REGISTRY, Option, flags
+from .options import OPTIONS, REGISTRY, Option, Options, flags
 from .variables import own_variable, prefix, said
 
-Cuda = Literal["on", "off", "auto"]
-Jit = Literal["auto", "never", "always"]
 TABLE = "[tool.kernelwheel]"
+VARIABLE = "environment variable"
+CONFIG = "-C"
 
 
-class Settings(NamedTuple):
-    """The effective options of one build, typed."""
+class Origin(NamedTuple):
+    """Where an option was set: the kind of place (TABLE, VARIABLE, CONFIG or other words), and the name there."""
 
-    cuda: Cuda
-    archs: str
-    nvcc: str
-    cuda_home: str
-    cxx: str
-    compiler_launcher: tuple[str, ...]
-    cxx_launcher: tuple[str, ...]
-    cuda_launcher: tuple[str, ...]
-    cxx_flags: tuple[str, ...]
-    cuda_flags: tuple[str, ...]
-    link_flags: tuple[str, ...]
-    jobs: int
-    source_date_epoch: int
-    jit: Jit
-    cache_dir: str
-    cache_path: tuple[str, ...]
-    trusted_owners: tuple[str, ...]
-    import_limit: int
-    origins: Mapping[str, str]
-    package: str = ""
+    place: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        """`environment variable SPLAT_CUDA`."""
+        return f"{self.place} {self.name}".rstrip()
+
+
+DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True)
+class Settings(Options):
+    """The effective options of one build, an attribute for each: `settings.cuda`, `settings.cxx_flags`.
+
+    Attributes:
+        package: whose settings these are.
+        values: the typed values, by the options' names.
+        origins: where each was set, by the same names.
+    """
+
+    package: str
+    values: Mapping[str, Any]
+    origins: Mapping[str, Origin]
 
     def variable(self, name: str) -> str:
         """The environment variable that sets an option: `SPLAT_CUDA`."""
         return OPTIONS[name].variable(self.package)
 
-    def origin(self, name: str) -> str:
-        """Where the option's value came from, for example `environment variable SPLAT_CUDA`."""
+    def origin(self, name: str) -> Origin:
+        """Where the option's value came from."""
         return self.origins[name]
 
-    def place(self, name: str) -> str:
-        """The kind of place that it came from: `default`, `[tool.kernelwheel]`, `environment variable` or `-C`."""
-        origin = self.origins[name]
-        return origin.rpartition(" ")[0] or origin
-
-    def value(self, name: str) -> Any:
-        """The option's typed value."""
-        return getattr(self, name.replace("-", "_"))
+    def changed(self, name: str, value: Any, origin: Origin) -> Settings:
+        """The same settings, but for one option."""
+        return Settings(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
     def flags(self) -> dict[str, tuple[str, ...]]:
         """What reaches compilers and linker, by the names in a Plan."""
@@ -63,21 +63,22 @@ class Settings(NamedTuple):
 
     def effective(self) -> dict[str, dict[str, Any]]:
         """Every option as {name: {value, origin}}."""
-        return {name: {"value": self.value(name), "origin": origin} for name, origin in self.origins.items()}
+        return {name: {"value": self.values[name], "origin": str(origin)} for name, origin in self.origins.items()}
 
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
         """What the manifest says of the options that decide an Artifact: {name: {value, origin}}.
 
         Args:
             archs: the architectures that were compiled for; None: no CUDA kernels were, and what is for them alone
-                had no effect. What the package's own table says of them stays: a compile at run time has need of it.
+                had no effect. What the package's own table says of them stays: a compile at run time needs it.
         """
         record = {}
         for option in REGISTRY:
-            had_no_effect = option.cuda_only and archs is None and self.origins[option.name] != TABLE
+            origin = self.origins[option.name]
+            had_no_effect = option.cuda_only and archs is None and origin.place != TABLE
             if option.decides != "work" and not had_no_effect:
-                value = self.value(option.name) if option.decides == "binary" else None
-                record[option.name] = {"value": value, "origin": self.origin(option.name)}
+                value = self.values[option.name] if option.decides == "binary" else None
+                record[option.name] = {"value": value, "origin": str(origin)}
         if archs is not None:
             record["archs"]["value"] = archs  # one spelling for one list, and the default list written out
         return record
@@ -102,16 +103,16 @@ def resolve(
         SettingsError: for an unknown option, a value that is not what the option takes, or two that contradict each
             other; says where it stood.
     """
-    raw = {name: (option.default, "default") for name, option in OPTIONS.items()}
+    raw = {name: (option.default, DEFAULT) for name, option in OPTIONS.items()}
     raw |= _written(table, TABLE)
     _refuse_unknown_variables(package, environ)
     for option in REGISTRY:
         variable = option.variable(package)
         if text := said(environ, variable):
-            raw[option.name] = (text, f"environment variable {variable}")
-    raw |= _written(config or {}, "-C")
-    values = {name.replace("-", "_"): _parse(OPTIONS[name], *setting) for name, setting in raw.items()}
-    settings = Settings(**values, origins={name: origin for name, (_, origin) in raw.items()}, package=package)
+            raw[option.name] = (text, Origin(VARIABLE, variable))
+    raw |= _written(config or {}, CONFIG)
+    values = {name: _parse(OPTIONS[name], *setting) for name, setting in raw.items()}
+    settings = Settings(package, values, {name: origin for name, (_, origin) in raw.items()})
     _refuse_contradictions(settings)
     return settings
 
@@ -131,7 +132,7 @@ def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in names if said(environ, name)}
 
 
-def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, str]]:
+def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:
     """What the table or the config settings say: (text, origin) by the option's name."""
     keys: dict[str, str] = {}
     found = {}
@@ -145,11 +146,11 @@ def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, str]
                 remedies=[f"leave out {key!r}"],
             )
         keys[option.name] = key
-        found[option.name] = (_as_text(option, value, place), place if place == TABLE else f"{place} {key}")
+        found[option.name] = (_as_text(option, value, place), Origin(place, key if place != TABLE else ""))
     return found
 
 
-def option_of(key: str, place: str) -> Option:
+def option_of(key: str, place: str) -> Option[Any]:
     """The option of a key, `cuda-home` or `cuda_home`; `place` is where it stands, for the message.
 
     Raises:
@@ -187,7 +188,7 @@ def _refuse_unknown_variables(package: str, environ: Mapping[str, str]) -> None:
             )
 
 
-def _as_text(option: Option, value: Any, place: str) -> str:
+def _as_text(option: Option[Any], value: Any, place: str) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, (str, int)):
@@ -211,7 +212,7 @@ def _as_text(option: Option, value: Any, place: str) -> str:
     return shlex.join(value) if words else (option.separator or "").join(value)
 
 
-def _parse(option: Option, text: str, origin: str) -> Any:
+def _parse(option: Option[Any], text: str, origin: Origin) -> Any:
     try:
         return option.parse(text)
     except ValueError as error:
@@ -230,12 +231,13 @@ def _refuse_contradictions(settings: Settings) -> None:
     A standard variable such as TORCH_CUDA_ARCH_LIST is there for many packages: without CUDA kernels it means nothing,
     and so it contradicts nothing. The table's options may be waiting for a build with CUDA.
     """
-    if settings.archs and settings.place("archs") != "environment variable":
-        from . import architectures as arch_lists  # not where nobody names any: a warm start has no time for it
+    if settings.archs and settings.origin("archs").place != VARIABLE:
+        from . import architectures  # only if there are any: a warm start has no time for it
 
-        arch_lists.parse(settings.archs, settings.origin("archs"))  # a standard variable's is read where it is used
+        # The standard variable's is checked where it is used.
+        architectures.parse(settings.archs, str(settings.origin("archs")))
     for option in REGISTRY:
-        if settings.cuda == "off" and option.cuda_only and settings.place(option.name) == "-C":
+        if settings.cuda == "off" and option.cuda_only and settings.origin(option.name).place == CONFIG:
             said_to = settings.origin(option.name)
             raise SettingsError(
                 f"{said_to} is only for CUDA kernels, and cuda is off",

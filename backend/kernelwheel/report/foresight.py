@@ -73,8 +73,8 @@ def circumstances(kernels: Kernels) -> Circumstances:
         artifacts.append(Artifact(kernels.folder, kernels.manifest, None))
     try:
         sources = kernels.source is not None
-        jit_setting, origin = kernels.settings.jit, kernels.settings.origin("jit")
-        off = kernels.settings.origin("cuda") if kernels.settings.cuda == "off" else ""
+        jit_setting, origin = kernels.settings.jit, str(kernels.settings.origin("jit"))
+        off = str(kernels.settings.origin("cuda")) if kernels.settings.cuda == "off" else ""
         wanted = kernels.wanted
         for store in kernels.stores():
             # Those of our own that are damaged are put away when a call finds them; those of others stop it.

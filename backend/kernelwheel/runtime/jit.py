@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..build import plan as plans
 from ..build.plan import Plan
 from ..core.errors import BuildError
-from ..core.settings import Settings
+from ..core.settings import Origin, Settings
 from ..toolchain import toolchain
 from ..toolchain.toolchain import Toolchain
 from .source import Source
@@ -38,11 +38,10 @@ def draw(
         BuildError: this machine cannot compile it; says what is missing and what brings it.
     """
     require_tools()
-    origins = {**settings.origins, "cuda": "what this call needs"}
     if not settings.archs and capabilities:
-        settings = settings._replace(archs=";".join("{}.{}".format(*c) for c in capabilities))
-        origins["archs"] = "the GPUs of this process"
-    settings = settings._replace(cuda="on" if cuda else "off", origins=origins)
+        gpus = ";".join("{}.{}".format(*capability) for capability in capabilities)
+        settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
+    settings = settings.changed("cuda", "on" if cuda else "off", Origin("what this call needs"))
     tools = toolchain.find(settings, os.environ)
     return plans.draw(source.facts, version, source.folder, settings, tools), tools
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def make(kernels: Kernels, device: str, index: int | None, use: Callable[[Artifact], object]) -> Artifact:
     """Compile what no Artifact at hand has, keep it and use it; or raise why that cannot be."""
     against = against_wheel(kernels, device, index)
-    off = kernels.settings.origin("cuda") if device == "cuda" and kernels.settings.cuda == "off" else ""
+    off = str(kernels.settings.origin("cuda")) if device == "cuda" and kernels.settings.cuda == "off" else ""
     source = source_for(kernels, device, against, kernels.jit, off)
     *_, store = kernels.stores()
     with progress.shown(kernels.package) as say, store.making(lambda maker: say(f"waiting for {maker}")):
@@ -44,7 +44,7 @@ def against_wheel(kernels: Kernels, device: str, index: int | None) -> tuple[Mis
 def source_for(kernels: Kernels, device: str, against: Sequence[Mismatch], allowed: str, off: str = "") -> Source:
     """What to compile from, where that is allowed (as by the setting `jit`) and cures what stands against the rest."""
     source = kernels.source
-    obstacle = obstacle_to_compile(against, allowed, kernels.settings.origin("jit"), source is not None, off)
+    obstacle = obstacle_to_compile(against, allowed, str(kernels.settings.origin("jit")), source is not None, off)
     if source is None or obstacle:
         raise incompatible(kernels.package, device, against, obstacle)
     return source

@@ -9,7 +9,7 @@ from ..core import architectures as archs
 from ..core.architectures import Arch, ArchList
 from ..core.host import Host
 from ..core.manifest import Library, Manifest
-from ..core.settings import Settings
+from ..core.settings import DEFAULT, Origin, Settings
 from ..core.verdict import Mismatch, Wanted, check
 from ..store.artifact import Artifact
 from . import making
@@ -66,14 +66,12 @@ def wants_cuda(kernels: Kernels) -> bool:
 
 def settings_for(kernels: Kernels, archs: str) -> Settings:
     """The effective settings, with the architectures that a command line names, if it names any."""
-    if not archs:
-        return kernels.settings
-    return kernels.settings._replace(archs=archs, origins={**kernels.settings.origins, "archs": "--archs"})
+    return kernels.settings.changed("archs", archs, Origin("--archs")) if archs else kernels.settings
 
 
 def targets_of(settings: Settings) -> ArchList | None:
     """The architectures that the settings name, if they name any."""
-    return archs.parse(settings.archs, settings.origin("archs")) if settings.archs else None
+    return archs.parse(settings.archs, str(settings.origin("archs"))) if settings.archs else None
 
 
 def against(found: Artifact, host: Host, wanted: Wanted, device: str, targets: ArchList | None) -> tuple[Mismatch, ...]:
@@ -89,7 +87,7 @@ def against(found: Artifact, host: Host, wanted: Wanted, device: str, targets: A
 def is_for_all(manifest: Manifest) -> bool:
     """Whether nobody chose the architectures of an Artifact: it has the default list, as a wheel has."""
     settings = manifest.built_with.get("settings", {})
-    return bool(settings.get("archs", {}).get("origin") == "default")
+    return bool(settings.get("archs", {}).get("origin") == str(DEFAULT))
 
 
 def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, for_all: bool) -> Mismatch | None:

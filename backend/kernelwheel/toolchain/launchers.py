@@ -64,8 +64,8 @@ def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -
     cuda_option = "cuda-launcher" if settings.cuda_launcher else "compiler-launcher"
     cuda_words = (settings.cuda_launcher or settings.compiler_launcher) if cuda else ()
     return Launchers(
-        _on_path(cxx_words, settings.origin(cxx_option), environ),
-        _on_path(cuda_words, settings.origin(cuda_option), environ),
+        _on_path(cxx_words, str(settings.origin(cxx_option)), environ),
+        _on_path(cuda_words, str(settings.origin(cuda_option)), environ),
     )
 
 

@@ -62,9 +62,9 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
         environ: for PATH.
     """
     if settings.nvcc:
-        yield settings.origin("nvcc"), settings.nvcc
+        yield str(settings.origin("nvcc")), settings.nvcc
     if settings.cuda_home:
-        yield settings.origin("cuda-home"), str(Path(settings.cuda_home) / "bin" / "nvcc")
+        yield str(settings.origin("cuda-home")), str(Path(settings.cuda_home) / "bin" / "nvcc")
     packaged = _packaged(sites[0])
     for path in packaged or [sites[0] / "nvidia" / "cu*" / "bin" / "nvcc"]:
         yield "pip's cuda-toolkit beside torch", str(path)

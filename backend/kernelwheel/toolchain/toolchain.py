@@ -203,9 +203,9 @@ def _refuse_two_toolkits(
     No contradiction: one of them does not fit torch, or `-C` puts another in the place of a variable.
     """
     origin, home = settings.origin("nvcc"), settings.origin("cuda-home")
-    if taken.origin != origin or not settings.cuda_home or settings.place("nvcc") != settings.place("cuda-home"):
+    if taken.origin != str(origin) or not settings.cuda_home or origin.place != home.place:
         return
-    other = inspect_nvcc(home, str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, sites, environ)
+    other = inspect_nvcc(str(home), str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, sites, environ)
     if taken.nvcc and other.nvcc and other.nvcc.root != taken.nvcc.root:
         raise SettingsError(
             f"{origin} and {home} name two CUDA toolkits",
