@@ -18,7 +18,7 @@ from setuptools import build_meta
 
 from . import wheel
 from .build import plan as plans
-from .build.cached_build import obtain
+from .build.cached_build import cached_build
 from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from .build.package import PackageFacts, read_toml, split_table
 from .build.progress import print_line
@@ -130,7 +130,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     facts, options = _read_project()
     ours, theirs = _split(config_settings)
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
-    tools = toolchain.find(chosen, os.environ)
+    tools = toolchain.find_toolchain(chosen, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
     for passed_over in tools.cxx.passed_over:
@@ -141,8 +141,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools reads it too
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         sources = Path(facts.sources).resolve()
-        plan = plans.draw(facts, _version(pure), sources, chosen, tools)
-        artifact = obtain(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
+        plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
+        artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
         contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelwheel.core import manifest as manifests
-from kernelwheel.runtime import Kernels, serving
+from kernelwheel.runtime import Kernels, cache_build
+from kernelwheel.runtime.finding import find
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
@@ -17,8 +18,18 @@ from samples import Values, rewrite_manifest
 
 def compile_entry(checkout: Path, cache: Path) -> Path:
     """The folder of the entry that tiny's CPU kernels get in a cache, compiled now."""
-    kernels = kernels_of(checkout, cache)
-    return serving.build(kernels, cuda=False, archs="", say=lambda line: None).folder
+    return build_cpu(kernels_of(checkout, cache)).folder
+
+
+def build_cpu(kernels: Kernels) -> Artifact:
+    """What `cache build` finds or makes of CPU kernels."""
+    return cache_build.build(kernels.installed, kernels.host, False, "", lambda line: None).artifact
+
+
+def find_cpu(kernels: Kernels) -> Artifact | None:
+    """What `cache build` would find of CPU kernels."""
+    request = cache_build.request_for(kernels.installed, False, "")
+    return find(kernels.installed, kernels.host, request, Artifact.verify).artifact
 
 
 def kernels_of(checkout: Path, cache: Path, **environ: str) -> Kernels:

@@ -160,7 +160,7 @@ class Machine:
         """The Plan that this machine draws for the package tiny."""
         chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
         facts = PackageFacts("tiny", "native", torch_target, abi)
-        return plans.draw(facts, version, self.sources, chosen, self.toolchain(chosen))
+        return plans.draw_plan(facts, version, self.sources, chosen, self.toolchain(chosen))
 
 
 SOURCES = {"CMakeLists.txt": "project(tiny)\n", "twice.cpp": "int twice;\n", "math/twice.cuh": "// twice\n"}

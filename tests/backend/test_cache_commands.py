@@ -16,7 +16,7 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.core import architectures as archs
 from kernelwheel.core.manifest import Library
 from kernelwheel.report import cache_commands, explain
-from kernelwheel.runtime import Kernels, serving
+from kernelwheel.runtime import Kernels, coverage
 from kernelwheel.store.entries import Store
 
 Copy = Callable[[], Path]
@@ -201,7 +201,7 @@ def test_build_takes_the_wheel_s_own_kernels(
     status, out, _ = cache.run("build", "--cuda", "off")
 
     assert status == 0
-    assert out == f"nothing to compile, the wheel has it: CPU\n{kernels.folder}\n"
+    assert out == f"nothing to compile, the wheel has it: CPU\n{kernels.installed.folder}\n"
 
 
 def test_build_puts_a_damaged_entry_away_and_makes_a_new_one(filled: Cache, entry: Path) -> None:
@@ -265,7 +265,7 @@ def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool)
     has = archs.parse(made, "a test")
     library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
 
-    assert serving.covers(library, archs.parse(wanted, "a test")) is covered
+    assert coverage._covers(library, archs.parse(wanted, "a test")) is covered
 
 
 # explain

@@ -15,169 +15,21 @@ from typing import Any
 import pytest
 from builds import TORCH, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel.core import architectures as arch_lists
 from kernelwheel.core.errors import (
     REINSTALL,
-    BuildError,
-    IncompatibleArtifactError,
-    KernelWheelError,
-    UnreadableArtifactError,
 )
-from kernelwheel.core.host import Host
-from kernelwheel.core.manifest import Library, Manifest, Requires
-from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.core.manifest import Library
 from kernelwheel.report import doctor
 from kernelwheel.report import installation as environment
 from kernelwheel.report.installation import Installation
-from kernelwheel.runtime import Kernels, jit, serving
-from kernelwheel.runtime.forecast import Circumstances, Task, forecast, without_tools
-from kernelwheel.store.artifact import Artifact
+from kernelwheel.runtime import Kernels, jit
 from kernelwheel.store.entries import Store
 from processes import RunPython
+from samples import sample
 
-CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
-MANIFEST = Manifest(
-    package="tiny",
-    version="1.2.3",
-    fingerprint="f" * 64,
-    sources="5" * 64,
-    plan={"torch_target": "2.10"},
-    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
-    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
-    libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
-)
-CPU_MANIFEST = MANIFEST._replace(requires=MANIFEST.requires._replace(cuda=None, driver=None), libraries=(CPU_LIBRARY,))
-OLD = MANIFEST._replace(version="1.2.2")
-HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
-BLACKWELL = HOPPER._replace(capabilities=((12, 0),))
-NO_GPU = HOPPER._replace(capabilities=(), driver=None)
-CPU_TORCH = HOPPER._replace(torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
-OLD_TORCH = HOPPER._replace(torch="2.9.0+cu130")
+MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))
 
-WHEEL = Artifact(Path("/site/tiny/_native"), MANIFEST, None)
-CPU_WHEEL = WHEEL._replace(manifest=CPU_MANIFEST)
-ENTRY = Artifact(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
-BLACKWELL_ENTRY = ENTRY._replace(
-    manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("12.0",))))
-)
-DEFAULT_ENTRY = ENTRY._replace(
-    manifest=MANIFEST._replace(built_with={"settings": {"archs": {"value": "8.0;9.0", "origin": "default"}}})
-)
-TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["mend it"])
-
-
-def at(*artifacts: Artifact, **changes: Any) -> Circumstances:
-    usual = Circumstances(Wanted("1.2.3"), artifacts, None, None, "auto", "default", "", True)
-    return replace(usual, **changes)
-
-
-# what the next call does: device, host, circumstances, outcome, words of the reason
-FORECASTS: dict[str, tuple[str, Host, Circumstances, str, str]] = {
-    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "of the wheel fit"),
-    "its CPU kernels": ("cpu", HOPPER, at(WHEEL), "load", "of the wheel fit"),
-    "CPU kernels beside a CPU torch": ("cpu", CPU_TORCH, at(WHEEL), "load", "of the wheel fit"),
-    "a GPU that the wheel has no kernels for": ("cuda", BLACKWELL, at(WHEEL), "compile", "capability"),
-    "CPU kernels for that GPU's machine": ("cpu", BLACKWELL, at(WHEEL), "load", "of the wheel fit"),
-    "an entry for that GPU": ("cuda", BLACKWELL, at(WHEEL, BLACKWELL_ENTRY), "load", "in the store fit"),
-    "an entry for another GPU": ("cuda", BLACKWELL, at(WHEEL, ENTRY), "compile", "SASS for 8.0, 9.0"),
-    "a CPU wheel beside a CUDA torch": ("cuda", HOPPER, at(CPU_WHEEL), "compile", "CPU kernels only"),
-    "no GPU": ("cuda", NO_GPU, at(WHEEL), "fail", "torch sees no GPU"),
-    "no CUDA in torch": ("cuda", CPU_TORCH, at(WHEEL), "fail", "2.13.0+cpu has no CUDA"),
-    "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),
-    "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
-    "nothing to compile from": ("cpu", HOPPER, at(sources=False), "fail", "no sources are installed"),
-    "jit is never": ("cuda", BLACKWELL, at(WHEEL, jit="never", jit_origin="X"), "fail", "jit is never (X)"),
-    "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
-    "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
-    "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
-    "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda_off="X"), "fail", "cuda is off (X)"),
-    "cuda is off, and CPU kernels": ("cpu", HOPPER, at(cuda_off="X"), "compile", "no kernels are installed"),
-    "cuda is off, and kernels that are there": ("cuda", HOPPER, at(WHEEL, cuda_off="X"), "load", "of the wheel fit"),
-    "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "no compile cures that"),
-    "files of another version": ("cpu", HOPPER, at(WHEEL._replace(manifest=OLD)), "fail", "no compile cures that"),
-    "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
-    "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
-    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "of the wheel fit"),
-}
-
-
-@pytest.mark.parametrize(("device", "host", "given", "outcome", "because"), FORECASTS.values(), ids=FORECASTS)
-def test_the_next_call_is_foretold(device: str, host: Host, given: Circumstances, outcome: str, because: str) -> None:
-    expected = forecast(Task(device, host), given)
-
-    assert (expected.device, expected.outcome) == (device, outcome)
-    assert because in expected.because
-    assert (expected.artifact is not None) == (outcome == "load")
-    assert bool(expected.remedies) == (outcome == "fail")
-
-
-# what `cache build` does, with the architectures that are asked for
-BUILDS: dict[str, tuple[str, Host, Circumstances, str, str, str]] = {
-    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "of the wheel fit"),
-    "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "of the wheel fit"),
-    "architectures that the wheel has": ("cuda", BLACKWELL, at(WHEEL), "8.6;9.0", "load", "of the wheel fit"),
-    "others": (
-        "cuda",
-        HOPPER,
-        at(WHEEL),
-        "7.5",
-        "compile",
-        "archs: required CUDA kernels for 7.5, found SASS for 8.0, 9.0",
-    ),
-    "an entry for some GPU, and none to ask": ("cuda", NO_GPU, at(ENTRY), "", "compile", "no kernels are installed"),
-    "an entry with the default list": ("cuda", NO_GPU, at(DEFAULT_ENTRY), "", "load", "in the store fit"),
-    "jit is never": ("cpu", HOPPER, at(jit="never"), "", "compile", "no kernels are installed"),
-    "cuda is off, and asked for": ("cuda", HOPPER, at(cuda_off="X"), "", "compile", "no kernels are installed"),
-    "nothing to compile from": ("cpu", HOPPER, at(sources=False), "", "fail", "no sources are installed"),
-    "a damaged wheel": ("cuda", NO_GPU, at(WHEEL, damage=TROUBLE), "", "fail", "trouble (found: some)"),
-}
-
-
-@pytest.mark.parametrize(("device", "host", "given", "archs", "outcome", "because"), BUILDS.values(), ids=BUILDS)
-def test_the_next_build_is_foretold(
-    device: str, host: Host, given: Circumstances, archs: str, outcome: str, because: str
-) -> None:
-    targets = arch_lists.parse(archs, "a test") if archs else None
-
-    expected = forecast(Task(device, host, build=True, targets=targets), given)
-
-    assert (expected.device, expected.outcome) == (device, outcome)
-    assert because in expected.because
-
-
-def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
-    library = Library("x.so", "0" * 64, 1, "cuda", ("10.0", "7.5", "9.0a", "12.0"), ("12.0", "9.0"))
-    entry = ENTRY._replace(manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, library)))
-
-    (lacks,) = serving.against(entry, NO_GPU, Wanted(), "cuda", None)
-
-    assert lacks.found == "SASS for 7.5, 9.0a, 10.0, 12.0; PTX for 9.0, 12.0"
-
-
-@pytest.mark.parametrize(
-    ("fault", "own", "outcome"),
-    [
-        (IncompatibleArtifactError, True, "compile"),  # it is put away
-        (IncompatibleArtifactError, False, "fail"),
-        (UnreadableArtifactError, True, "fail"),
-        (UnreadableArtifactError, False, "fail"),
-    ],
-)
-def test_what_is_wrong_with_an_entry_s_files_is_foretold(
-    fault: type[KernelWheelError], own: bool, outcome: str
-) -> None:
-    entry = ENTRY._replace(store=Store(Path("/cache"), "tiny", "1.2.3", own))
-    error = fault("trouble", required="none", found="some", remedies=["mend it"])
-
-    assert forecast(Task("cuda", HOPPER), at(entry), lambda found: error).outcome == outcome
-
-
-def test_what_is_foretold_to_load_is_the_first_that_fits() -> None:
-    assert forecast(Task("cuda", BLACKWELL), at(WHEEL, ENTRY, BLACKWELL_ENTRY)).artifact == str(BLACKWELL_ENTRY.folder)
-    assert check(BLACKWELL_ENTRY.manifest, BLACKWELL).mismatches == ()
-
-
-# The forecast against what a call really does, in a process of its own
+# What is foretold against what a call really does, in a process of its own
 
 
 FORETELL = """
@@ -303,7 +155,7 @@ def installation(site: Site, **changes: Any) -> Installation:
         package="tiny",
         version="1.2.3",
         folder=site.packages / "tiny",
-        manifest=CPU_MANIFEST,
+        manifest=MANIFEST,
         torch=site.packages / "torch",
         path=["/usr/lib/python312.zip", str(site.packages)],
         prefixes=(site.prefix, Path("/usr")),
@@ -348,7 +200,7 @@ def test_a_checkout_beside_an_install_is_two_installs(site: Site, tmp_path: Path
 
 
 def test_kernels_of_another_version_are_found(site: Site) -> None:
-    (said,) = look(installation(site, manifest=CPU_MANIFEST._replace(version="1.2.2")))
+    (said,) = look(installation(site, manifest=MANIFEST._replace(version="1.2.2")))
 
     assert "tiny 1.2.3 beside kernels of version 1.2.2" in said
     assert REINSTALL in said
@@ -592,14 +444,3 @@ def test_every_nvcc_that_was_looked_at_is_named_with_its_outcome(examine: Examin
     assert len(candidates) > 3
     assert [each["usable"] for each in candidates if each["taken"]] == [True]
     assert f"nvcc   environment variable CUDA_HOME: {tmp_path}/bin/nvcc: not there" in page
-
-
-def test_an_error_of_a_forecast_has_its_ways_out() -> None:
-    missing = BuildError("no nvcc", required="nvcc", found="none", remedies=["install it", "or not"])
-
-    expected = without_tools(forecast(Task("cuda", BLACKWELL), at(WHEEL)), missing)
-
-    assert expected.outcome == "fail"
-    assert "capability: required" in expected.because
-    assert expected.because.endswith("a compile would start: no nvcc (found: none)")
-    assert expected.remedies == ("install it", "or not")

@@ -177,7 +177,7 @@ def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> 
 from kernelwheel.toolchain import binding as extension
 from kernelwheel.core import settings
 from kernelwheel.toolchain import toolchain
-tools = toolchain.find(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
+tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
 assert extension.bind(tools).torch == "2.13.0+cpu"
 """
     run_python(script, path=[tmp_path / "site", BACKEND])

@@ -59,9 +59,11 @@ def outcome(act):
     return "load", ""
 
 def build(kernels):
-    from kernelwheel.runtime import serving
-    device = "cuda" if serving.wants_cuda(kernels) else "cpu"
-    return serving.build(kernels, device == "cuda", "", lambda line: None)
+    from kernelwheel.runtime import cache_build
+    if kernels.host.cuda:
+        kernels.probe_gpus()
+    cuda = cache_build.wants_cuda(kernels.installed, kernels.host)
+    return cache_build.build(kernels.installed, kernels.host, cuda, "", lambda line: None)
 
 explained = json.loads(cache("--json"))
 cpu = json.loads(cache("--json", "--cuda", "off"))

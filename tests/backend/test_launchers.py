@@ -139,9 +139,9 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
     made = []
     for name, option in (("with", {"compiler_launcher": str(launcher)}), ("without", {})):
         chosen = settings_with(cuda="off", **option)
-        tools = toolchain.find(chosen, os.environ)
+        tools = toolchain.find_toolchain(chosen, os.environ)
         native = editable.checkout / "native"
-        plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
+        plan = plans.draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
         compile_plan(plan, tools, native, tmp_path / name, jobs=1, say=lambda line: None, store=editable.store)
         made.append((tmp_path / name / "libtiny_cpu.so").read_bytes())
 

@@ -130,7 +130,7 @@ def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pyt
 
 def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Path, tmp_path: Path) -> None:
     torch = toolchain.Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
-    settings = kernels_of(tiny_checkout, tmp_path).settings
+    settings = kernels_of(tiny_checkout, tmp_path).installed.settings
 
     error = toolchain.no_nvcc(torch, [], settings)
 

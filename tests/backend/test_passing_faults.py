@@ -95,7 +95,7 @@ def told(ask):
 
 def ask():
     info = kernels.info()
-    verdict = [mismatch.compile_cures for mismatch in kernels.verdict.mismatches]
+    verdict = [mismatch.compile_cures for mismatch in kernels.installed.mismatches(kernels.host)]
     return [told(lambda: kernels.require("cpu")), info["damage"], verdict, info["verdict"]]
 
 resource.setrlimit(none, (0, hard))

@@ -247,7 +247,7 @@ def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, 
     def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
         chosen = settings_with({**environ, **{OPTIONS[name].variable("tiny"): options[name] for name in options}})
         facts = PackageFacts("tiny", "native", "2.10")
-        return chosen, plans.draw(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
+        return chosen, plans.draw_plan(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
 
     return draw
 
@@ -348,7 +348,7 @@ def test_other_options_for_nvcc_are_not_taken_for_architectures(machine: Machine
 
 
 def test_options_for_nvcc_do_not_matter_without_cuda_kernels(machine: Machine) -> None:
-    plan = plans.draw(
+    plan = plans.draw_plan(
         PackageFacts("tiny", "native", "2.10"), "1.2.3", machine.sources,
         settings_with({"CUDAFLAGS": "-arch=native"}, cuda="off"),
         machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off")),

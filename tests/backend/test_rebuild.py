@@ -227,9 +227,9 @@ class Project:
     def compile(self, say: Callable[[str], None] = lambda line: None) -> tuple[list[str], bytes]:
         """The files that were compiled now, and the library."""
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
-        tools = toolchain.find(chosen, os.environ)
+        tools = toolchain.find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
-        self.plan = plans.draw(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
+        self.plan = plans.draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
             compile_plan(self.plan, tools, self.native, out, jobs=2, say=say, store=self.editable.store)

@@ -114,7 +114,7 @@ def version_1(root: Path, path: str, groups: dict[str, str], mounted: str = "/")
 
 
 def memory_of(root: Path) -> tuple[int | None, str]:
-    found = resources.find(root)
+    found = resources.find_resources(root)
     return found.memory_mb, found.memory_from
 
 
@@ -188,7 +188,7 @@ def test_limits_of_version_1_count_too(tmp_path: Path) -> None:
         "cpu,cpuacct/a/b/cpu.cfs_period_us": "100000\n",
     }
 
-    found = resources.find(version_1(tmp_path, "/a/b", groups))
+    found = resources.find_resources(version_1(tmp_path, "/a/b", groups))
 
     assert (found.memory_mb, found.memory_from) == (4 * 1024, "limit of /sys/fs/cgroup/memory/a")
     assert found.cores == 1
@@ -202,7 +202,7 @@ def test_a_cpu_quota_limits_the_cores(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
 
-    assert resources.find(version_2(tmp_path, "/a/b", {"a/cpu.max": f"{cpu_max}\n"})).cores == cores
+    assert resources.find_resources(version_2(tmp_path, "/a/b", {"a/cpu.max": f"{cpu_max}\n"})).cores == cores
 
 
 def test_the_affinity_of_this_process_limits_the_cores(run_python: RunPython) -> None:
@@ -210,7 +210,7 @@ def test_the_affinity_of_this_process_limits_the_cores(run_python: RunPython) ->
 import os
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 from kernelwheel.build import resources
-print(resources.find().cores)
+print(resources.find_resources().cores)
 """
     assert run_python(script, path=[Path(__file__).parents[2] / "backend"]).stdout == "1\n"
 
@@ -219,7 +219,7 @@ def test_this_machine_leaves_some_memory_and_no_more_than_it_has() -> None:
     total = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     assert total
 
-    assert 0 < (resources.find().memory_mb or 0) <= int(total[1]) // 1024
+    assert 0 < (resources.find_resources().memory_mb or 0) <= int(total[1]) // 1024
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -237,10 +237,10 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
 NO_DESCRIPTORS = """
 import resource
 from kernelwheel.build import resources
-before = resources.find()
+before = resources.find_resources()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-for look in (resources.find, resources.oom_kills):
+for look in (resources.find_resources, resources.oom_kills):
     try:
         print(look())
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import pytest
 import torch
 from editables import SMALL, make_editable
-from kept import fill, kernels_of
+from kept import build_cpu, fill, find_cpu, kernels_of
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import (
     BuildError,
@@ -27,7 +27,7 @@ from kernelwheel.core.errors import (
 from kernelwheel.core.manifest import Library, Manifest
 from kernelwheel.core.remembered import remembered
 from kernelwheel.report import doctor
-from kernelwheel.runtime import Kernels, serving
+from kernelwheel.runtime import Kernels
 from kernelwheel.runtime import kernels as runtime
 from kernelwheel.store.entries import Store
 from processes import RunPython
@@ -57,9 +57,9 @@ def installed(native: Path, store: Store, **environ: str) -> Kernels:
 
 
 def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Store) -> None:
-    same = serving.find(installed(wheel, store, TINY_JIT="always"), False, "")
+    same = find_cpu(installed(wheel, store, TINY_JIT="always"))
     rewrite_manifest(wheel, lambda values: values["plan"]["sources"].update({"new.cpp": "0" * 64}))
-    other = serving.find(installed(wheel, store, TINY_JIT="always"), False, "")
+    other = find_cpu(installed(wheel, store, TINY_JIT="always"))
 
     assert same is not None
     assert same.store == store
@@ -159,13 +159,13 @@ def test_a_library_that_cannot_be_read_now_is_not_put_away(
         patch.setattr(manifests, "stream_sha256", fail)
         for kernels in (of_store, of_wheel):
             with pytest.raises(UnreadableArtifactError, match="Stale file handle"):
-                serving.find(kernels, False, "")
+                find_cpu(kernels)
         with pytest.raises(StoreError, match="Stale file handle"):
             store.entry(kept.manifest.fingerprint)
 
     assert not (store.root / ".quarantine").exists()
-    assert of_wheel.damage is None
-    assert [serving.find(kernels, False, "") is not None for kernels in (of_store, of_wheel)] == [True, True]
+    assert of_wheel.installed.damage is None
+    assert [find_cpu(kernels) is not None for kernels in (of_store, of_wheel)] == [True, True]
 
 
 def test_doctor_foretells_the_damage_that_a_call_meets(
@@ -177,6 +177,7 @@ def test_doctor_foretells_the_damage_that_a_call_meets(
     kernels = installed(native, store)
     seen = kernels.host._replace(cuda="13.0", driver=(13, 0), capabilities=((9, 0),))
     monkeypatch.setattr(runtime.hosts, "with_gpus", lambda host: seen)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
 
     cpu, cuda = doctor.examine(kernels, {}, sys.path)["next"]
 
@@ -212,7 +213,7 @@ def test_a_compile_from_a_wheel_has_the_options_of_the_package(wheel: Path, stor
     (wheel / "src").mkdir()
     (wheel / "src" / "CMakeLists.txt").touch()
 
-    settings = installed(wheel, store).settings
+    settings = installed(wheel, store).installed.settings
 
     assert settings.cxx_flags == ("-DA=x y", "-DB")
     assert str(settings.origin("cxx-flags")) == table
@@ -223,7 +224,7 @@ def test_an_editable_install_takes_no_kernels_that_were_made_with_other_options(
     entry: Path, tiny_checkout: Path, store: Store
 ) -> None:
     def serves(**environ: str) -> bool:
-        return serving.find(kernels_of(tiny_checkout, store.folder, **environ), False, "") is not None
+        return find_cpu(kernels_of(tiny_checkout, store.folder, **environ)) is not None
 
     assert serves()
     assert not serves(CXXFLAGS="-O0")
@@ -234,17 +235,17 @@ def test_an_editable_install_takes_no_kernels_that_were_made_with_other_options(
 def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(tmp_path: Path) -> None:
     editable = make_editable(tmp_path, SMALL)
     kernels = kernels_of(editable.checkout, editable.cache)
-    assert serving.find(kernels, False, "") is None
-    before = kernels.wanted.sources
+    assert find_cpu(kernels) is None
+    before = kernels.installed.wanted.sources
 
     editable.change("native/one.h", "1", "11")
-    found = serving.build(kernels, False, "", print)
+    found = build_cpu(kernels)
 
-    assert found.manifest.sources == kernels.wanted.sources != before
-    kernels._loaded["cpu"] = found  # as if they were in use
+    assert found.manifest.sources == kernels.installed.wanted.sources != before
+    kernels.installed.in_use = True  # as if they were loaded
     editable.change("native/one.h", "11", "12")
     with pytest.raises(IncompatibleArtifactError, match="start the program again"):
-        kernels.look_again("0" * 64)
+        kernels.installed.look_again("0" * 64)
 
 
 @pytest.mark.parametrize("text", ["[tool", 'x = "\\xff"'], ids=["half a line", "no UTF-8"])

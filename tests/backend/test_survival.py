@@ -617,7 +617,7 @@ from tiny._kernelwheel.store import inventory
 from tiny._kernelwheel.toolchain import toolchain
 os.setgid(65534)
 os.setuid(65534)
-store = list(tiny.KERNELS.stores())[-1]
+store = list(tiny.KERNELS.installed.stores())[-1]
 (error,) = inventory.take_inventory(store).refused
 print(error)
 (damage,) = [f for f in doctor.examine(tiny.KERNELS, os.environ, sys.path)["findings"] if "store" in f["what"]]

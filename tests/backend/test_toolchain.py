@@ -622,7 +622,7 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
     monkeypatch.syspath_prepend(cuda_torch.parent)
     monkeypatch.delitem(sys.modules, "torch", raising=False)  # another test may have imported the real one
 
-    found = toolchain.find(settings_with(cuda_home=str(toolkit)), environ)
+    found = toolchain.find_toolchain(settings_with(cuda_home=str(toolkit)), environ)
 
     assert found.cuda.nvcc is not None
     asked = {line.split()[0] for line in (toolkit / "calls").read_text().splitlines()}
@@ -833,5 +833,5 @@ def test_a_whole_toolchain_has_a_compiler_that_its_nvcc_takes(
     monkeypatch.syspath_prepend(cuda_torch.parent)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
-    assert toolchain.find(settings_with(cuda_home=str(toolkit)), environ).cxx.version == "14.1.0"
-    assert toolchain.find(settings_with(cuda="off"), environ).cxx.version == "16.1.0"
+    assert toolchain.find_toolchain(settings_with(cuda_home=str(toolkit)), environ).cxx.version == "14.1.0"
+    assert toolchain.find_toolchain(settings_with(cuda="off"), environ).cxx.version == "16.1.0"

@@ -48,9 +48,9 @@ def compile_small(folder: Path, torch: Torch = TORCH, sources: Mapping[str, str]
     for name, text in sources.items():
         (root / name).write_text(text)
     chosen = settings_with(archs="9.0", **options)
-    tools = toolchain.find(chosen, os.environ)
+    tools = toolchain.find_toolchain(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=toolchain.decide_cuda(chosen, torch, os.environ, sys.path))
-    plan = plans.draw(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
+    plan = plans.draw_plan(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     store = Store(folder / "cache", "tiny", "1.2.3")
     return compile_plan(plan, tools, root, folder / "artifact", jobs=1, say=print, store=store)
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:  # at run time, what it needs may be missing, which only a com
     from .compile import Say
 
 
-def compile_once(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say) -> Artifact:
-    """The Store's entry for a Plan, compiled now unless it is there. Call it inside `store.making`.
+def compile_once(
+    plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say
+) -> tuple[Artifact, bool]:
+    """The Store's entry for a Plan, and whether it was compiled now. Call it inside `store.making`.
 
     Raises:
         BuildError: it does not compile.
@@ -34,17 +36,21 @@ def compile_once(plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs
     manifests = [each.artifact.manifest for each in take_inventory(store).entries if each.artifact]
     peak_mb = resources.known_peak(manifests, plan.cuda is not None)
 
+    compiled = False
+
     def compile_into(folder: Path) -> None:
+        nonlocal compiled
+        compiled = True
         compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb, store=store)
 
     store.sign(log=f"{work_path(store, plan)}/{LOG}")
     entry = store.publish(plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
     clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
-    return entry
+    return entry, compiled
 
 
-def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scratch: Path, say: Say) -> Artifact:
+def cached_build(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scratch: Path, say: Say) -> Artifact:
     """The Artifact for a wheel. Where no Store can be used, that is said, and it is compiled for the wheel alone.
 
     Args:
@@ -72,7 +78,8 @@ def obtain(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scra
                 say(f"nothing to compile: reusing {entry.folder}")
                 return packed(entry)
         with store.making(lambda maker: say(f"waiting for {maker}")):  # the last one, the user's own
-            return packed(compile_once(plan, tools, sources, store, settings.jobs, say))
+            entry, _ = compile_once(plan, tools, sources, store, settings.jobs, say)
+            return packed(entry)
     except StoreError as error:
         say(f"the compiled kernels are not kept for other builds: {_in_a_line(error)}")
     return compile_plan(plan, tools, sources, scratch, jobs=settings.jobs, say=say, trust=trust_of(settings))

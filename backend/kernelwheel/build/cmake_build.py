@@ -58,7 +58,9 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[
             mark_rest_whole(work, plan, toolchain)
             raise failure
         if jobs == 1:
-            raise resources.out_of_memory(f"{plan.package} {plan.version}", lack, peak_mb, resources.find(), work.log)
+            raise resources.out_of_memory(
+                f"{plan.package} {plan.version}", lack, peak_mb, resources.find_resources(), work.log
+            )
         steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
         jobs = resources.fewer(jobs, int(steps[-1]) if steps else None)
         say(f"{lack}; going on with fewer compilers at once: {jobs}")

@@ -68,7 +68,7 @@ def compile_plan(
             place = work.path
             lay_out(work, plan, toolchain, source_root)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
-            at_once = resources.plan_jobs(jobs, resources.find(), known_peak_mb)
+            at_once = resources.plan_jobs(jobs, resources.find_resources(), known_peak_mb)
             say(f"compilers at once: {at_once.count}: {at_once.because}")
             drivers = driving.run(work, plan, toolchain, at_once.count, say)
             libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))

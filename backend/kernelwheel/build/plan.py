@@ -106,7 +106,7 @@ class Plan:
         return json_sha256(self.sources)
 
 
-def draw(facts: PackageFacts, version: str, source_root: Path, settings: Settings, toolchain: Toolchain) -> Plan:
+def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Settings, toolchain: Toolchain) -> Plan:
     """Draw up the Plan.
 
     Args:

@@ -157,7 +157,7 @@ def _address_space() -> str:
     return "no limit" if limit == resource.RLIM_INFINITY else f"{limit // MB} MB"
 
 
-def find(root: Path = Path("/")) -> Resources:
+def find_resources(root: Path = Path("/")) -> Resources:
     """What this process may use: by its CPU affinity, its control groups, and the memory that is left."""
     cores, cores_from = len(os.sched_getaffinity(0)), "CPU affinity"
     memory, memory_from = _available(root), "MemAvailable"

@@ -11,17 +11,28 @@ from typing import Any
 
 from ..build.work_folder import temporary_guard
 from ..core.errors import BuildError, IncompatibleArtifactError, StoreError
+from ..core.host import Host
 from ..runtime import jit
+from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
-from ..store.artifact import Artifact
 from ..store.entries import Store
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from ..toolchain import nvcc, toolchain
 from ..toolchain.cxx import find_cxx
-from . import foresight
-from . import installation as environment
-from . import presentation as views
+from . import installation
+from .foresight import next_build, next_calls
 from .installation import Finding, Installation
+from .presentation import (
+    call_row,
+    decision_row,
+    entry_text,
+    manifest_text,
+    rows_text,
+    settings_text,
+    verdict_text,
+    view_decision,
+    view_entry,
+)
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
@@ -33,63 +44,65 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
         path: sys.path.
     """
     kernels.probe_gpus()
-    stores, findings = _stores(kernels)
-    forecasts = list(foresight.calls(kernels))
-    findings = [*environment.look(_installation(kernels, path), environ), *_damage(kernels), *findings]
-    for each in forecasts:
-        # Without a GPU, that CUDA calls fail is as it should be.
-        if each.outcome == "fail" and (each.device == "cpu" or kernels.host.capabilities):
-            findings.append(Finding(f"{each.device.upper()} calls fail", each.because, "; ".join(each.remedies)))
+    package, host = kernels.installed, kernels.host
+    stores, findings = _stores(package, host)
+    calls = list(next_calls(package, host))
+    findings = [*installation.look(_installation(package, path), environ), *_damage(package), *findings]
+    for decision, _ in calls:
+        # Without a GPU, CUDA calls are meant to fail.
+        if decision.error and (decision.device == "cpu" or host.capabilities):
+            remedies = "; ".join(decision.error.remedies)
+            findings.append(Finding(f"{decision.device.upper()} calls fail", decision.because, remedies))
     return {
         **kernels.info(),
-        "settings": _settings(kernels),
-        "toolchain": _toolchain(kernels, environ, path),
+        "settings": _settings(package),
+        "toolchain": _toolchain(package, environ, path),
         "stores": stores,
-        "next": [asdict(each) for each in forecasts],
-        "build": asdict(foresight.build(kernels)),
-        "variables": environment.variables(kernels.package, environ),
+        "next": [view_decision(*each) for each in calls],
+        "build": view_decision(next_build(package, host)),
+        "variables": installation.variables(package.package, environ),
         "findings": [asdict(finding) for finding in findings],
     }
 
 
-def _settings(kernels: Kernels) -> dict[str, dict[str, Any]]:
+def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
     try:
-        return kernels.settings.effective()
+        return package.settings.effective()
     except BuildError:  # a finding: `_stores` needs them too
         return {}
 
 
-def _installation(kernels: Kernels, path: Sequence[str]) -> Installation:
+def _installation(package: InstalledPackage, path: Sequence[str]) -> Installation:
     import torch
 
     return Installation(
-        kernels.package,
-        kernels.version,
-        kernels.folder.parent,
-        kernels.manifest,
+        package.package,
+        package.version,
+        package.folder.parent,
+        package.manifest,
         Path(torch.__file__).parent,
         path,
         (Path(sys.prefix), Path(sys.base_prefix)),
     )
 
 
-def _damage(kernels: Kernels) -> Iterator[Finding]:
+def _damage(package: InstalledPackage) -> Iterator[Finding]:
     """What is wrong with the wheel's Artifact, CUDA libraries included, which nothing has loaded yet."""
     try:
-        if damage := kernels.damage:
+        if damage := package.damage:
             raise damage
-        if kernels.manifest:
-            Artifact(kernels.folder, kernels.manifest).verify()
+        if package.artifact:
+            package.artifact.verify()
     except IncompatibleArtifactError as error:
         yield Finding(error.problem, error.found, "; ".join(error.remedies))
 
 
-def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
+def _stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]], list[Finding]]:
     try:
-        stores = list(kernels.stores())
+        stores = list(package.stores())
     except BuildError as error:  # the settings cannot be read
         return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
-    views_of, findings = [], list(_open_to_others(kernels.package, stores))
+    views_of, findings = [], list(_open_to_others(package.package, stores))
     for store in stores:
         seen = take_inventory(store)
         for entry in seen.entries:
@@ -99,12 +112,12 @@ def _stores(kernels: Kernels) -> tuple[list[dict[str, Any]], list[Finding]]:
                 findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
                 continue
             if damage:
-                verify = f"python -m {kernels.package} cache verify puts it into quarantine"
+                verify = f"python -m {package.package} cache verify puts it into quarantine"
                 findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damage}", verify))
         for refusal in seen.refused:
             finding = Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies))
             findings += [finding] if finding not in findings else []
-        entries = [views.view_entry(entry, kernels) for entry in seen.entries]
+        entries = [view_entry(entry, host, package.wanted) for entry in seen.entries]
         views_of.append({"folder": str(store.folder), "own": store.own, "entries": entries})
     return views_of, findings
 
@@ -120,11 +133,11 @@ def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
             continue
 
 
-def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
+def _toolchain(package: InstalledPackage, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
     """Each part by itself, so that one that is missing does not hide the others."""
     view: dict[str, Any] = {"candidates": []}
     try:
-        chosen = kernels.settings
+        chosen = package.settings
     except BuildError as error:
         return {**view, "settings": str(error)}
     view.update({name: state for name, state in jit.find_tools().items() if state != jit.INSTALLED})
@@ -160,7 +173,7 @@ def _toolchain(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]
 
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The page that `doctor` prints."""
-    host = kernels.host
+    package, host = kernels.installed, kernels.host
     gpus = ", ".join("{}.{}".format(*capability) for capability in host.capabilities or ())
     runs = [
         ("platform", f"{host.platform}, {host.libc}, {host.libstdcxx}"),
@@ -168,21 +181,31 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
         ("driver", "CUDA {}.{}".format(*host.driver) if host.driver else "none"),
         ("GPUs", f"compute capability {gpus}" if gpus else "none"),
     ]
-    parts = ["This machine runs", views.rows_text(runs), "", "and compiles with", _toolchain_text(view["toolchain"])]
-    parts += ["", f"{kernels.package} {kernels.version}: {kernels.folder}"]
-    if kernels.manifest:
-        parts.append(views.manifest_text(kernels.manifest))
-        parts.append(views.verdict_text(kernels.verdict.mismatches))
-    elif not kernels.damage:
+    parts = [
+        "This machine runs",
+        rows_text(runs),
+        "",
+        "and compiles with",
+        _toolchain_text(view["toolchain"]),
+    ]
+    parts += ["", f"{package.package} {package.version}: {package.folder}"]
+    if package.manifest:
+        parts.append(manifest_text(package.manifest))
+        parts.append(verdict_text(package.mismatches(host)))
+    elif not package.damage:
         parts.append("  no kernels are installed with the package, as in an editable install")
     for store in view["stores"]:
         parts += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
-        parts += [f"  {views.entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
-    build = [views.forecast_row("cache build", view["build"])]
-    parts += ["", "The next call", views.rows_text([*(views.call_row(each) for each in view["next"]), *build])]
-    parts += ["", "Settings", views.rows_text([("", views.settings_text(view["settings"]))])]
+        parts += [f"  {entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
+    build = [decision_row("cache build", view["build"])]
+    parts += [
+        "",
+        "The next call",
+        rows_text([*(call_row(each) for each in view["next"]), *build]),
+    ]
+    parts += ["", "Settings", rows_text([("", settings_text(view["settings"]))])]
     if view["variables"]:
-        parts += ["", "Set in the environment", views.rows_text(list(view["variables"].items()))]
+        parts += ["", "Set in the environment", rows_text(list(view["variables"].items()))]
     parts += ["", "Findings" if view["findings"] else "No findings"]
     for finding in view["findings"]:
         parts += [f"  {finding['what']}: {finding['found']}", f"    to mend: {finding['remedy']}"]
@@ -196,4 +219,4 @@ def _toolchain_text(view: Mapping[str, Any]) -> str:
         shown.append(f"{candidate['origin']}: {candidate['place']}: {candidate['outcome']}")
         if candidate["taken"]:
             break  # the rest does not matter; --json has it
-    return views.rows_text([*rows, *([("nvcc", "\n".join(shown))] if shown else [])])
+    return rows_text([*rows, *([("nvcc", "\n".join(shown))] if shown else [])])

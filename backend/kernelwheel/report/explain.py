@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..build.plan import Plan
-from ..core.manifest import Manifest
+from ..core.host import Host
 from ..core.verdict import Mismatch
-from ..runtime import serving
-from ..runtime.forecast import Forecast
-from ..runtime.kernels import Kernels
+from ..runtime import cache_build
+from ..runtime.decision import Decision, against
+from ..runtime.installed import InstalledPackage
 from ..store.artifact import Artifact
 from ..store.inventory import take_inventory
-from . import foresight
+from .foresight import NextCall, next_build, next_calls, plan_for
 
 # Parts of a Plan that are files by name; which of them changed says more than their digests.
 FILES = ("sources", "recipe")
@@ -35,11 +35,11 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """An Artifact that was looked at, and what stands against it."""
+class Examined:
+    """A place where an Artifact is, and what stands against it; without an Artifact, it cannot be read."""
 
     folder: Path
-    manifest: Manifest | None
+    artifact: Artifact | None
     mismatches: tuple[Mismatch, ...]
     damage: str
 
@@ -56,60 +56,57 @@ class Explanation:
         no_plan: why none can be drawn.
         nearest: the Artifact whose Plan differs least.
         differences: how, from its Plan to the one of now.
-        candidates: every Artifact that was looked at.
+        examined: every Artifact that was looked at.
     """
 
     device: str
-    calls: tuple[Forecast, ...]
-    build: Forecast
+    calls: tuple[NextCall, ...]
+    build: Decision
     plan: Plan | None
     no_plan: str
-    nearest: Candidate | None
+    nearest: Examined | None
     differences: tuple[Difference, ...]
-    candidates: tuple[Candidate, ...]
+    examined: tuple[Examined, ...]
 
     @property
-    def found(self) -> str | None:
-        """The folder of the Artifact that serves; None where one would have to be compiled."""
-        return self.build.artifact
+    def found(self) -> Path | None:
+        """The folder of the Artifact that serves; None: one would have to be compiled."""
+        return self.build.artifact.folder if self.build.artifact else None
 
 
-def explain(kernels: Kernels, cuda: bool, archs: str) -> Explanation:
-    """Explain what `serving.build` with the same arguments would do; compiles nothing and changes nothing."""
-    if cuda and kernels.host.capabilities is None:
-        kernels.probe_gpus()
+def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
+    """Explain what `cache_build.build` with the same arguments would do; compiles nothing and changes nothing."""
     device = "cuda" if cuda else "cpu"
-    calls = tuple(each for each in foresight.calls(kernels) if each.device == device)
-    candidates = tuple(_candidates(kernels, device, archs))
-    plan, error = foresight.draw(kernels, serving.settings_for(kernels, archs), device, kernels.host)
-    ranked = sorted(_differing(candidates, plan), key=lambda pair: len(pair[1])) if plan else []
+    calls = tuple(each for each in next_calls(package, host) if each.decision.device == device)
+    examined = tuple(_examine(package, host, cuda, archs))
+    plan, error = plan_for(package, host, cache_build.settings_for(package, archs), device)
+    ranked = sorted(_differing(examined, plan), key=lambda pair: len(pair[1])) if plan else []
     nearest, changes = ranked[0] if ranked else (None, ())
-    build = foresight.build(kernels, cuda, archs)
-    return Explanation(device, calls, build, plan, str(error) if error else "", nearest, changes, candidates)
+    build = next_build(package, host, cuda, archs)
+    return Explanation(device, calls, build, plan, str(error) if error else "", nearest, changes, examined)
 
 
-def _candidates(kernels: Kernels, device: str, archs: str) -> Iterator[Candidate]:
-    targets = serving.targets_of(serving.settings_for(kernels, archs))
+def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Iterator[Examined]:
+    request = cache_build.request_for(package, cuda, archs)
 
-    def seen(found: Artifact, damage: str) -> Candidate:
-        against = serving.against(found, kernels.host, kernels.wanted, device, targets)
-        return Candidate(found.folder, found.manifest, against, damage)
+    def examined(artifact: Artifact, damage: str) -> Examined:
+        return Examined(artifact.folder, artifact, against(artifact, request, host, package.wanted), damage)
 
-    if kernels.manifest is not None:
-        yield seen(Artifact(kernels.folder, kernels.manifest, None), "")
-    for store in kernels.stores():
+    if package.artifact:
+        yield examined(package.artifact, "")
+    for store in package.stores():
         for entry in take_inventory(store).entries:
             if entry.artifact is None:
-                yield Candidate(entry.folder, None, (), entry.unread.found if entry.unread else entry.damage)
+                yield Examined(entry.folder, None, (), entry.unread.found if entry.unread else entry.damage)
             else:
-                yield seen(entry.artifact, entry.damage)
+                yield examined(entry.artifact, entry.damage)
 
 
-def _differing(candidates: Sequence[Candidate], plan: Plan) -> Iterator[tuple[Candidate, tuple[Difference, ...]]]:
+def _differing(examined: Sequence[Examined], plan: Plan) -> Iterator[tuple[Examined, tuple[Difference, ...]]]:
     wanted = plan.to_json()
-    for candidate in candidates:
-        if candidate.manifest is not None:
-            yield candidate, tuple(differences(candidate.manifest.plan, wanted))
+    for each in examined:
+        if each.artifact is not None:
+            yield each, tuple(differences(each.artifact.manifest.plan, wanted))
 
 
 def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:

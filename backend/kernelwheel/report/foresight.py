@@ -1,131 +1,98 @@
-"""Look at what is there, and say what the next call and the next `cache build` will do: for `doctor` and `explain`."""
+"""Say what the next call and the next `cache build` will do: for `doctor` and `cache explain`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from typing import NamedTuple
 
 from ..build.plan import Plan
 from ..core.errors import KernelWheelError
 from ..core.host import Host
 from ..core.settings import Settings
-from ..core.verdict import Wanted
-from ..runtime import jit, serving
-from ..runtime.forecast import Circumstances, Forecast, Task, failure, forecast, without_tools
-from ..runtime.kernels import Kernels
+from ..runtime import cache_build, jit
+from ..runtime.decision import Decision, Request, failed
+from ..runtime.finding import foresee
+from ..runtime.installed import InstalledPackage
 from ..runtime.loading import needed_for
 from ..runtime.refusal import no_sources
 from ..store.artifact import Artifact
 from ..store.inventory import UNREADABLE
 
 
-def calls(kernels: Kernels) -> Iterator[Forecast]:
+class NextCall(NamedTuple):
+    """What the next call on a device type does; on GPUs of one compute capability, where there are any."""
+
+    decision: Decision
+    capability: str | None
+
+
+def next_calls(package: InstalledPackage, host: Host) -> Iterator[NextCall]:
     """What the next call does: on the CPU, and on each generation of GPU that this process sees."""
-    at = circumstances(kernels)
-    hosts = [kernels.host._replace(capabilities=(c,)) for c in kernels.host.capabilities or ()]
-    for device, host in [("cpu", kernels.host), *(("cuda", host) for host in hosts or [kernels.host])]:
-        expected = forecast(Task(device, host), at, _fault_for(device))
-        if expected.outcome == "compile":
-            _, no_plan = draw(kernels, kernels.settings, device, host)
-            expected = without_tools(expected, no_plan) if no_plan else expected
-        capability = "{}.{}".format(*host.capabilities[0]) if device == "cuda" and host.capabilities else None
-        yield replace(expected, capability=capability)
+    requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
+    for request in requests:
+        decision = foresee(package, host, request, _verify_loaded(request.device))
+        if decision.outcome == "compile":
+            _, no_plan = plan_for(package, host, package.settings, request.device)
+            decision = _without_tools(decision, no_plan) if no_plan else decision
+        yield NextCall(decision, "{}.{}".format(*request.capability) if request.capability else None)
 
 
-def build(kernels: Kernels, cuda: bool | None = None, archs: str = "") -> Forecast:
-    """What `cache build` does. Arguments as of `serving.build`; without `cuda`, as the command decides."""
+def next_build(package: InstalledPackage, host: Host, cuda: bool | None = None, archs: str = "") -> Decision:
+    """What `cache build` does. Arguments as of `cache_build.build`; without `cuda`, as the command decides."""
     device = "cpu"
     try:
-        device = "cuda" if (serving.wants_cuda(kernels) if cuda is None else cuda) else "cpu"
-        settings = serving.settings_for(kernels, archs)
-        targets = serving.targets_of(settings)
+        device = "cuda" if (cache_build.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
+        request = cache_build.request_for(package, device == "cuda", archs)
+        settings = cache_build.settings_for(package, archs)
     except KernelWheelError as error:
-        return failure(device, error)
-    task = Task(device, kernels.host, build=True, targets=targets)
-    expected = forecast(task, circumstances(kernels), _fault)
-    if expected.outcome != "compile":
-        return expected
-    plan, no_plan = draw(kernels, settings, device, kernels.host)
+        return failed(device, error)
+    decision = foresee(package, host, request, Artifact.verify)
+    if decision.outcome != "compile":
+        return decision
+    plan, no_plan = plan_for(package, host, settings, device)
     if plan is None:
-        return without_tools(expected, no_plan) if no_plan else expected
-    return _of_the_very_plan(kernels, plan, device) or expected
+        return _without_tools(decision, no_plan) if no_plan else decision
+    return _of_the_very_plan(package, plan, device) or decision
 
 
-def _of_the_very_plan(kernels: Kernels, plan: Plan, device: str) -> Forecast | None:
-    """What a compile would make may be there all the same, where only the Plan says what the architectures are."""
-    *_, store = kernels.stores()
-    folder = store.root / plan.fingerprint
-    try:
-        store.read(folder).verify()
-    except UNREADABLE as error:
-        return failure(device, error)
-    except KernelWheelError:  # not there; or damaged, and then it is put away
-        return None
-    return Forecast(device, "load", "the kernels in the store are those that a compile would make", str(folder))
-
-
-def circumstances(kernels: Kernels) -> Circumstances:
-    """What decides, as it is now. Looks at manifests alone, and changes nothing."""
-    artifacts: list[Artifact] = []
-    blocked, jit_setting, origin, off = None, "auto", "default", ""
-    wanted, sources = Wanted(kernels.version), False
-    if kernels.manifest is not None:
-        artifacts.append(Artifact(kernels.folder, kernels.manifest, None))
-    try:
-        sources = kernels.source is not None
-        jit_setting, origin = kernels.settings.jit, str(kernels.settings.origin("jit"))
-        off = str(kernels.settings.origin("cuda")) if kernels.settings.cuda == "off" else ""
-        wanted = kernels.wanted
-        for store in kernels.stores():
-            # Those of our own that are damaged are put away when a call finds them; those of others stop it.
-            artifacts.extend(store.entries((lambda *_: None) if store.own else None))
-    except KernelWheelError as error:
-        blocked = error
-    return Circumstances(
-        wanted=wanted,
-        artifacts=artifacts,
-        damage=kernels.damage,
-        blocked=blocked,
-        jit=jit_setting,
-        jit_origin=origin,
-        cuda_off=off,
-        sources=sources,
-    )
-
-
-def draw(
-    kernels: Kernels, settings: Settings, device: str, host: Host
+def plan_for(
+    package: InstalledPackage, host: Host, settings: Settings, device: str
 ) -> tuple[Plan, None] | tuple[None, KernelWheelError]:
     """The Plan of what a compile would make for a machine's GPUs; or why it would not even start."""
-    if kernels.source is None:
-        return None, no_sources(kernels.package)
+    if package.source is None:
+        return None, no_sources(package.package)
     capabilities = host.capabilities or () if device == "cuda" else ()
     try:
-        plan, _ = jit.draw(kernels.source, kernels.version, settings, device == "cuda", capabilities)
+        plan, _ = jit.draw_plan_here(package.source, package.version, settings, device == "cuda", capabilities)
     except KernelWheelError as error:
         return None, error
     return plan, None
 
 
-def _fault_for(device: str) -> Callable[[Artifact], KernelWheelError | None]:
-    """What a call on a device type finds wrong with the files of an Artifact: it looks at what it loads, no further."""
-
-    def look(found: Artifact) -> KernelWheelError | None:
-        try:
-            for name in needed_for(device):
-                for library in found.manifest.libraries_for(name):
-                    found.verify_library(library)
-        except KernelWheelError as error:
-            return error
-        return None
-
-    return look
-
-
-def _fault(found: Artifact) -> KernelWheelError | None:
-    """The same for `cache build`, which looks at every library."""
+def _of_the_very_plan(package: InstalledPackage, plan: Plan, device: str) -> Decision | None:
+    """What a compile would make may be there all the same, where only the Plan says what the architectures are."""
+    *_, store = package.stores()
     try:
-        found.verify()
-    except KernelWheelError as error:
-        return error
-    return None
+        artifact = store.read(store.root / plan.fingerprint)
+        artifact.verify()
+    except UNREADABLE as error:
+        return failed(device, error)
+    except KernelWheelError:  # not there; or damaged, and then it is put away
+        return None
+    return Decision(device, "load", "the kernels in the store are those that a compile would make", artifact)
+
+
+def _without_tools(expected: Decision, error: KernelWheelError) -> Decision:
+    """The same, where this machine turns out to be unable to compile."""
+    return failed(expected.device, error, before=f"{expected.because}; a compile would start: ")
+
+
+def _verify_loaded(device: str) -> Callable[[Artifact], None]:
+    """A call on a device type verifies what it loads, and no more."""
+
+    def verify(artifact: Artifact) -> None:
+        for name in needed_for(device):
+            for library in artifact.manifest.libraries_for(name):
+                artifact.verify_library(library)
+
+    return verify

@@ -11,9 +11,10 @@ from typing import Any
 
 from ..core import host as hosts
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..core.host import Host
 from ..core.manifest import Manifest
-from ..core.verdict import Mismatch, Verdict, check
-from ..runtime.kernels import Kernels
+from ..core.verdict import Mismatch, Verdict, Wanted, check
+from ..runtime.decision import Decision
 from ..store import archive
 from ..store.inventory import Entry
 
@@ -91,14 +92,26 @@ def settings_text(record: Mapping[str, Any]) -> str:
     return "\n".join(lines) or "none was set"
 
 
+def view_decision(decision: Decision, capability: str | None = None) -> dict[str, Any]:
+    """What a call or `cache build` does, as plain JSON values; `capability` of the GPU that a call is for."""
+    return {
+        "device": decision.device,
+        "outcome": decision.outcome,
+        "because": decision.because,
+        "artifact": str(decision.artifact.folder) if decision.artifact else None,
+        "remedies": list(decision.error.remedies) if decision.error else [],
+        "capability": capability,
+    }
+
+
 def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
     """What the next call on a device type does, as a row."""
     device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
-    return forecast_row(device, expected)
+    return decision_row(device, expected)
 
 
-def forecast_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
-    """A forecast as a row; `cache build` loads nothing."""
+def decision_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
+    """The view of a decision as a row; `cache build` loads nothing."""
     words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
     if name == "cache build":
         words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
@@ -122,7 +135,7 @@ def verdict_text(mismatches: Sequence[Mismatch]) -> str:
     return "\n".join(lines)
 
 
-def view_entry(entry: Entry, kernels: Kernels) -> dict[str, Any]:
+def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
     """An entry of a store and what it is worth on this machine, as plain JSON values."""
     view: dict[str, Any] = {
         "folder": str(entry.folder),
@@ -137,7 +150,7 @@ def view_entry(entry: Entry, kernels: Kernels) -> dict[str, Any]:
         "fits": False,
     }
     if entry.artifact is not None:
-        found = check(entry.artifact.manifest, kernels.host, kernels.wanted).mismatches
+        found = check(entry.artifact.manifest, host, wanted).mismatches
         view["kernels"] = targets_text(entry.artifact.manifest)
         view["mismatches"] = [mismatch._asdict() for mismatch in found]
         view["fits"] = not found and not entry.damage

@@ -22,7 +22,7 @@ INSTALLED = "installed"
 INSTALL_TOOLS = f"pip install {' '.join(name for _, name in NEEDED)} cmake ninja"
 
 
-def draw(
+def draw_plan_here(
     source: Source, version: str, settings: Settings, cuda: bool, capabilities: Sequence[tuple[int, int]]
 ) -> tuple[Plan, Toolchain]:
     """Draw up the Plan for this machine.
@@ -42,8 +42,8 @@ def draw(
         gpus = ";".join("{}.{}".format(*capability) for capability in capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
     settings = settings.changed("cuda", "on" if cuda else "off", Origin("what this call needs"))
-    tools = toolchain.find(settings, os.environ)
-    return plans.draw(source.facts, version, source.folder, settings, tools), tools
+    tools = toolchain.find_toolchain(settings, os.environ)
+    return plans.draw_plan(source.facts, version, source.folder, settings, tools), tools
 
 
 def find_tools() -> dict[str, str]:

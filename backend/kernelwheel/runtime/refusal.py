@@ -1,4 +1,4 @@
-"""Why kernels are not loaded and none are compiled: the one error for it, and what stands against both."""
+"""The errors for kernels that are neither loaded nor compiled, and mismatches that are no matter of a manifest."""
 
 from __future__ import annotations
 
@@ -8,27 +8,6 @@ from pathlib import Path
 from ..core.errors import REINSTALL, IncompatibleArtifactError
 from ..core.host import Host
 from ..core.verdict import Mismatch
-
-
-def obstacle_to_compile(against: Sequence[Mismatch], jit: str, jit_origin: str, sources: bool, off: str = "") -> str:
-    """Why nothing is compiled where no Artifact fits, as far as no Toolchain is needed to know; empty: it is.
-
-    Args:
-        against: what stands against the wheel's Artifact; that there is none, in an editable install.
-        jit: the setting.
-        jit_origin: where that came from.
-        sources: whether there is something to compile from.
-        off: where CUDA kernels are wanted and the setting `cuda` is off, where that was said.
-    """
-    if off:
-        return f"cuda is off ({off})"
-    if jit == "never":
-        return f"jit is never ({jit_origin})"
-    if not sources:
-        return "no sources are installed to compile from"
-    if jit != "always" and not all(mismatch.compile_cures for mismatch in against):
-        return "no compile cures that"
-    return ""
 
 
 def incompatible(
@@ -72,7 +51,7 @@ def no_sources(package: str) -> IncompatibleArtifactError:
 
 def no_gpu(host: Host) -> Mismatch:
     """What stands against CUDA kernels where torch sees no GPU; no compile cures it."""
-    found = f"torch {host.torch}, which has no CUDA" if host.cuda is None else "torch sees none"
+    found = f"torch {host.torch} has no CUDA" if host.cuda is None else "torch sees no GPU"
     return Mismatch(
         dimension="gpu",
         required="an NVIDIA GPU, its driver, and a torch with CUDA",
@@ -95,6 +74,18 @@ def no_artifact(package: str, folder: Path) -> Mismatch:
         required=f"compiled kernels in {folder}",
         found="none, as in an editable install",
         remedy=f"install a wheel of {package} (pip install . in the checkout makes one)",
+        device="cpu",
+        compile_cures=True,
+    )
+
+
+def always_compiled(package: str, origin: str) -> Mismatch:
+    """What stands against a wheel's Artifact that fits, where the setting `jit` is always."""
+    return Mismatch(
+        dimension="jit",
+        required=f"kernels that were compiled on this machine: jit is always ({origin})",
+        found="those of the wheel",
+        remedy=f"let the kernels of the wheel be used (jit: auto), or install a wheel of {package} with its sources",
         device="cpu",
         compile_cures=True,
     )

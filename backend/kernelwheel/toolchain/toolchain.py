@@ -65,7 +65,7 @@ class Toolchain:
     settings: Settings
 
 
-def find(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
+def find_toolchain(settings: Settings, environ: Mapping[str, str]) -> Toolchain:
     """Look for everything that the settings ask for.
 
     Args:

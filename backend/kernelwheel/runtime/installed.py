@@ -1,0 +1,157 @@
+"""A package as it is installed here: its own Artifact, its settings, its sources, and the stores to look in.
+
+Looks, and changes nothing. What an import does not need is looked at when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core import manifest as manifests
+from ..core import variables
+from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..core.host import Host
+from ..core.manifest import Manifest
+from ..core.remembered import remembered
+from ..core.verdict import Mismatch, Wanted, check
+from ..store.artifact import Artifact
+from .refusal import changed_sources, no_artifact, unusable_artifact
+
+if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
+    from ..core.settings import Settings
+    from ..store.entries import Store
+    from .source import Source
+
+    OnDamage = Callable[[Store, Path, IncompatibleArtifactError], None]
+
+
+class InstalledPackage:
+    """A package as it is installed here; the Terms of its decisions.
+
+    Args:
+        package: its import name.
+        version: its version.
+        folder: where its own Artifact is, `<package>/_native`.
+        environ: the process environment, for the settings.
+    """
+
+    def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str]) -> None:
+        self.package = package
+        self.version = version
+        self.folder = folder
+        self.manifest: Manifest | None = None
+        self.in_use = False  # whether kernels of it are in this process
+        self._environ = environ
+        self._damage: IncompatibleArtifactError | None = None
+        self._look()
+
+    def _look(self) -> None:
+        """Read the wheel's manifest."""
+        try:
+            self.manifest, self._damage = manifests.read(self.folder, self.package), None
+        except IncompatibleArtifactError as error:
+            self._damage = error
+
+    @property
+    def damage(self) -> IncompatibleArtifactError | None:
+        """What is wrong with the wheel's Artifact; a manifest that could not be read is looked at again."""
+        if isinstance(self._damage, UnreadableArtifactError):
+            self._look()
+            if self.manifest is not None:
+                for name in ("settings", "source", "wanted"):  # as they were without it
+                    self.__dict__.pop(name, None)
+        return self._damage
+
+    @damage.setter
+    def damage(self, error: IncompatibleArtifactError) -> None:
+        self._damage = error
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The wheel's Artifact; None: the package was installed without one, or it cannot be read."""
+        return Artifact(self.folder, self.manifest) if self.manifest is not None else None
+
+    @remembered
+    def settings(self) -> Settings:
+        """The effective settings of this process."""
+        from ..core import settings
+
+        source = self.source
+        return settings.resolve(self.package, source.options if source else {}, self._environ)
+
+    @property
+    def jit(self) -> str:
+        """The setting `jit`; of a wheel without the cost of all the others, and their errors, where nobody set it."""
+        said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
+        return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
+
+    @property
+    def jit_origin(self) -> str:
+        """Where it was set."""
+        return str(self.settings.origin("jit"))
+
+    @property
+    def cuda_off(self) -> str:
+        """Where the setting `cuda` was set to off; empty: it is not off."""
+        return str(self.settings.origin("cuda")) if self.settings.cuda == "off" else ""
+
+    @remembered
+    def source(self) -> Source | None:
+        """Where the kernels can be compiled from: beside the Artifact in a wheel, or the checkout; None: nowhere."""
+        from .source import find_source
+
+        return find_source(self.package, self.folder, self.manifest)
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether there is anything to compile from."""
+        return self.source is not None
+
+    @remembered
+    def wanted(self) -> Wanted:
+        """What every Artifact is held against: a wheel's sources, or a checkout's as they were at the first look."""
+        if self.manifest is not None:
+            return Wanted(self.version, self.manifest.sources)
+        if self.source is None:
+            return Wanted(self.version)
+        from ..build.package import source_digests
+        from ..core.digests import json_sha256
+
+        digest = json_sha256(source_digests(self.source.folder))
+        return Wanted(self.version, digest, self.settings.flags())
+
+    def look_again(self, sources: str) -> None:
+        """The sources were edited since the first look: good, as long as nothing made of the old ones is in use."""
+        if self.manifest is not None or self.in_use:
+            raise changed_sources(self.package, self.folder, str(self.wanted.sources), sources, self.manifest is None)
+        del self.__dict__["wanted"]
+
+    def stores(self) -> Iterator[Store]:
+        """The stores in the order in which they are looked in; the last is the user's own."""
+        from ..store import places
+
+        return places.stores(self.settings, self.package, self.version)
+
+    def candidates(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
+        """The Artifacts at hand, in the order in which they are tried: the wheel's, then those of the stores.
+
+        Args:
+            damaged: called for each entry of a store whose manifest is damaged. Without it, those of the user's own
+                store are passed over, and one of another store is an error.
+        """
+        if self.artifact:
+            yield self.artifact
+        for store in self.stores():
+            passed_over = (lambda *_: None) if store.own else None
+            yield from store.entries(partial(damaged, store) if damaged else passed_over)
+
+    def mismatches(self, host: Host) -> tuple[Mismatch, ...]:
+        """What stands against the wheel's Artifact; where none can be used, the one reason why."""
+        if damage := self.damage:
+            return (unusable_artifact(damage),)
+        if self.manifest is None:
+            return (no_artifact(self.package, self.folder),)
+        return check(self.manifest, host, self.wanted).mismatches

@@ -1,0 +1,58 @@
+"""Compile what no Artifact at hand has, once, while other processes wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..build import cached_build
+from ..core.host import Host
+from ..core.settings import Settings
+from ..store.artifact import Artifact
+from . import jit
+from .decision import Request
+from .finding import find
+from .installed import InstalledPackage
+from .refusal import no_sources
+
+
+class Provided(NamedTuple):
+    """An Artifact that answers a request, and whether it was compiled for it."""
+
+    artifact: Artifact
+    compiled: bool
+
+
+def provide(
+    package: InstalledPackage, host: Host, request: Request, settings: Settings, say: Callable[[str], None]
+) -> Provided:
+    """Compile what a request lacks into the user's own store, unless somebody else has by then; loads nothing.
+
+    Args:
+        package: whose kernels are asked for.
+        host: the machine.
+        request: what is asked for, of which `decide` says that it must be compiled.
+        settings: the effective options.
+        say: receives one line of progress at a time.
+
+    Raises:
+        KernelWheelError: as `find`; or there are no sources, or it does not compile, or cannot be kept.
+    """
+    *_, store = package.stores()
+    with store.making(lambda maker: say(f"waiting for {maker}")):
+        decision = find(package, host, request, Artifact.verify)  # somebody may have made it while we waited
+        if decision.error:
+            raise decision.error
+        if decision.artifact:
+            return Provided(decision.artifact, False)
+        if package.source is None:
+            raise no_sources(package.package)
+        if not request.build:
+            kernels = f"{request.device.upper()} kernels for this machine"
+            say(f"no {kernels} ({decision.because}): compiling them now")
+        cuda = request.device == "cuda"
+        capabilities = host.capabilities or () if cuda else ()
+        plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, capabilities)
+        if plan.sources_digest != package.wanted.sources:
+            package.look_again(plan.sources_digest)
+        return Provided(*cached_build.compile_once(plan, tools, package.source.folder, store, settings.jobs, say))

@@ -1,0 +1,217 @@
+"""What a call and `cache build` do: the one decision, as a function of what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from kernelwheel.core import architectures as arch_lists
+from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from kernelwheel.core.host import Host
+from kernelwheel.core.manifest import Library, Manifest, Requires
+from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.runtime.decision import Decision, Request, against, decide
+from kernelwheel.runtime.finding import foresee
+from kernelwheel.store.artifact import Artifact
+from kernelwheel.store.entries import Store
+
+CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
+MANIFEST = Manifest(
+    package="tiny",
+    version="1.2.3",
+    fingerprint="f" * 64,
+    sources="5" * 64,
+    plan={"torch_target": "2.10"},
+    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
+    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
+    libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
+)
+CPU_MANIFEST = MANIFEST._replace(requires=MANIFEST.requires._replace(cuda=None, driver=None), libraries=(CPU_LIBRARY,))
+OLD = MANIFEST._replace(version="1.2.2")
+HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
+BLACKWELL = HOPPER._replace(capabilities=((12, 0),))
+NO_GPU = HOPPER._replace(capabilities=(), driver=None)
+CPU_TORCH = HOPPER._replace(torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
+OLD_TORCH = HOPPER._replace(torch="2.9.0+cu130")
+
+WHEEL = Artifact(Path("/site/tiny/_native"), MANIFEST, None)
+CPU_WHEEL = WHEEL._replace(manifest=CPU_MANIFEST)
+ENTRY = Artifact(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
+BLACKWELL_ENTRY = ENTRY._replace(
+    manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("12.0",))))
+)
+DEFAULT_ENTRY = ENTRY._replace(
+    manifest=MANIFEST._replace(built_with={"settings": {"archs": {"value": "8.0;9.0", "origin": "default"}}})
+)
+TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["fix it"])
+
+
+class Given(NamedTuple):
+    """A package as it is installed somewhere, as far as a decision sees it."""
+
+    artifacts: tuple[Artifact, ...]
+    wanted: Wanted = Wanted("1.2.3")
+    damage: KernelWheelError | None = None
+    blocked: KernelWheelError | None = None
+    jit: str = "auto"
+    jit_origin: str = "default"
+    cuda_off: str = ""
+    has_sources: bool = True
+    package: str = "tiny"
+    folder: Path = Path("/site/tiny/_native")
+
+    @property
+    def artifact(self) -> Artifact | None:
+        return next((each for each in self.artifacts if each.store is None), None)
+
+    def candidates(self) -> Iterator[Artifact]:
+        """Those at hand, and then the stores that cannot be looked into."""
+        yield from self.artifacts
+        if self.blocked:
+            raise self.blocked
+
+
+def at(*artifacts: Artifact, **changes: Any) -> Given:
+    return Given(artifacts, **changes)
+
+
+def whole(artifact: Artifact) -> None:
+    pass
+
+
+def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Decision:
+    return foresee(given, host, request, verify)
+
+
+# what a call does: device, host, circumstances, outcome, words of the reason
+CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
+    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "of the wheel fit"),
+    "its CPU kernels": ("cpu", HOPPER, at(WHEEL), "load", "of the wheel fit"),
+    "CPU kernels beside a CPU torch": ("cpu", CPU_TORCH, at(WHEEL), "load", "of the wheel fit"),
+    "a GPU that the wheel has no kernels for": ("cuda", BLACKWELL, at(WHEEL), "compile", "capability"),
+    "CPU kernels for that GPU's machine": ("cpu", BLACKWELL, at(WHEEL), "load", "of the wheel fit"),
+    "an entry for that GPU": ("cuda", BLACKWELL, at(WHEEL, BLACKWELL_ENTRY), "load", "in the store fit"),
+    "an entry for another GPU": ("cuda", BLACKWELL, at(WHEEL, ENTRY), "compile", "SASS for 8.0, 9.0"),
+    "a CPU wheel beside a CUDA torch": ("cuda", HOPPER, at(CPU_WHEEL), "compile", "CPU kernels only"),
+    "no GPU": ("cuda", NO_GPU, at(WHEEL), "fail", "torch sees no GPU"),
+    "no CUDA in torch": ("cuda", CPU_TORCH, at(WHEEL), "fail", "2.13.0+cpu has no CUDA"),
+    "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),
+    "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
+    "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "fail", "no sources are installed"),
+    "jit is never": ("cuda", BLACKWELL, at(WHEEL, jit="never", jit_origin="X"), "fail", "jit is never (X)"),
+    "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
+    "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
+    "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
+    "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda_off="X"), "fail", "cuda is off (X)"),
+    "cuda is off, and CPU kernels": ("cpu", HOPPER, at(cuda_off="X"), "compile", "no kernels are installed"),
+    "cuda is off, and kernels that are there": ("cuda", HOPPER, at(WHEEL, cuda_off="X"), "load", "of the wheel fit"),
+    "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "no compile cures that"),
+    "files of another version": ("cpu", HOPPER, at(WHEEL._replace(manifest=OLD)), "fail", "no compile cures that"),
+    "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
+    "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
+    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "of the wheel fit"),
+}
+
+
+@pytest.mark.parametrize(("device", "host", "given", "outcome", "because"), CALLS.values(), ids=CALLS)
+def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, because: str) -> None:
+    expected = outcome_of(given, host, Request(device))
+
+    assert (expected.device, expected.outcome) == (device, outcome)
+    assert because in expected.because
+    assert (expected.artifact is not None) == (outcome == "load")
+    assert (expected.error is not None) == (outcome == "fail")
+    assert expected.error is None or expected.error.remedies
+
+
+# what `cache build` does, with the architectures that are asked for
+BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
+    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "of the wheel fit"),
+    "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "of the wheel fit"),
+    "architectures that the wheel has": ("cuda", BLACKWELL, at(WHEEL), "8.6;9.0", "load", "of the wheel fit"),
+    "others": (
+        "cuda",
+        HOPPER,
+        at(WHEEL),
+        "7.5",
+        "compile",
+        "archs: required CUDA kernels for 7.5, found SASS for 8.0, 9.0",
+    ),
+    "an entry for some GPU, and none to ask": ("cuda", NO_GPU, at(ENTRY), "", "compile", "no kernels are installed"),
+    "an entry with the default list": ("cuda", NO_GPU, at(DEFAULT_ENTRY), "", "load", "in the store fit"),
+    "jit is never": ("cpu", HOPPER, at(jit="never"), "", "compile", "no kernels are installed"),
+    "cuda is off, and asked for": ("cuda", HOPPER, at(cuda_off="X"), "", "compile", "no kernels are installed"),
+    "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "", "fail", "no sources are installed"),
+    "a damaged wheel": ("cuda", NO_GPU, at(WHEEL, damage=TROUBLE), "", "fail", "trouble (found: some)"),
+}
+
+
+@pytest.mark.parametrize(("device", "host", "given", "archs", "outcome", "because"), BUILDS.values(), ids=BUILDS)
+def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
+    targets = arch_lists.parse(archs, "a test") if archs else None
+
+    expected = outcome_of(given, host, Request(device, build=True, targets=targets))
+
+    assert (expected.device, expected.outcome) == (device, outcome)
+    assert because in expected.because
+
+
+def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
+    library = Library("x.so", "0" * 64, 1, "cuda", ("10.0", "7.5", "9.0a", "12.0"), ("12.0", "9.0"))
+    entry = ENTRY._replace(manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, library)))
+
+    (lacks,) = against(entry, Request("cuda", build=True), NO_GPU, Wanted())
+
+    assert lacks.found == "SASS for 7.5, 9.0a, 10.0, 12.0; PTX for 9.0, 12.0"
+
+
+@pytest.mark.parametrize(
+    ("fault", "own", "outcome"),
+    [
+        (IncompatibleArtifactError, True, "compile"),  # it is put away
+        (IncompatibleArtifactError, False, "fail"),
+        (UnreadableArtifactError, True, "fail"),
+        (UnreadableArtifactError, False, "fail"),
+    ],
+)
+def test_what_comes_of_an_entry_whose_files_are_wrong(fault: type[KernelWheelError], own: bool, outcome: str) -> None:
+    entry = ENTRY._replace(store=Store(Path("/cache"), "tiny", "1.2.3", own))
+    error = fault("trouble", required="none", found="some", remedies=["fix it"])
+
+    def refuse(artifact: Artifact) -> None:
+        raise error
+
+    assert outcome_of(at(entry), HOPPER, Request("cuda"), refuse).outcome == outcome
+
+
+def test_what_is_loaded_is_the_first_that_fits() -> None:
+    assert outcome_of(at(WHEEL, ENTRY, BLACKWELL_ENTRY), BLACKWELL, Request("cuda")).artifact == BLACKWELL_ENTRY
+    assert check(BLACKWELL_ENTRY.manifest, BLACKWELL).mismatches == ()
+
+
+TWO_GPUS = HOPPER._replace(capabilities=((9, 0), (12, 0)))
+BOTH_ENTRY = ENTRY._replace(
+    manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("9.0", "12.0"))))
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "loaded"),
+    [
+        (at(WHEEL, BOTH_ENTRY), BOTH_ENTRY),  # a process loads one library of CUDA kernels
+        (at(WHEEL, BLACKWELL_ENTRY), WHEEL),
+        (at(WHEEL, blocked=TROUBLE), WHEEL),
+    ],
+)
+def test_kernels_for_all_gpus_go_before_those_for_the_one_of_the_call(given: Given, loaded: Artifact) -> None:
+    assert outcome_of(given, TWO_GPUS, Request("cuda", capability=(9, 0))).artifact == loaded
+
+
+def test_no_further_candidate_is_read_than_the_first_that_fits() -> None:
+    def candidates() -> Iterator[Artifact]:
+        yield WHEEL
+        raise AssertionError("read on")
+
+    assert decide(Request("cpu"), HOPPER, candidates(), at(WHEEL)).artifact == WHEEL
