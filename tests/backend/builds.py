@@ -13,10 +13,10 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.torch_files import find_torch
 from processes import Done, run
 
-TORCH = toolchain.find_torch()
+TORCH = find_torch()
 NATIVE = "tiny/_native"
 
 needs_cuda_torch = pytest.mark.skipif(

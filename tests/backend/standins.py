@@ -14,10 +14,11 @@ from kernelwheel.build.package import Abi, PackageFacts
 from kernelwheel.build.plan import Plan
 from kernelwheel.core import settings
 from kernelwheel.core.settings import Settings
-from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import decide_cuda
 from kernelwheel.toolchain.cxx import find_cxx
 from kernelwheel.toolchain.launchers import Launchers
 from kernelwheel.toolchain.toolchain import Toolchain
+from kernelwheel.toolchain.torch_files import read_torch
 
 # What `nvcc --list-gpu-code` of each release prints.
 GPU_CODES = {
@@ -151,9 +152,9 @@ class Machine:
         return self.folder / "checkout" / "native"
 
     def toolchain(self, chosen: Settings) -> Toolchain:
-        torch = toolchain.read_torch(self.torch)
+        torch = read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
-        cuda = toolchain.decide_cuda(chosen, torch, environ)
+        cuda = decide_cuda(chosen, torch, environ)
         return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen)
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:

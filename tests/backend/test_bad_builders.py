@@ -19,6 +19,7 @@ from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from kernelwheel.store.entries import Store
 from kernelwheel.store.inventory import find_damage, take_inventory
 from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import decide_cuda
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
@@ -157,7 +158,7 @@ def test_an_isolated_build_without_a_network_says_which_requirement_is_missing(b
 def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_architecture_and_log(
     builder: Builder, tmp_path: Path
 ) -> None:
-    nvcc = toolchain.decide_cuda(settings_with(), TORCH, os.environ).nvcc
+    nvcc = decide_cuda(settings_with(), TORCH, os.environ).nvcc
     assert nvcc is not None
     toolkit = tmp_path / "toolkit"
     shutil.copytree(nvcc.root / "bin", toolkit / "bin")

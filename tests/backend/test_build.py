@@ -39,7 +39,7 @@ from elftools.elf.sections import SymbolTableSection
 from kernelwheel.build.work_folder import work_name
 from kernelwheel.core import manifest as manifests
 from kernelwheel.report import presentation as views
-from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import decide_cuda
 from standins import NOWHERE, make_program, make_torch, settings_with
 
 Checkout = Callable[[], Path]
@@ -459,7 +459,7 @@ def test_torch_in_another_folder_gives_the_same_library(
 def test_the_toolkit_in_another_folder_gives_the_same_library(
     two_archs_wheel: Wheel, checkout: Checkout, out: Path, tmp_path: Path
 ) -> None:
-    nvcc = toolchain.decide_cuda(settings_with(), TORCH, os.environ).nvcc
+    nvcc = decide_cuda(settings_with(), TORCH, os.environ).nvcc
     assert nvcc is not None
     other = tmp_path / "a rather long way to" / "another toolkit"
     shutil.copytree(nvcc.root, other, ignore=shutil.ignore_patterns("*.so.*"), copy_function=link_or_copy)

@@ -24,6 +24,7 @@ from kernelwheel.report import installation as environment
 from kernelwheel.report.installation import Installation
 from kernelwheel.runtime import Kernels, jit
 from kernelwheel.store.entries import Store
+from kernelwheel.toolchain import cuda
 from processes import RunPython
 from samples import sample
 
@@ -444,3 +445,20 @@ def test_every_nvcc_that_was_looked_at_is_named_with_its_outcome(examine: Examin
     assert len(candidates) > 3
     assert [each["usable"] for each in candidates if each["taken"]] == [True]
     assert f"nvcc   environment variable CUDA_HOME: {tmp_path}/bin/nvcc: not there" in page
+
+
+@needs_cuda_torch
+def test_each_nvcc_is_asked_once(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = cuda.inspect_nvcc
+
+    def counted(origin: str, place: str, *rest: Any) -> Any:
+        asked.append(place)
+        return real(origin, place, *rest)
+
+    monkeypatch.setattr(cuda, "inspect_nvcc", counted)
+
+    view, _ = examine()
+
+    assert asked == [each["place"] for each in view["toolchain"]["candidates"]]
+    assert view["build"]["outcome"] == "compile", "a Plan was drawn up, with CUDA"

@@ -24,6 +24,7 @@ ALLOWED = {
         "os.environ": "hands it to the registry, and to the finder for PATH",
         "tempfile.TemporaryDirectory": "scratch folders; where they are decides nothing",
     },
+    "explain.py": {"os.environ": "hands it to the finder of nvcc for PATH; the options come as Settings"},
     "kernels.py": {"os.environ": "the default of the argument that goes to the registry"},
     "jit.py": {"os.environ": "hands it to the finder for PATH; the options come as Settings"},
     "cmake_build.py": {

@@ -513,8 +513,8 @@ def test_never_compiles_no_cuda_kernels_either(installed: Editable) -> None:
 @needs_cuda_torch
 def test_a_missing_nvcc_is_an_error_that_says_what_to_install(installed: Editable) -> None:
     nowhere = """
-from tiny._kernelwheel.toolchain import toolchain
-toolchain.nvcc_places = lambda *_: iter([("PATH", "/nowhere/nvcc")])
+from tiny._kernelwheel.toolchain import cuda
+cuda.nvcc_places = lambda *_: iter([("PATH", "/nowhere/nvcc")])
 """
     said = installed.failure(GPU.replace("tiny.KERNELS", nowhere + "tiny.KERNELS"))
 

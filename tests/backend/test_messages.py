@@ -14,7 +14,8 @@ from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Manifest, Requires
 from kernelwheel.core.verdict import Wanted, check
 from kernelwheel.runtime import jit, refusal
-from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import no_nvcc
+from kernelwheel.toolchain.torch_files import Torch
 from standins import settings_with
 
 REPOSITORY = Path(__file__).parents[2]
@@ -93,7 +94,7 @@ def raised() -> list[str]:
         for host in HOSTS
         for mismatch in check(MANIFEST, host, Wanted("1.2.3", "6" * 64, {"cxx_flags": ("-g",)})).mismatches
     ]
-    torch = toolchain.Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
+    torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
     errors: list[KernelWheelError] = [
         manifest.corrupt("x", "y"),
         manifest.unreadable(Path("x"), OSError(24, "Too many open files")),
@@ -101,7 +102,7 @@ def raised() -> list[str]:
         refusal.no_sources("tiny"),
         refusal.incompatible("tiny", "cuda", mismatches),
         refusal.other_gpu("tiny", Path("x"), mismatches),
-        toolchain.no_nvcc(torch, [], settings_with()),
+        no_nvcc(torch, [], settings_with()),
     ]
     advice = [refusal.no_artifact("tiny", Path("x")).remedy, *(mismatch.remedy for mismatch in mismatches)]
     return [*advice, *(str(error) for error in errors)]
@@ -129,10 +130,10 @@ def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pyt
 
 
 def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Path, tmp_path: Path) -> None:
-    torch = toolchain.Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
+    torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
     settings = kernels_of(tiny_checkout, tmp_path).installed.settings
 
-    error = toolchain.no_nvcc(torch, [], settings)
+    error = no_nvcc(torch, [], settings)
 
     assert "TINY_CUDA=off" in error.remedies[-1]
     assert "cuda-toolkit[nvcc" in error.remedies[0]

@@ -26,6 +26,7 @@ from kernelwheel.core.digests import file_sha256
 from kernelwheel.core.errors import BuildError
 from kernelwheel.toolchain import toolchain
 from kernelwheel.toolchain.toolchain import Torch
+from kernelwheel.toolchain.torch_files import read_torch
 from processes import run
 from standins import make_machine, settings_with
 
@@ -335,7 +336,7 @@ def torch_in(site: Path, version: str = TORCH.version) -> Torch:
     (root / header).write_text("// any\n")
     (root / "lib").symlink_to(TORCH.root / "lib")
     (root / "version.py").write_text(f"__version__ = {version!r}\n")
-    return toolchain.read_torch(root)
+    return read_torch(root)
 
 
 def test_another_environment_with_the_same_torch_keeps_the_objects_and_one_with_another_does_not(

@@ -14,10 +14,11 @@ import kernelwheel
 import pytest
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import CudaDecision, decide_cuda
 from kernelwheel.toolchain.cxx import find_cxx, host_limits
 from kernelwheel.toolchain.nvcc import Nvcc, find_cuobjdump
-from kernelwheel.toolchain.toolchain import CudaDecision
 from kernelwheel.toolchain.toolkit import toolkit_identity
+from kernelwheel.toolchain.torch_files import find_torch, read_torch
 from processes import RunPython
 from standins import (
     GPU_CODES,
@@ -37,7 +38,7 @@ def decide(
 ) -> CudaDecision:
     """The decision with no other nvcc on PATH than in `path`, and with the variables of `shell`."""
     environ = {"PATH": str(path), **(shell or {})}
-    return toolchain.decide_cuda(settings_with(environ, **options), toolchain.read_torch(torch_root), environ)
+    return decide_cuda(settings_with(environ, **options), read_torch(torch_root), environ)
 
 
 def refusal(
@@ -63,7 +64,7 @@ def cuda_torch(tmp_path: Path) -> Path:
 def test_torch_is_known_from_its_files(tmp_path: Path, version: str, cuda: str | None, hip: str | None) -> None:
     root = make_torch(tmp_path, version, cuda, hip)
 
-    read = toolchain.read_torch(root)
+    read = read_torch(root)
 
     assert (read.root, read.version, read.cuda, read.hip) == (root, version, cuda, hip)
 
@@ -73,7 +74,7 @@ def test_the_torch_at_hand_is_read_as_it_calls_itself(run_python: RunPython) -> 
         run_python("import torch, json; print(json.dumps([torch.__version__, torch.version.cuda]))").stdout
     )
 
-    read = toolchain.find_torch()
+    read = find_torch()
 
     assert [read.version, read.cuda] == said
 
@@ -86,8 +87,8 @@ from pathlib import Path
 from standins import Machine
 machine = Machine(Path(sys.argv[1]))
 from kernelwheel import hooks
-from kernelwheel.toolchain import toolchain
-assert toolchain.find_torch().root == machine.torch
+from kernelwheel.toolchain.torch_files import find_torch
+assert find_torch().root == machine.torch
 machine.draw()
 assert "torch" not in sys.modules
 """
@@ -99,11 +100,11 @@ assert "torch" not in sys.modules
 def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_python: RunPython) -> None:
     script = """
 import sys
-from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.torch_files import find_torch
 from kernelwheel.core.errors import BuildError
 sys.path = [sys.argv[1]]
 try:
-    toolchain.find_torch()
+    find_torch()
 except BuildError as error:
     assert "pip install torch" in str(error)
     assert "isolation" in str(error)
@@ -121,7 +122,7 @@ def test_a_torch_that_lacks_a_file_is_refused_by_that_file_s_name(tmp_path: Path
     (root / missing).unlink()
 
     with pytest.raises(BuildError, match=missing):
-        toolchain.read_torch(root)
+        read_torch(root)
 
 
 @pytest.mark.parametrize("text", ["", "cuda = None\n", "__version__ = open('x').read()\n", "__version__ = '2.11"])
@@ -130,7 +131,7 @@ def test_a_version_file_without_a_version_is_refused(tmp_path: Path, text: str) 
     (root / "version.py").write_text(text)
 
     with pytest.raises(BuildError, match=r"version\.py"):
-        toolchain.read_torch(root)
+        read_torch(root)
 
 
 # Whether CUDA kernels are built
@@ -585,9 +586,7 @@ def test_a_toolkit_that_pip_put_into_two_folders_is_refused_with_what_is_where(
         (overlay / part).unlink()
 
     with pytest.raises(BuildError) as caught:
-        toolchain.decide_cuda(
-            settings_with(), toolchain.read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay"), "", "/nowhere"]
-        )
+        decide_cuda(settings_with(), read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay"), "", "/nowhere"])
 
     line = next(line for line in caught.value.found.splitlines() if line.startswith("pip's cuda-toolkit on sys.path"))
     assert line == (
@@ -600,9 +599,7 @@ def test_a_toolkit_that_pip_put_into_two_folders_is_refused_with_what_is_where(
 def test_a_whole_toolkit_in_another_folder_of_sys_path_than_torch_is_used(tmp_path: Path, cuda_torch: Path) -> None:
     overlay = make_toolkit(tmp_path / "overlay/nvidia/cu99")
 
-    decision = toolchain.decide_cuda(
-        settings_with(), toolchain.read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay")]
-    )
+    decision = decide_cuda(settings_with(), read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay")])
 
     assert decision.nvcc is not None
     assert decision.nvcc.root == overlay

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 from builds import TORCH, needs_cuda_torch
 from kernelwheel.build import plan as plans
+from kernelwheel.build.compile import compile_plan
 from kernelwheel.build.package import PackageFacts
-from kernelwheel.store.artifact import Artifact, compile_plan
+from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.toolchain.cxx import host_limits
 from kernelwheel.toolchain.nvcc import Nvcc, find_cudart
 from kernelwheel.toolchain.toolchain import Torch
@@ -49,7 +51,7 @@ def compile_small(folder: Path, torch: Torch = TORCH, sources: Mapping[str, str]
         (root / name).write_text(text)
     chosen = settings_with(archs="9.0", **options)
     tools = toolchain.find_toolchain(chosen, os.environ)
-    tools = replace(tools, torch=torch, cuda=toolchain.decide_cuda(chosen, torch, os.environ, sys.path))
+    tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path))
     plan = plans.draw_plan(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     store = Store(folder / "cache", "tiny", "1.2.3")
     return compile_plan(plan, tools, root, folder / "artifact", jobs=1, say=print, store=store)
@@ -90,7 +92,7 @@ def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def nvcc() -> Nvcc:
     """The nvcc of this environment or machine."""
-    found = toolchain.decide_cuda(settings_with(), TORCH, os.environ, sys.path).nvcc
+    found = decide_cuda(settings_with(), TORCH, os.environ, sys.path).nvcc
     assert found is not None
     return found
 
@@ -188,7 +190,7 @@ def test_a_compiler_that_is_too_new_for_the_real_nvcc_is_refused_before_anything
 
 @needs_cuda_torch
 def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp_path: Path) -> None:
-    remedy = toolchain.no_nvcc(TORCH, [], settings_with()).remedies[0]
+    remedy = no_nvcc(TORCH, [], settings_with()).remedies[0]
     pip, install, *requirements = shlex.split(remedy[remedy.index("pip install") :])
     assert [pip, install, len(requirements)] == ["pip", "install", 1]
 

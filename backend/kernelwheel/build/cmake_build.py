@@ -17,7 +17,6 @@ from typing import Any
 from packaging.version import Version
 
 from ..core.errors import BuildError
-from ..toolchain.binding import header_folders
 from ..toolchain.nvcc import find_cudart
 from ..toolchain.toolchain import Toolchain
 from . import build_log as buildlog
@@ -168,7 +167,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_RECIPE": "../recipe",
     }
     if plan.binding:
-        count = len(header_folders(toolchain))
+        count = len(toolchain.module_headers)
         cache["KERNELWHEEL_MODULE_HEADERS"] = ";".join(str(work / "headers" / str(number)) for number in range(count))
     if toolchain.launchers.cxx:
         cache["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cxx)

@@ -33,7 +33,6 @@ from ..core.variables import own_variable
 from ..store.entries import WHOLE, Store
 from ..store.locks import exclusive
 from ..store.permissions import FOLDER, PRIVATE, Guard, Trust
-from ..toolchain.binding import header_folders
 from ..toolchain.toolchain import Toolchain
 from .plan import Plan
 
@@ -158,7 +157,7 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
         (work.path / "cuda").symlink_to(toolchain.cuda.nvcc.root)
     if plan.binding:
         (work.path / "headers").mkdir()
-        for number, folder in enumerate(header_folders(toolchain)):
+        for number, folder in enumerate(toolchain.module_headers):
             (work.path / "headers" / str(number)).symlink_to(folder)
 
 

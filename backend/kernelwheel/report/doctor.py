@@ -17,10 +17,12 @@ from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..store.entries import Store
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
-from ..toolchain import nvcc, toolchain
+from ..toolchain.cuda import decide_cuda
 from ..toolchain.cxx import find_cxx
+from ..toolchain.nvcc import NvccCandidate
+from ..toolchain.torch_files import find_torch
 from . import installation
-from .foresight import next_build, next_calls
+from .foresight import list_nvccs, next_build, next_calls
 from .installation import Finding, Installation
 from .presentation import (
     call_row,
@@ -46,7 +48,8 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = _stores(package, host)
-    calls = list(next_calls(package, host))
+    nvccs = list_nvccs(package, environ, path)
+    calls = list(next_calls(package, host, nvccs))
     findings = [*installation.look(_installation(package, path), environ), *_damage(package), *findings]
     for decision, _ in calls:
         # Without a GPU, CUDA calls are meant to fail.
@@ -56,10 +59,10 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     return {
         **kernels.info(),
         "settings": _settings(package),
-        "toolchain": _toolchain(package, environ, path),
+        "toolchain": _toolchain(package, environ, path, nvccs),
         "stores": stores,
         "next": [view_decision(*each) for each in calls],
-        "build": view_decision(next_build(package, host)),
+        "build": view_decision(next_build(package, host, nvccs)),
         "variables": installation.variables(package.package, environ),
         "findings": [asdict(finding) for finding in findings],
     }
@@ -133,7 +136,12 @@ def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
             continue
 
 
-def _toolchain(package: InstalledPackage, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
+def _toolchain(
+    package: InstalledPackage,
+    environ: Mapping[str, str],
+    path: Sequence[str],
+    nvccs: Sequence[NvccCandidate] | None,
+) -> dict[str, Any]:
     """Each part by itself, so that one that is missing does not hide the others."""
     view: dict[str, Any] = {"candidates": []}
     try:
@@ -141,30 +149,18 @@ def _toolchain(package: InstalledPackage, environ: Mapping[str, str], path: Sequ
     except BuildError as error:
         return {**view, "settings": str(error)}
     view.update({name: state for name, state in jit.find_tools().items() if state != jit.INSTALLED})
-    taken_nvcc: nvcc.Nvcc | None = None
+    taken = next((each.nvcc for each in nvccs or () if each.nvcc), None)
+    for each in nvccs or ():
+        seen = {"origin": each.origin, "place": each.place, "outcome": each.outcome, "usable": each.nvcc is not None}
+        view["candidates"].append({**seen, "taken": taken is not None and each.nvcc is taken})
     try:
-        torch = toolchain.find_torch()
+        torch = find_torch()
         view["torch"] = f"{torch.root}: {torch.version}"
-        if torch.cuda is not None and chosen.cuda != "off":
-            sites = toolchain.package_folders(torch, path)
-            for origin, place in nvcc.nvcc_places(chosen, sites, environ):
-                candidate = nvcc.inspect_nvcc(origin, place, torch.cuda, sites, environ)
-                taken = candidate.nvcc is not None and taken_nvcc is None
-                taken_nvcc = taken_nvcc or candidate.nvcc
-                view["candidates"].append(
-                    {
-                        "origin": origin,
-                        "place": place,
-                        "outcome": candidate.outcome,
-                        "usable": candidate.nvcc is not None,
-                        "taken": taken,
-                    }
-                )
-        view["cuda"] = toolchain.decide_cuda(chosen, torch, environ, path).reason
+        view["cuda"] = decide_cuda(chosen, torch, environ, path, nvccs).reason
     except BuildError as error:
         view["cuda"] = error.problem
     try:
-        cxx = find_cxx(chosen, environ, taken_nvcc)
+        cxx = find_cxx(chosen, environ, taken)
         view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])
     except BuildError as error:
         view["cxx"] = str(error)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from ..runtime.decision import Decision, against
 from ..runtime.installed import InstalledPackage
 from ..store.artifact import Artifact
 from ..store.inventory import take_inventory
-from .foresight import NextCall, next_build, next_calls, plan_for
+from .foresight import NextCall, list_nvccs, next_build, next_calls, plan_for
 
 # Parts of a Plan that are files by name; which of them changed says more than their digests.
 FILES = ("sources", "recipe")
@@ -77,12 +79,13 @@ class Explanation:
 def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
     """Explain what `cache_build.build` with the same arguments would do; compiles nothing and changes nothing."""
     device = "cuda" if cuda else "cpu"
-    calls = tuple(each for each in next_calls(package, host) if each.decision.device == device)
+    nvccs = list_nvccs(package, os.environ, sys.path)
+    calls = tuple(each for each in next_calls(package, host, nvccs) if each.decision.device == device)
     examined = tuple(_examine(package, host, cuda, archs))
-    plan, error = plan_for(package, host, cache_build.settings_for(package, archs), device)
+    plan, error = plan_for(package, host, cache_build.settings_for(package, archs), device, nvccs)
     ranked = sorted(_differing(examined, plan), key=lambda pair: len(pair[1])) if plan else []
     nearest, changes = ranked[0] if ranked else (None, ())
-    build = next_build(package, host, cuda, archs)
+    build = next_build(package, host, nvccs, cuda, archs)
     return Explanation(device, calls, build, plan, str(error) if error else "", nearest, changes, examined)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..build.plan import Plan
@@ -17,6 +17,9 @@ from ..runtime.loading import needed_for
 from ..runtime.refusal import no_sources
 from ..store.artifact import Artifact
 from ..store.inventory import UNREADABLE
+from ..toolchain.cuda import look_for_nvcc
+from ..toolchain.nvcc import NvccCandidate
+from ..toolchain.torch_files import find_torch
 
 
 class NextCall(NamedTuple):
@@ -26,18 +29,30 @@ class NextCall(NamedTuple):
     capability: str | None
 
 
-def next_calls(package: InstalledPackage, host: Host) -> Iterator[NextCall]:
-    """What the next call does: on the CPU, and on each generation of GPU that this process sees."""
+def next_calls(package: InstalledPackage, host: Host, nvccs: Sequence[NvccCandidate] | None) -> Iterator[NextCall]:
+    """What the next call does: on the CPU, and on each generation of GPU that this process sees.
+
+    Args:
+        package: whose kernels are called.
+        host: the machine, with its GPUs.
+        nvccs: from `list_nvccs`.
+    """
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
     for request in requests:
         decision = foresee(package, host, request, _verify_loaded(request.device))
         if decision.outcome == "compile":
-            _, no_plan = plan_for(package, host, package.settings, request.device)
+            _, no_plan = plan_for(package, host, package.settings, request.device, nvccs)
             decision = _without_tools(decision, no_plan) if no_plan else decision
         yield NextCall(decision, "{}.{}".format(*request.capability) if request.capability else None)
 
 
-def next_build(package: InstalledPackage, host: Host, cuda: bool | None = None, archs: str = "") -> Decision:
+def next_build(
+    package: InstalledPackage,
+    host: Host,
+    nvccs: Sequence[NvccCandidate] | None,
+    cuda: bool | None = None,
+    archs: str = "",
+) -> Decision:
     """What `cache build` does. Arguments as of `cache_build.build`; without `cuda`, as the command decides."""
     device = "cpu"
     try:
@@ -49,24 +64,37 @@ def next_build(package: InstalledPackage, host: Host, cuda: bool | None = None, 
     decision = foresee(package, host, request, Artifact.verify)
     if decision.outcome != "compile":
         return decision
-    plan, no_plan = plan_for(package, host, settings, device)
+    plan, no_plan = plan_for(package, host, settings, device, nvccs)
     if plan is None:
         return _without_tools(decision, no_plan) if no_plan else decision
     return _of_the_very_plan(package, plan, device) or decision
 
 
 def plan_for(
-    package: InstalledPackage, host: Host, settings: Settings, device: str
+    package: InstalledPackage, host: Host, settings: Settings, device: str, nvccs: Sequence[NvccCandidate] | None
 ) -> tuple[Plan, None] | tuple[None, KernelWheelError]:
     """The Plan of what a compile would make for a machine's GPUs; or why it would not even start."""
     if package.source is None:
         return None, no_sources(package.package)
     capabilities = host.capabilities or () if device == "cuda" else ()
     try:
-        plan, _ = jit.draw_plan_here(package.source, package.version, settings, device == "cuda", capabilities)
+        plan, _ = jit.draw_plan_here(package.source, package.version, settings, device == "cuda", capabilities, nvccs)
     except KernelWheelError as error:
         return None, error
     return plan, None
+
+
+def list_nvccs(
+    package: InstalledPackage, environ: Mapping[str, str], path: Sequence[str]
+) -> tuple[NvccCandidate, ...] | None:
+    """Every place where nvcc may be, looked at once for all that is foreseen; None: not to be known from here."""
+    try:
+        torch = find_torch()
+        if torch.cuda is None or package.settings.cuda == "off":
+            return None
+        return tuple(look_for_nvcc(package.settings, torch, environ, path))
+    except KernelWheelError:  # whoever needs one comes to the same error
+        return None
 
 
 def _of_the_very_plan(package: InstalledPackage, plan: Plan, device: str) -> Decision | None:

@@ -11,6 +11,7 @@ from ..build.plan import Plan
 from ..core.errors import BuildError
 from ..core.settings import Origin, Settings
 from ..toolchain import toolchain
+from ..toolchain.nvcc import NvccCandidate
 from ..toolchain.toolchain import Toolchain
 from .source import Source
 
@@ -23,7 +24,12 @@ INSTALL_TOOLS = f"pip install {' '.join(name for _, name in NEEDED)} cmake ninja
 
 
 def draw_plan_here(
-    source: Source, version: str, settings: Settings, cuda: bool, capabilities: Sequence[tuple[int, int]]
+    source: Source,
+    version: str,
+    settings: Settings,
+    cuda: bool,
+    capabilities: Sequence[tuple[int, int]],
+    nvccs: Sequence[NvccCandidate] | None = None,
 ) -> tuple[Plan, Toolchain]:
     """Draw up the Plan for this machine.
 
@@ -33,6 +39,7 @@ def draw_plan_here(
         settings: the effective options; where they name no architectures, the GPUs' are taken.
         cuda: CUDA and CPU kernels, or CPU kernels alone.
         capabilities: of the GPUs that this process sees; none gives the default list of a wheel.
+        nvccs: what `look_for_nvcc` found, if somebody has looked before.
 
     Raises:
         BuildError: this machine cannot compile it; says what is missing and what brings it.
@@ -42,7 +49,7 @@ def draw_plan_here(
         gpus = ";".join("{}.{}".format(*capability) for capability in capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
     settings = settings.changed("cuda", "on" if cuda else "off", Origin("what this call needs"))
-    tools = toolchain.find_toolchain(settings, os.environ)
+    tools = toolchain.find_toolchain(settings, os.environ, nvccs)
     return plans.draw_plan(source.facts, version, source.folder, settings, tools), tools
 
 

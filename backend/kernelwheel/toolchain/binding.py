@@ -11,11 +11,14 @@ import re
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.errors import BuildError
 from ..core.host import python_abi
 from .nvcc import Nvcc
-from .toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from .toolchain import Toolchain
 
 # What ATen/cuda/CUDAContext.h includes of other libraries than the CUDA runtime, and the library that it is of.
 CUDA_HEADERS = {"cublas_v2.h": "cublas", "cublasLt.h": "cublas", "cusparse.h": "cusparse", "cusolverDn.h": "cusolver"}
@@ -40,7 +43,7 @@ def bind(toolchain: Toolchain) -> Binding:
     Raises:
         BuildError: headers or libraries are missing for it; says which, and what brings them.
     """
-    header_folders(toolchain)
+    assert toolchain.module_headers
     if not (toolchain.torch.root / "lib" / "libtorch_python.so").is_file():
         raise BuildError(
             "the installed torch is not whole",
@@ -51,15 +54,17 @@ def bind(toolchain: Toolchain) -> Binding:
     return Binding(python_abi(), toolchain.torch.version)
 
 
-def header_folders(toolchain: Toolchain) -> tuple[Path, ...]:
+def header_folders(nvcc: Nvcc | None, site: Path) -> tuple[Path, ...]:
     """The folders of headers that a module needs beside torch's own, in the order in which to look in them.
+
+    Args:
+        nvcc: compiles it; None: it has no CUDA.
+        site: the folder that torch is in.
 
     Raises:
         BuildError: Python's headers, or those of a CUDA library, are in none of them.
     """
-    nvcc = toolchain.cuda.nvcc
-    cuda = _cuda_folders(nvcc, toolchain.torch.root.parent) if nvcc else ()
-    return (*_python_folders(), *cuda)
+    return (*_python_folders(), *(_cuda_folders(nvcc, site) if nvcc else ()))
 
 
 def _python_folders() -> tuple[Path, ...]:

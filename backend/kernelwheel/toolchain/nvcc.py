@@ -44,7 +44,7 @@ class Nvcc:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class NvccCandidate:
     """A place where nvcc was looked for, and what came of it; `nvcc` is None where it was not usable."""
 
     origin: str
@@ -89,37 +89,37 @@ def _version_key(path: Path) -> tuple[int, ...]:
 
 def inspect_nvcc(
     origin: str, place: str, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str]
-) -> Candidate:
+) -> NvccCandidate:
     """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor) and is whole."""
     path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
-        return Candidate(origin, place, None, _why_not(Path(place)))
+        return NvccCandidate(origin, place, None, _why_not(Path(place)))
     version = output_of(path, "--version")
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
-        return Candidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
+        return NvccCandidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
     major = match[1].split(".")[0]
     if major != torch_cuda.split(".")[0]:
-        return Candidate(origin, place, None, f"is of CUDA {match[1]}, torch is of CUDA {torch_cuda}")
+        return NvccCandidate(origin, place, None, f"is of CUDA {match[1]}, torch is of CUDA {torch_cuda}")
     # --dryrun prints the profile variables: TOP is the root that nvcc itself works with, behind any wrapper script, and
     # INCLUDES the folder of its headers.
     profile = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
     top = re.search(r"^#\$ TOP=(.+)$", profile, re.MULTILINE)
     if not top:
-        return Candidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
+        return NvccCandidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
     root = Path(top[1].strip()).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
     include = Path(searched[1]).resolve() if searched else root / "include"
     if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
-        return Candidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
+        return NvccCandidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
     codes = re.findall(r"\bsm_\w+", output_of(path, "--list-gpu-code"))
     if not codes:
-        return Candidate(origin, place, None, "does not answer --list-gpu-code")
+        return NvccCandidate(origin, place, None, "does not answer --list-gpu-code")
     inner = root / "bin" / "nvcc"
     real = inner if inner.is_file() else Path(path)
     nvcc = Nvcc(real, root, include, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
     other = "" if f"{match[1]}.".startswith(f"{torch_cuda}.") else f", another release of torch's major ({torch_cuda})"
-    return Candidate(origin, place, nvcc, f"CUDA {match[1]}{other}")
+    return NvccCandidate(origin, place, nvcc, f"CUDA {match[1]}{other}")
 
 
 def _why_not(place: Path) -> str:

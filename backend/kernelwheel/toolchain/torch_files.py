@@ -1,0 +1,107 @@
+"""The installed torch, read from its files: its version, its CUDA, and the toolkit release that it asks for."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from ..core.errors import BuildError
+
+STABLE_HEADER = "include/torch/csrc/stable/library.h"
+
+
+@dataclass(frozen=True)
+class Torch:
+    """An installed torch, known from its files.
+
+    Attributes:
+        root: the package folder, with include/ and lib/.
+        version: `2.15.0+cu132`.
+        cuda: `torch.version.cuda`, for example `13.2`; None for a build without CUDA.
+        hip: `torch.version.hip`; None for a build without ROCm.
+        toolkit: the release of pip's cuda-toolkit that its metadata asks for, `13.0.2`; None where it names none.
+    """
+
+    root: Path
+    version: str
+    cuda: str | None
+    hip: str | None
+    toolkit: str | None = None
+
+
+def find_torch() -> Torch:
+    """The torch that this Python would import, read from its files; its import may be slow or broken."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError(
+            "torch's headers are needed to compile, and this Python has no torch",
+            required="torch >= 2.10 in the environment that builds",
+            found="no package torch on sys.path",
+            remedies=[
+                "build with isolation (the default of pip, uv and build), which installs torch for the build",
+                "or, without isolation: pip install torch",
+            ],
+        )
+    root = Path(next(iter(spec.submodule_search_locations)))
+    return read_torch(root)
+
+
+def read_torch(root: Path) -> Torch:
+    """Read a torch from its package folder.
+
+    Raises:
+        BuildError: where files are missing that a compile needs.
+    """
+    needed = ["version.py", STABLE_HEADER, "lib/libtorch_cpu.so"]
+    missing = [name for name in needed if not (root / name).is_file()]
+    values = {} if "version.py" in missing else _assigned_strings(root / "version.py")
+    if not missing and values.get("cuda") and not (root / "lib/libtorch_cuda.so").is_file():
+        missing.append("lib/libtorch_cuda.so")
+    if missing or not values.get("__version__"):
+        raise BuildError(
+            "the installed torch is not whole, or older than 2.10",
+            required="a torch with its headers, libraries and version.py",
+            found="missing in torch's folder: " + (", ".join(missing) or "__version__ in version.py"),
+            remedies=["pip install --force-reinstall 'torch>=2.10'"],
+        )
+    return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
+
+
+def _pinned_toolkit(site: Path) -> str | None:
+    """The release of cuda-toolkit that the torch installed in `site` requires (Core metadata, Requires-Dist)."""
+    # Its folder is torch-2.11.0.dist-info for 2.11.0+cu130 too, from PyPI: found by the name alone.
+    for distribution in importlib.metadata.distributions(name="torch", path=[str(site)]):
+        for line in distribution.requires or []:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:  # it concerns something else: torch is installed all the same
+                continue
+            exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
+            if canonicalize_name(requirement.name) == "cuda-toolkit" and exact:
+                return exact[0]
+    return None
+
+
+def _assigned_strings(path: Path) -> dict[str, str | None]:
+    """The module-level `name = 'literal'` of a Python file, annotated or not."""
+    found: dict[str, str | None] = {}
+    try:
+        module = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):  # cut off, or not text: there is nothing to be known from it
+        return found
+    for node in module.body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant) and isinstance(value.value, (str, type(None))):
+            found.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
+    return found
