@@ -20,12 +20,12 @@ from ._kernels import KERNELS as _KERNELS
 from ._kernels import build_info
 from ._kernelwheel.errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from ._version import VERSION as __version__
-from .arguments import RollingShutterType
-from .harmonics import spherical_harmonics
-from .intersection import isect_offset_encode, isect_tiles
-from .pixels import rasterize_to_pixels
-from .projection import fully_fused_projection, quat_scale_to_covar_preci
-from .rendering import rasterization
+from .ops.arguments import RollingShutterType
+from .ops.harmonics import spherical_harmonics
+from .ops.intersection import isect_offset_encode, isect_tiles
+from .ops.pixels import rasterize_to_pixels
+from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
+from .ops.rendering import rasterization
 
 __all__ = [
     "BuildError",

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from . import ops
 from ._kernelwheel.runtime import Kernels
 from ._version import VERSION
+from .ops import registration
 
 KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
@@ -26,7 +26,7 @@ def _require(device: torch.device) -> None:
         index = torch.cuda.current_device()
     KERNELS.require(device.type, index)
     with KERNELS.lock:  # of threads at their first call, one registers
-        ops.register()
+        registration.register()
 
 
 # What torch.compiler.assume_constant_result does, which would import torch's compiler, a second, with the package:

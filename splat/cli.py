@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
-from . import __version__, cache_command, doctor_command, fit_command, inspect_command, render_command
+from . import __version__
 from ._kernelwheel.errors import KernelWheelError
-from .interrupts import INTERRUPTED
-from .memory import NotEnoughMemory, enough_memory
+from .commands import cache_command, doctor_command, fit_command, inspect_command, render_command
+from .commands.interrupts import INTERRUPTED
+from .commands.memory import NotEnoughMemory, enough_memory
 
 COMMANDS = {
     "render": (render_command, "render a scene to a picture"),

@@ -20,7 +20,7 @@ from builds import needs_cpu_torch
 from test_ply import XYZ, columns, header, ply
 
 from splat import cli
-from splat.ply import read_ply
+from splat.scene.ply import read_ply
 
 Done = subprocess.CompletedProcess[str]
 
@@ -204,8 +204,10 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
 
 INTERRUPTING = """
 import os, signal, sys
-from splat import cli, ply_writer, training
-from splat.files import replacing
+from splat import cli
+from splat.scene import ply_writer
+from splat.fit import training
+from splat.scene.files import replacing
 at, again = int(sys.argv[1]), sys.argv[2]
 step, steps = training.Trainer.step, []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from splat import files
-from splat.files import replacing
+from splat.scene import files
+from splat.scene.files import replacing
 
 
 def test_a_file_takes_the_place_of_another_when_it_is_whole(tmp_path: Path) -> None:

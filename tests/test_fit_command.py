@@ -14,13 +14,13 @@ from PIL import Image
 from scenes import random_scene, real_scene
 
 import splat
-from splat import fit_command
-from splat.losses import psnr, ssim
-from splat.ply import read_ply
-from splat.ply_writer import write_ply
-from splat.scene import Gaussians
-from splat.training import Plan, Trainer, rotate
-from splat.views import read_views
+from splat.commands import fit_command
+from splat.fit.losses import psnr, ssim
+from splat.fit.training import Plan, Trainer, rotate
+from splat.fit.views import read_views
+from splat.scene.gaussians import Gaussians
+from splat.scene.ply import read_ply
+from splat.scene.ply_writer import write_ply
 
 
 def run(*arguments: str | Path) -> int:

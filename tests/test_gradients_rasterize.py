@@ -15,7 +15,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor, library
 
-from splat import _kernels, ops
+from splat import _kernels
+from splat.ops import registration
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -386,7 +387,7 @@ def test_a_second_derivative_is_refused() -> None:
 
 
 def rendered_loss(means2d: Tensor, arguments: Arguments, absgrad: bool) -> Tensor:
-    colors, alphas, _ = ops.rasterize(**arguments | {"means2d": means2d}, absgrad=absgrad)
+    colors, alphas, _ = registration.rasterize(**arguments | {"means2d": means2d}, absgrad=absgrad)
     loss: Tensor = colors.square().sum() + alphas.sum()
     return loss
 

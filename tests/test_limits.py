@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import splat
-from splat import ops
+from splat.ops import registration
 
 MANY = 2**31
 TILES = "there must be at most 1073741824 images x columns of tiles x rows of tiles"
@@ -89,7 +89,7 @@ def pixels(
 def operator(channels: int) -> Any:
     value, index = torch.zeros(()), torch.zeros((), dtype=torch.int32)
     shapes = value.expand(1, 0, 2), value.expand(1, 0, 3), value.expand(1, 0, channels), value.expand(1, 0)
-    return ops.rasterize(*shapes, None, None, 1, 1, 16, index.expand(1, 1, 1), index.expand(0))
+    return registration.rasterize(*shapes, None, None, 1, 1, 16, index.expand(1, 1, 1), index.expand(0))
 
 
 def offsets(length: int = 1, images: int = 1, columns: int = 1, rows: int = 1) -> Any:

@@ -1,4 +1,4 @@
-"""`splat.ply.read_ply`: every way to write the same scene, what stands in for what is absent, and broken files."""
+"""`read_ply`: every way to write the same scene, what stands in for what is absent, and broken files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import real_scene
 
-from splat import ply_rows
-from splat.ply import read_ply
-from splat.scene import SH_C0, Gaussians, SceneError
+from splat.scene import ply_rows
+from splat.scene.gaussians import SH_C0, Gaussians, SceneError
+from splat.scene.ply import read_ply
 
 FORMATS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 TYPES = {"float": "f4", "double": "f8", "uchar": "u1", "short": "i2", "int": "i4"}

@@ -14,8 +14,8 @@ from PIL import Image
 from scenes import real_scene
 from test_ply import columns, ply
 
-from splat import render_command
-from splat.image import to_bytes, write_png
+from splat.commands import render_command
+from splat.scene.image import to_bytes, write_png
 
 
 def parse(*arguments: str | Path) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""`splat.views.read_views`: files of pictures that are damaged, hostile or something else are one clear error."""
+"""`read_views`: files of pictures that are damaged, hostile or something else are one clear error."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from splat.scene import SceneError
-from splat.views import Views, read_views
+from splat.fit.views import Views, read_views
+from splat.scene.gaussians import SceneError
 
 MEGABYTE = 2**20
 

@@ -14,11 +14,11 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from .builtin import knot_scene
-from .camera import orbit
-from .npz import read_npz
-from .rendering import rasterization
-from .scene import SceneError
+from ..ops.rendering import rasterization
+from ..scene.builtin import knot_scene
+from ..scene.camera import orbit
+from ..scene.gaussians import SceneError
+from ..scene.npz import read_npz
 
 _FOV = 50.0
 # Of the formats that Pillow reads some start other programs.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .files import check_writable, replacing
-from .scene import Gaussians
+from .gaussians import Gaussians
 
 # An opacity of 1 has no logit, and a scale of 0 no logarithm: these stand in.
 _MOST_OPAQUE = 1 - 2.0**-24

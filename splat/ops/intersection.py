@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from . import _kernels
+from .. import _kernels
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..ops.rendering import rasterization
+from ..scene.gaussians import SH_C0, Gaussians
 from .losses import psnr, training_loss
-from .rendering import rasterization
-from .scene import SH_C0, Gaussians
 from .views import Views
 
 Parameters = dict[str, Tensor]

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from . import _kernels
+from .. import _kernels
 from .arguments import Sizes
 from .packing import Visible
 from .projection import Gaussians

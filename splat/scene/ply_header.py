@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
+from .gaussians import SceneError
 from .names import listed
-from .scene import SceneError
 
 MAX_HEADER: Final = 2**20
 """Bytes of a header."""

@@ -17,8 +17,8 @@ from typing import IO, Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from .gaussians import SceneError
 from .names import listed
-from .scene import SceneError
 
 MAX_HEADER: Final = 1024
 """Bytes of an array's header, which has some 120."""

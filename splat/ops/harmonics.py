@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from . import _kernels
+from .. import _kernels
 from .arguments import check_sh_degree
 from .checks import check_count, check_dimensions, check_shape, check_tensor, shape_of
 

@@ -7,8 +7,8 @@ import json
 import os
 import sys
 
-from ._kernels import KERNELS
-from ._kernelwheel import doctor
+from .._kernels import KERNELS
+from .._kernelwheel import doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

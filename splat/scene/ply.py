@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 import torch
 
+from .gaussians import SH_C0, Gaussians, SceneError
 from .names import listed
 from .ply_rows import Array, Vertices, read_vertices
-from .scene import SH_C0, Gaussians, SceneError
 
 
 def read_ply(path: str | Path) -> Gaussians:

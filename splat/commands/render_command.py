@@ -11,14 +11,14 @@ from pathlib import Path
 import torch
 from PIL import ImageColor
 
-from . import camera as cameras
-from .builtin import knot_scene
+from ..ops.rendering import rasterization
+from ..scene import camera as cameras
+from ..scene.builtin import knot_scene
+from ..scene.gaussians import Gaussians, SceneError
+from ..scene.image import check_picture, write_png
+from ..scene.ply import read_ply
 from .device import DeviceError, add_device_argument, find_device
-from .image import check_picture, write_png
 from .memory import enough_memory, try_memory
-from .ply import read_ply
-from .rendering import rasterization
-from .scene import Gaussians, SceneError
 
 # What the operators make at the least: colour, opacity and the last Gaussian of a pixel; the projection of a Gaussian.
 _PIXEL_BYTES = 20

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import _kernels
+from .. import _kernels
 from .arguments import Sizes, View, check_scene, check_view
 from .checks import check_shape, check_tensor
 from .packing import SparseRows, visible_pairs

@@ -13,15 +13,15 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .checks import MAX_COUNT
+from ..fit.training import Plan, Trainer, render
+from ..fit.views import Views, read_views
+from ..ops.checks import MAX_COUNT
+from ..scene.gaussians import SceneError
+from ..scene.image import check_picture, write_png
+from ..scene.ply_writer import check_scene_file, write_ply
 from .device import DeviceError, add_device_argument, find_device
-from .image import check_picture, write_png
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import enough_memory
-from .ply_writer import check_scene_file, write_ply
-from .scene import SceneError
-from .training import Plan, Trainer, render
-from .views import Views, read_views
 
 # Of so many pictures on, every so manyth is kept aside, to judge by.
 _KEPT_ASIDE = 8

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from .scene import Gaussians
+from .gaussians import Gaussians
 
 # Up, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender (z),
 # and the same turned over.

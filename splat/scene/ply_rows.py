@@ -15,9 +15,9 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .gaussians import SceneError
 from .names import listed, shown
 from .ply_header import MAX_LINE, Element, read_header, repeated
-from .scene import SceneError
 
 MAX_TEXT_ROW: Final = 2**20
 """Bytes of a row of `vertex` in a text file: 256 for each of the most properties."""

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from . import _kernels, ops
+from .. import _kernels
+from . import registration
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
@@ -108,7 +109,7 @@ def rasterize_to_pixels(
     _kernels.require(means2d.device)
 
     flat = lead if packed else (count, lead[-1])
-    image, alphas, _ = ops.rasterize(
+    image, alphas, _ = registration.rasterize(
         means2d.reshape(*flat, 2),
         conics.reshape(*flat, 3),
         colors.reshape(*flat, channels),

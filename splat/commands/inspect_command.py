@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ._kernelwheel import views
+from .._kernelwheel import views
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

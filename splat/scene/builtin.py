@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .scene import SH_C0, Gaussians
+from .gaussians import SH_C0, Gaussians
 
 Array = npt.NDArray[np.float64]
 

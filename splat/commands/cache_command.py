@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ._kernels import KERNELS
-from ._kernelwheel import cache_commands
+from .._kernels import KERNELS
+from .._kernelwheel import cache_commands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
