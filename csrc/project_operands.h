@@ -19,7 +19,7 @@ struct ProjectOperands {
   ProjectionSettings settings;
   int degree;
 
-  Gaussians pointers() const {
+  GaussianParameters pointers() const {
     return {means.const_data_ptr<float>(), data_or_null<float>(quats), data_or_null<float>(scales),
             data_or_null<float>(covars), data_or_null<float>(opacities)};
   }

@@ -207,7 +207,7 @@ import os, signal, sys
 from splat import cli
 from splat.scene import ply_writer
 from splat.fit import training
-from splat.scene.files import replacing
+from splat.scene.file_output import replacing
 at, again = int(sys.argv[1]), sys.argv[2]
 step, steps = training.Trainer.step, []
 

@@ -16,7 +16,7 @@ from scenes import random_scene, real_scene
 import splat
 from splat.commands import fit_command
 from splat.fit.losses import psnr, ssim
-from splat.fit.training import Plan, Trainer, rotate
+from splat.fit.training import FitOptions, Trainer, rotate
 from splat.fit.views import read_views
 from splat.scene.gaussians import Gaussians
 from splat.scene.ply import read_ply
@@ -81,7 +81,7 @@ def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytes
 
 
 def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
-    trainer = Trainer(read_views([], 300, 0), Plan(steps=60, gaussians=400, sh_degree=1))
+    trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     assert len(trainer.parameters["means"]) == 300
     losses: list[float] = []
     trainer.fit(lambda _, loss: losses.append(loss))
@@ -93,7 +93,7 @@ def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
 
 
 def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None:
-    trainer = Trainer(read_views([], 300, 0), Plan(steps=60, gaussians=400, sh_degree=1))
+    trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     for step in range(1, 6):
         trainer.step(step)
     before = {name: (value, dict(trainer.optimizer.state[value])) for name, value in trainer.parameters.items()}
@@ -120,7 +120,7 @@ def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None
 def test_the_same_seed_gives_the_same_scene() -> None:
     scenes = []
     for seed in (1, 1, 2):
-        trainer = Trainer(read_views([], 100, seed), Plan(steps=20, gaussians=150, sh_degree=0, seed=seed))
+        trainer = Trainer(read_views([], 100, seed), FitOptions(steps=20, gaussians=150, sh_degree=0, seed=seed))
         trainer.fit(lambda *_: None)
         scenes.append(trainer.gaussians())
     for first, again, other in zip(*(vars(scene).values() for scene in scenes), strict=True):

@@ -32,10 +32,10 @@ std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats
   return {p.finite, p.invalid};
 }
 
-std::vector<Camera> load_cameras(const ProjectOperands& p) {
+std::vector<CameraParameters> load_cameras(const ProjectOperands& p) {
   const float* viewmats = p.viewmats.const_data_ptr<float>();
   const float* intrinsics = p.intrinsics.const_data_ptr<float>();
-  std::vector<Camera> cameras;
+  std::vector<CameraParameters> cameras;
   cameras.reserve(p.images);
   for (int64_t image = 0; image < p.images; ++image) {
     cameras.push_back(load_camera(viewmats + 16 * image, intrinsics + 9 * image));
@@ -51,13 +51,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
   const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectResults r = allocate_project(p);
-  const Gaussians gaussians = p.pointers();
+  const GaussianParameters gaussians = p.pointers();
   const Harmonics harmonics = p.harmonics();
   const ProjectionRows out = r.pointers();
 
-  const std::vector<Camera> cameras = load_cameras(p);
+  const std::vector<CameraParameters> cameras = load_cameras(p);
   for (int64_t image = 0; image < p.images; ++image) {
-    const Camera& camera = cameras[image];
+    const CameraParameters& camera = cameras[image];
     torch::stable::parallel_for(0, p.gaussians, 1024, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         project_row(camera, p.settings, gaussians, harmonics, image * p.gaussians + i, i, out);
@@ -96,20 +96,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
                                                      v_conics, v_compensations, v_colors);
-  const Gaussians gaussians = p.pointers();
+  const GaussianParameters gaussians = p.pointers();
   const Harmonics harmonics = p.harmonics();
   const ProjectionGradientRows in = g.rows();
   const GaussianGradients out = g.pointers();
   float* const v_coeffs = g.v_coeffs.mutable_data_ptr<float>();
 
-  const std::vector<Camera> cameras = load_cameras(p);
+  const std::vector<CameraParameters> cameras = load_cameras(p);
   const int64_t chunks = (p.gaussians + kChunk - 1) / kChunk;
   std::vector<PoseSum> poses(chunks * p.images);
   parallel_dynamic(chunks, 1, [&](int64_t, int64_t chunk) {
     PoseSum* const pose_sums = poses.data() + chunk * p.images;
     const int64_t last = chunk * kChunk + kChunk;
     for (int64_t i = chunk * kChunk; i < (last < p.gaussians ? last : p.gaussians); ++i) {
-      const Gaussians gaussian = gaussian_at(gaussians, i);
+      const GaussianParameters gaussian = gaussian_at(gaussians, i);
       GaussianGradient sums = {};
       for (int64_t image = 0; image < p.images; ++image) {
         PoseGradient pose;

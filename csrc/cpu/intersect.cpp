@@ -28,28 +28,28 @@ struct Inputs {
   int64_t image(int64_t i) const { return image_ids == nullptr ? i / gaussians : image_ids[i]; }
 };
 
-struct Entry {
+struct DepthEntry {
   uint32_t key;  // bits of the depth
   int32_t index;
 };
 
 // Sorts by the keys; stable.
-void radix_sort(std::vector<Entry>& entries) {
+void radix_sort(std::vector<DepthEntry>& entries) {
   constexpr int kDigit = 11;
-  std::vector<Entry> other(entries.size());
+  std::vector<DepthEntry> other(entries.size());
   for (int shift = 0; shift < 32; shift += kDigit) {
     constexpr uint32_t kMask = (1u << kDigit) - 1;
     std::vector<int64_t> start((1u << kDigit) + 1, 0);
-    for (const Entry& entry : entries) ++start[(entry.key >> shift & kMask) + 1];
+    for (const DepthEntry& entry : entries) ++start[(entry.key >> shift & kMask) + 1];
     for (size_t digit = 1; digit < start.size(); ++digit) start[digit] += start[digit - 1];
-    for (const Entry& entry : entries) other[start[entry.key >> shift & kMask]++] = entry;
+    for (const DepthEntry& entry : entries) other[start[entry.key >> shift & kMask]++] = entry;
     entries.swap(other);
   }
 }
 
 // Indices of the Gaussians that were not culled, by depth, then index.
-std::vector<Entry> sorted_by_depth(const Inputs& in, const IntersectOperands& p) {
-  std::vector<Entry> entries;
+std::vector<DepthEntry> sorted_by_depth(const Inputs& in, const IntersectOperands& p) {
+  std::vector<DepthEntry> entries;
   for (int64_t i = 0; i < p.count; ++i) {
     if (in.radii[2 * i] > 0 && in.radii[2 * i + 1] > 0) {
       entries.push_back({float_bits(in.depths[i]), static_cast<int32_t>(i)});
@@ -61,7 +61,7 @@ std::vector<Entry> sorted_by_depth(const Inputs& in, const IntersectOperands& p)
 
 // Calls visit(first_tile, end_tile, index), in order, for each row of tiles that one of entries [begin, end) touches.
 template <class Visit>
-void for_each_span(const Inputs& in, const IntersectOperands& p, const std::vector<Entry>& entries, int64_t begin,
+void for_each_span(const Inputs& in, const IntersectOperands& p, const std::vector<DepthEntry>& entries, int64_t begin,
                    int64_t end, const Visit& visit) {
   for (int64_t e = begin; e < end; ++e) {
     const int32_t index = entries[e].index;
@@ -97,7 +97,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
                       ", but there are ", images, " images");
     }
   }
-  const std::vector<Entry> entries = sorted_by_depth(in, p);
+  const std::vector<DepthEntry> entries = sorted_by_depth(in, p);
   const int64_t tiles = p.tiles(), visible = static_cast<int64_t>(entries.size());
   const int64_t pieces = piece_count(p);
   const auto piece_start = [&](int64_t piece) { return visible * piece / pieces; };

@@ -75,7 +75,7 @@ SPLAT_HD float sum_columns(const Floats* columns) {
 // Gaussian i of the batch, entry `index` of the list, in chunk k of each row: adds to the columns' sums, and goes from
 // behind the Gaussian to its front. v_gaussian, for C == 0, are the sums of the colours' gradients.
 template <int C, bool kAbsolute>
-SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const Batch& batch, int i, int32_t index, int k, int channels,
+SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const BlockBatch& batch, int i, int32_t index, int k, int channels,
                                  BackwardBlock& block, Floats* v_gaussian) {
   const int used = C > 0 ? C : channels;
   const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
@@ -128,7 +128,7 @@ SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const Batch& batch, int i,
 }
 
 template <int C, bool kAbsolute>
-SPLAT_HD void walk_gaussian(const BlockJob& job, const Batch& batch, int i, int32_t index, int channels,
+SPLAT_HD void walk_gaussian(const BlockJob& job, const BlockBatch& batch, int i, int32_t index, int channels,
                             BackwardBlock& block, Floats* v_gaussian, bool add, float* slot) {
   const int used = C > 0 ? C : channels;
   constexpr int kShape = kMoments + (kAbsolute ? 2 : 0);
@@ -172,7 +172,7 @@ static int32_t walk_block(const BlockScene& scene, const BlockJob& job, const Bl
   Floats* v_colors = reinterpret_cast<Floats*>(scratch);
   Floats* v_gaussian = v_colors + static_cast<int64_t>(kBlockSide) * kChunks * channels;
   BackwardBlock block;
-  Batch batch;
+  BlockBatch batch;
   const int32_t last = start_backward<C>(scene, job, gradients, v_colors, block);
   for (int32_t end = last + 1; end > job.begin; end -= kBatch) {
     const int32_t start = end - job.begin < kBatch ? job.begin : end - kBatch;

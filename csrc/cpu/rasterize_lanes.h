@@ -74,7 +74,7 @@ SPLAT_HD Floats exp2_negative(Floats x) {
 }
 
 // Consecutive Gaussians of a tile's list, with the block's rows that each can change.
-struct Batch {
+struct BlockBatch {
   float x[kBatch], y[kBatch], half_a[kBatch], b[kBatch], half_c[kBatch], opacity[kBatch], limit[kBatch];
   int32_t row_begin[kBatch], row_end[kBatch];
   const float* colors[kBatch];
@@ -114,7 +114,7 @@ SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, f
 
 // Stages the Gaussians [start, start + count) of flatten_ids, with their colours from `first_channel` on.
 SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_channel, int32_t start, int count,
-                    Batch& batch) {
+                    BlockBatch& batch) {
   // The records are anywhere in memory: ask for all of them before the first is used.
   for (int i = 0; i < count; ++i) __builtin_prefetch(scene.records + scene.flatten_ids[start + i]);
   for (int i = 0; i < kBatch; ++i) {

@@ -16,7 +16,7 @@ namespace {
 
 std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales,
                                        std::optional<Tensor> covars, Tensor opacities, Tensor colors) {
-  const Launch launch(means);
+  const LaunchContext launch(means);
   const FiniteOperands p = check_finite(means, quats, scales, covars, opacities, colors);
   auto* invalid = static_cast<unsigned long long*>(p.invalid.mutable_data_ptr());
   STD_CUDA_CHECK(cudaMemsetAsync(invalid, 0, sizeof *invalid, launch.stream()));
@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
     std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
     int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
     int64_t camera_model, int64_t degree) {
-  const Launch launch(means);
+  const LaunchContext launch(means);
   const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectResults r = allocate_project(p);
@@ -48,7 +48,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
     int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
     int64_t camera_model, int64_t degree, Tensor radii, Tensor conics, Tensor compensations, Tensor colors,
     Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations, Tensor v_colors) {
-  const Launch launch(means);
+  const LaunchContext launch(means);
   const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
@@ -70,7 +70,7 @@ kernels::HarmonicsInputs inputs(const HarmonicsOperands& p) {
 }
 
 Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
-  const Launch launch(directions);
+  const LaunchContext launch(directions);
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const Tensor colors = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
   launch.for_each(p.images * p.gaussians, kernels::spherical_harmonics, inputs(p), colors.mutable_data_ptr<float>());
@@ -79,7 +79,7 @@ Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std
 
 std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor directions, Tensor coeffs,
                                                         std::optional<Tensor> mask, Tensor v_colors) {
-  const Launch launch(directions);
+  const LaunchContext launch(directions);
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
   launch.for_each(p.sets() * p.gaussians, kernels::spherical_harmonics_backward, inputs(p),

@@ -10,7 +10,7 @@ namespace {
 
 // Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Returns the number of pairs, for which it waits:
 // it is the size of two of the operator's results.
-int64_t count(const Launch& launch, const kernels::IntersectInputs& in, const Tensor& tiles_per_gauss,
+int64_t count(const LaunchContext& launch, const kernels::IntersectInputs& in, const Tensor& tiles_per_gauss,
               Pairs& by_depth) {
   const Tensor totals = empty_like_device({2}, ScalarType::Long, tiles_per_gauss);
   auto* device_totals = static_cast<kernels::IntersectTotals*>(totals.mutable_data_ptr());
@@ -30,7 +30,7 @@ int64_t count(const Launch& launch, const kernels::IntersectInputs& in, const Te
 std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics,
                                                      Tensor opacities, std::optional<Tensor> image_ids, int64_t images,
                                                      int64_t tile_size, int64_t tile_width, int64_t tile_height) {
-  const Launch launch(means2d);
+  const LaunchContext launch(means2d);
   const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                               tile_width, tile_height);
   const kernels::IntersectInputs in = {p.means2d.const_data_ptr<float>(),

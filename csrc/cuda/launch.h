@@ -14,9 +14,9 @@ namespace splat {
 constexpr int kThreads = 256;
 
 // Makes the tensor's device the current one for as long as it lives, and holds torch's current stream there.
-class Launch {
+class LaunchContext {
  public:
-  explicit Launch(const Tensor& tensor) : guard_(tensor.get_device_index()) {
+  explicit LaunchContext(const Tensor& tensor) : guard_(tensor.get_device_index()) {
     void* stream = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
     stream_ = static_cast<cudaStream_t>(stream);

@@ -7,7 +7,7 @@ namespace splat {
 namespace kernels {
 
 struct ProjectInputs {
-  Gaussians gaussians;                 // of N
+  GaussianParameters gaussians;        // of N
   Harmonics harmonics;                 // of N, or of I N
   const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
   int64_t images, count;               // I, N
@@ -19,7 +19,7 @@ __global__ void project(ProjectInputs in, ProjectionRows out) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= in.images * in.count) return;
   const int64_t image = row / in.count, i = row % in.count;
-  const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
+  const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
   project_row(camera, in.settings, in.gaussians, in.harmonics, row, i, out);
 }
 
@@ -52,12 +52,12 @@ __global__ void __launch_bounds__(kProjectBackwardThreads, 3)
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   // Threads beyond the last Gaussian stay, for the sums.
   const bool exists = i < in.count;
-  const Gaussians gaussian = gaussian_at(in.gaussians, exists ? i : 0);
+  const GaussianParameters gaussian = gaussian_at(in.gaussians, exists ? i : 0);
   GaussianGradient sums = {};
   for (int64_t image = 0; image < in.images; ++image) {
     PoseGradient pose = {};
     if (exists) {
-      const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
+      const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
       project_row_backward(camera, in.settings, gaussian, in.harmonics, gradients, image * in.count + i, i, sums, pose,
                            v_coeffs);
     }

@@ -10,7 +10,7 @@
 namespace splat {
 namespace {
 
-void clear(const Launch& launch, const Tensor& tensor) {
+void clear(const LaunchContext& launch, const Tensor& tensor) {
   if (tensor.numel() == 0) return;
   STD_CUDA_CHECK(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * sizeof(float), launch.stream()));
 }
@@ -20,7 +20,7 @@ float* data_or_null_if_empty(const Tensor& tensor) {
 }
 
 // What each Gaussian's slots add up to, in an order that does not change.
-void add_slots(const Launch& launch, const RasterizeOperands& p, const kernels::RasterizeInputs& in,
+void add_slots(const LaunchContext& launch, const RasterizeOperands& p, const kernels::RasterizeInputs& in,
                const kernels::BackwardOutputs& out) {
   Pairs by_id(p.intersections, p.means2d);
   launch.for_each(p.intersections, kernels::number_positions, in, by_id.keys(), by_id.values());
@@ -28,7 +28,7 @@ void add_slots(const Launch& launch, const RasterizeOperands& p, const kernels::
   launch.for_each(p.count * kernels::kWarp, kernels::sum_slots, in, by_id.keys(), by_id.values(), out);
 }
 
-void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, bool deterministic) {
+void differentiate(const LaunchContext& launch, const RasterizeBackwardOperands& p, bool deterministic) {
   const RasterizeOperands& forward = p.forward;
   const kernels::RasterizeInputs in = kernel_inputs(forward);
   const kernels::RasterizeGradients gradients = {p.v_images.const_data_ptr<float>(), p.v_alphas.const_data_ptr<float>(),
@@ -65,7 +65,7 @@ void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, boo
   if (deterministic) add_slots(launch, forward, in, out);
 }
 
-void sum_backgrounds(const Launch& launch, const RasterizeBackwardOperands& p) {
+void sum_backgrounds(const LaunchContext& launch, const RasterizeBackwardOperands& p) {
   const RasterizeOperands& forward = p.forward;
   const int64_t pixels = int64_t{forward.width} * forward.height, channels = forward.channels;
   const int64_t slices = std::min<int64_t>(pixels / 4096 + 1, 256);
@@ -81,7 +81,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
     std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
     Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad,
     bool deterministic) {
-  const Launch launch(means2d);
+  const LaunchContext launch(means2d);
   const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
                                                     height, tile_size, isect_offsets, flatten_ids);
   const RasterizeBackwardOperands p = check_rasterize_backward(forward, alphas, last_ids, v_colors, v_alphas, absgrad);

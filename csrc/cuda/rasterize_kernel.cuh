@@ -16,7 +16,7 @@ struct RasterizeOutputs {
 template <int C>
 __global__ void __launch_bounds__(kMaxThreads<C>, 1)
     rasterize(RasterizeInputs in, RasterizeOutputs out, int64_t first_channel, int channels) {
-  __shared__ Batch<C> batch;
+  __shared__ SharedBatch<C> batch;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t tile = blockIdx.x;
   const Pixel pixel = pixel_of(in, tile, static_cast<int>(threadIdx.x));

@@ -82,7 +82,7 @@ static __device__ __forceinline__ float dot_from(int first, int64_t channels, co
 template <int C>
 __global__ void __launch_bounds__(kMaxThreads<C>, 1)
     replay(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, int channels) {
-  __shared__ Batch<C> batch;
+  __shared__ SharedBatch<C> batch;
   static_assert(kBatch<C> % kBucket == 0, "a bucket is never in two batches");
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int64_t tile = blockIdx.x;

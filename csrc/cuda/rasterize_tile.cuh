@@ -136,7 +136,7 @@ template <int C>
 constexpr int kColorStride = C == 3 ? 4 : C;
 
 template <int C>
-struct Batch {
+struct SharedBatch {
   StagedGaussian gaussians[kBatch<C>];
   alignas(16) float colors[kBatch<C>][kColorStride<C>];
 };
@@ -145,7 +145,7 @@ struct Batch {
 // [first_channel, first_channel + channels) of each; the others of C are 0. Barriers before and after are the caller's.
 template <int C>
 static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, int64_t start, int count,
-                                                   int64_t first_channel, int channels, Batch<C>& batch) {
+                                                   int64_t first_channel, int channels, SharedBatch<C>& batch) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     const int32_t id = in.flatten_ids[start + i];
     batch.gaussians[i] = stage(in, id);

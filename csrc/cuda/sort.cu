@@ -18,7 +18,7 @@ void with_temporary_memory(const Tensor& like, const Function& function) {
 }
 
 template <class Number>
-void sum(const Launch& launch, const Tensor& like, Number* numbers, int64_t count) {
+void sum(const LaunchContext& launch, const Tensor& like, Number* numbers, int64_t count) {
   with_temporary_memory(like, [&](void* memory, size_t& bytes) {
     return cub::DeviceScan::ExclusiveSum(memory, bytes, numbers, numbers, count, launch.stream());
   });
@@ -33,7 +33,7 @@ Pairs::Pairs(int64_t count, const Tensor& like) : count_(count) {
   }
 }
 
-void Pairs::sort(const Launch& launch, int bits) {
+void Pairs::sort(const LaunchContext& launch, int bits) {
   if (count_ == 0 || bits == 0) return;
   const int other = 1 - current_;
   cub::DoubleBuffer<uint32_t> keys(this->keys(), static_cast<uint32_t*>(keys_[other].mutable_data_ptr()));
@@ -45,11 +45,11 @@ void Pairs::sort(const Launch& launch, int bits) {
   if (keys.selector == 1) current_ = other;
 }
 
-void exclusive_sum(const Launch& launch, const Tensor& like, int64_t* numbers, int64_t count) {
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int64_t* numbers, int64_t count) {
   sum(launch, like, numbers, count);
 }
 
-void exclusive_sum(const Launch& launch, const Tensor& like, int32_t* numbers, int64_t count) {
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int32_t* numbers, int64_t count) {
   sum(launch, like, numbers, count);
 }
 

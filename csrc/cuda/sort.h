@@ -15,7 +15,7 @@ class Pairs {
   const Tensor& values_tensor() const { return values_[current_]; }
 
   // By the lowest bits of the keys, as unsigned numbers; stable.
-  void sort(const Launch& launch, int bits);
+  void sort(const LaunchContext& launch, int bits);
 
  private:
   int64_t count_;
@@ -24,7 +24,7 @@ class Pairs {
 };
 
 // In place: each number becomes the sum of those before it. `like` is on the device.
-void exclusive_sum(const Launch& launch, const Tensor& like, int64_t* numbers, int64_t count);
-void exclusive_sum(const Launch& launch, const Tensor& like, int32_t* numbers, int64_t count);
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int64_t* numbers, int64_t count);
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int32_t* numbers, int64_t count);
 
 }  // namespace splat

@@ -24,9 +24,10 @@ struct ProjectionRows {
 };
 
 // Writes row `row`, of Gaussian `i`.
-SPLAT_HD void project_row(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussians,
-                          const Harmonics& harmonics, int64_t row, int64_t i, const ProjectionRows& out) {
-  const Gaussians gaussian = gaussian_at(gaussians, i);
+SPLAT_HD void project_row(const CameraParameters& camera, const ProjectionSettings& settings,
+                          const GaussianParameters& gaussians, const Harmonics& harmonics, int64_t row, int64_t i,
+                          const ProjectionRows& out) {
+  const GaussianParameters gaussian = gaussian_at(gaussians, i);
   Projection g;
   const bool seen = project_gaussian(camera, settings, gaussian, g);
   out.radii[2 * row] = g.radius_x;
@@ -57,9 +58,10 @@ struct ProjectionGradientRows {
 // The gradients that Gaussian `i` gets through row `row`: adds to `sums`, sets `pose`, and writes to v_coeffs, which is
 // like the coefficients; those that images share are added up. A Gaussian's rows are to be taken in their order. False
 // where the image does not see it; `pose` is not set then.
-SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussian,
-                                   const Harmonics& harmonics, const ProjectionGradientRows& in, int64_t row, int64_t i,
-                                   GaussianGradient& sums, PoseGradient& pose, float* v_coeffs) {
+SPLAT_HD bool project_row_backward(const CameraParameters& camera, const ProjectionSettings& settings,
+                                   const GaussianParameters& gaussian, const Harmonics& harmonics,
+                                   const ProjectionGradientRows& in, int64_t row, int64_t i, GaussianGradient& sums,
+                                   PoseGradient& pose, float* v_coeffs) {
   Shape shape;
   const bool seen = in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0 && load_shape(gaussian, shape);
   const bool add_up = harmonics.shared && sums.seen;
@@ -86,8 +88,8 @@ SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSetting
 }
 
 // After all rows of Gaussian `i`.
-SPLAT_HD void finish_backward(const Gaussians& gaussian, const Harmonics& harmonics, const GaussianGradient& sums,
-                              int64_t i, const GaussianGradients& out, float* v_coeffs) {
+SPLAT_HD void finish_backward(const GaussianParameters& gaussian, const Harmonics& harmonics,
+                              const GaussianGradient& sums, int64_t i, const GaussianGradients& out, float* v_coeffs) {
   store_gradient(gaussian, sums, i, out);
   if (harmonics.coeffs != nullptr && harmonics.shared && !sums.seen) {
     clear_coeffs(v_coeffs + 3 * harmonics.bases * i, 0, harmonics.bases);

@@ -11,7 +11,7 @@ namespace splat {
 // The numbers are those of the operators' camera_model.
 enum CameraModel { kPinhole = 0, kOrtho = 1, kFisheye = 2 };
 
-struct Camera {
+struct CameraParameters {
   Mat3 rotation;  // world to camera
   Vec3 translation;
   float fx, fy, cx, cy;  // pixels; orthographic: pixels per unit
@@ -27,7 +27,7 @@ struct ProjectionSettings {
 };
 
 // The parameters of N Gaussians, or of one: quats and scales, or covars; the others are null.
-struct Gaussians {
+struct GaussianParameters {
   const float* means;      // [N, 3]
   const float* quats;      // [N, 4] w, x, y, z
   const float* scales;     // [N, 3]
@@ -35,7 +35,7 @@ struct Gaussians {
   const float* opacities;  // [N] or null: then the extent is kMaxExtent
 };
 
-SPLAT_HD Gaussians gaussian_at(const Gaussians& all, int64_t i) {
+SPLAT_HD GaussianParameters gaussian_at(const GaussianParameters& all, int64_t i) {
   return {all.means + 3 * i, all.quats == nullptr ? nullptr : all.quats + 4 * i,
           all.scales == nullptr ? nullptr : all.scales + 3 * i, all.covars == nullptr ? nullptr : all.covars + 6 * i,
           all.opacities == nullptr ? nullptr : all.opacities + i};
@@ -50,7 +50,7 @@ struct Projection {
 };
 
 // viewmat: 4x4 row-major, world to camera. k: 3x3 row-major intrinsics, without skew.
-SPLAT_HD Camera load_camera(const float* viewmat, const float* k) {
+SPLAT_HD CameraParameters load_camera(const float* viewmat, const float* k) {
   return {{{{viewmat[0], viewmat[1], viewmat[2]},
             {viewmat[4], viewmat[5], viewmat[6]},
             {viewmat[8], viewmat[9], viewmat[10]}}},
@@ -58,7 +58,7 @@ SPLAT_HD Camera load_camera(const float* viewmat, const float* k) {
           k[0], k[4], k[2], k[5]};
 }
 
-SPLAT_HD Vec3 to_camera(const Camera& camera, const float* mean) {
+SPLAT_HD Vec3 to_camera(const CameraParameters& camera, const float* mean) {
   return add(multiply(camera.rotation, Vec3{mean[0], mean[1], mean[2]}), camera.translation);
 }
 
@@ -70,7 +70,7 @@ struct Shape {
 };
 
 // False for a Gaussian whose quaternion is no rotation.
-SPLAT_HD bool load_shape(const Gaussians& g, Shape& shape) {
+SPLAT_HD bool load_shape(const GaussianParameters& g, Shape& shape) {
   if (g.covars != nullptr) {
     shape = {{{{1.0f, 0.0f, 0.0f}, {0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}}},
              {g.covars[0], g.covars[1], g.covars[2], g.covars[3], g.covars[4], g.covars[5]}};
@@ -96,7 +96,8 @@ struct Tangents {
   bool x_inside, y_inside;  // not pulled in
 };
 
-SPLAT_HD Tangents clamped_tangents(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre) {
+SPLAT_HD Tangents clamped_tangents(const CameraParameters& camera, const ProjectionSettings& settings,
+                                   const Vec3& centre) {
   const float inverse_z = 1.0f / centre.z;
   const float width = static_cast<float>(settings.width), height = static_cast<float>(settings.height);
   const float margin_x = kFrustumMargin * 0.5f * width / camera.fx;
@@ -108,7 +109,8 @@ SPLAT_HD Tangents clamped_tangents(const Camera& camera, const ProjectionSetting
           y <= y_high && y >= y_low};
 }
 
-SPLAT_HD Linearization linearize(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre) {
+SPLAT_HD Linearization linearize(const CameraParameters& camera, const ProjectionSettings& settings,
+                                 const Vec3& centre) {
   if (settings.camera_model == kOrtho) {
     return {camera.fx * centre.x + camera.cx, camera.fy * centre.y + camera.cy, {camera.fx, 0.0f, 0.0f},
             {0.0f, camera.fy, 0.0f}};
@@ -137,7 +139,7 @@ struct Footprint {
   float blurred;            // of M + eps2d I
 };
 
-SPLAT_HD Footprint footprint(const Camera& camera, const Linearization& at, const Shape& shape, float eps2d) {
+SPLAT_HD Footprint footprint(const CameraParameters& camera, const Linearization& at, const Shape& shape, float eps2d) {
   Footprint f;
   f.frame_x = multiply(multiply(at.row_x, camera.rotation), shape.axes);
   f.frame_y = multiply(multiply(at.row_y, camera.rotation), shape.axes);
@@ -162,8 +164,8 @@ SPLAT_HD float extent(float opacity) {
 
 // `g` is one Gaussian. Returns false, and all zeros, for one that this camera does not see, or that has a parameter
 // which is not finite: such a one leaves a NaN or an infinity in what is compared here.
-SPLAT_HD bool project_gaussian(const Camera& camera, const ProjectionSettings& settings, const Gaussians& g,
-                               Projection& out) {
+SPLAT_HD bool project_gaussian(const CameraParameters& camera, const ProjectionSettings& settings,
+                               const GaussianParameters& g, Projection& out) {
   out = {0, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
   const Vec3 centre = to_camera(camera, g.means);
   if (!(centre.z >= settings.near_plane && centre.z <= settings.far_plane)) return false;

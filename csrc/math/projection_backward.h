@@ -40,7 +40,7 @@ struct PoseGradient {
 };
 
 // What the centre (in camera coordinates) gets through the image's position and through the Jacobian's rows.
-SPLAT_HD Vec3 linearize_backward(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre,
+SPLAT_HD Vec3 linearize_backward(const CameraParameters& camera, const ProjectionSettings& settings, const Vec3& centre,
                                  const Linearization& at, float v_x, float v_y, const Vec3& v_row_x,
                                  const Vec3& v_row_y) {
   if (settings.camera_model == kOrtho) return {camera.fx * v_x, camera.fy * v_y, 0.0f};
@@ -65,8 +65,8 @@ SPLAT_HD Vec3 linearize_backward(const Camera& camera, const ProjectionSettings&
 
 // Adds to `sums`, and sets `pose`. Precondition: project_gaussian gave true and `forward` for this Gaussian, so that
 // the shape is one and B is not 0.
-SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSettings& settings, const float* mean,
-                                        const Shape& shape, const ConicAndCompensation& forward,
+SPLAT_HD void project_gaussian_backward(const CameraParameters& camera, const ProjectionSettings& settings,
+                                        const float* mean, const Shape& shape, const ConicAndCompensation& forward,
                                         const ProjectionGradient& v, GaussianGradient& sums, PoseGradient& pose) {
   const Vec3 centre = to_camera(camera, mean);
   const Linearization at = linearize(camera, settings, centre);
@@ -143,7 +143,8 @@ SPLAT_HD void set_zero(float* values, int count) {
 }
 
 // Writes those of Gaussian i, `g`: zeros where no image sees it, whatever its parameters are.
-SPLAT_HD void store_gradient(const Gaussians& g, const GaussianGradient& v, int64_t i, const GaussianGradients& out) {
+SPLAT_HD void store_gradient(const GaussianParameters& g, const GaussianGradient& v, int64_t i,
+                             const GaussianGradients& out) {
   out.means[3 * i] = v.mean.x;
   out.means[3 * i + 1] = v.mean.y;
   out.means[3 * i + 2] = v.mean.z;

@@ -14,14 +14,14 @@ SPLAT_HD Mat3 inverse_transposed(const Mat3& m) {
   return {{scaled(inverse, x), scaled(inverse, y), scaled(inverse, z)}};
 }
 
-SPLAT_HD Vec3 camera_centre(const Camera& camera, const Mat3& inverse_transposed) {
+SPLAT_HD Vec3 camera_centre(const CameraParameters& camera, const Mat3& inverse_transposed) {
   return scaled(-1.0f, multiply(camera.translation, inverse_transposed));
 }
 
 // coeffs [bases, 3] -> color [3]; what was negative is -0, so that shade_backward knows it from a colour that just is 0:
 // that one's gradient passes, as through torch.clamp_min, and a black Gaussian can learn. Preconditions: 0 <= degree <=
 // kMaxDegree, base_count(degree) <= bases.
-SPLAT_HD void shade(const Camera& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
+SPLAT_HD void shade(const CameraParameters& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
                     float* color) {
   const Vec3 eye = camera_centre(camera, inverse_transposed(camera.rotation));
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};
@@ -30,9 +30,9 @@ SPLAT_HD void shade(const Camera& camera, int degree, int64_t bases, const float
 }
 
 // Adds to `sums` and `pose`, and adds v_coeffs [base_count(degree), 3] up, or sets them. `color` is what shade gave.
-SPLAT_HD void shade_backward(const Camera& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
-                             const float* color, const float* v_color, bool add_up, GaussianGradient& sums,
-                             PoseGradient& pose, float* v_coeffs) {
+SPLAT_HD void shade_backward(const CameraParameters& camera, int degree, int64_t bases, const float* mean,
+                             const float* coeffs, const float* color, const float* v_color, bool add_up,
+                             GaussianGradient& sums, PoseGradient& pose, float* v_coeffs) {
   const Mat3 inverse = inverse_transposed(camera.rotation);
   const Vec3 eye = camera_centre(camera, inverse);
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..fit.training import Plan, Trainer, render
+from ..fit.training import FitOptions, Trainer, render
 from ..fit.views import Views, read_views
 from ..ops.checks import MAX_COUNT
 from ..scene.gaussians import SceneError
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             trained = views.select([i for i in range(len(views)) if i not in aside])
             judged = views.select(aside) if aside else views
             degree = args.sh_degree if len(views) > 1 else 0
-            trainer = Trainer(trained, Plan(args.steps, args.gaussians, degree, args.seed))
+            trainer = Trainer(trained, FitOptions(args.steps, args.gaussians, degree, args.seed))
             with _threads(views, device):
                 with noted_interrupt() as interrupted:
                     with _progress(args.steps) as report:

@@ -31,7 +31,7 @@ _SPLIT = 1.6
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitOptions:
     """How long and with how many Gaussians."""
 
     steps: int
@@ -61,12 +61,12 @@ class Plan:
 class Trainer:
     """Gaussians that are being fitted."""
 
-    def __init__(self, views: Views, plan: Plan) -> None:
-        self.views, self.plan = views, plan
-        self.generator = torch.Generator(views.images.device).manual_seed(plan.seed)
+    def __init__(self, views: Views, options: FitOptions) -> None:
+        self.views, self.options = views, options
+        self.generator = torch.Generator(views.images.device).manual_seed(options.seed)
         low, high = views.points.aminmax(dim=0)
         self.extent = max(float((high - low).norm()) / 2, 1e-6)
-        self.parameters = _start(views, plan, self.extent)
+        self.parameters = _start(views, options, self.extent)
         groups = [
             {"params": [value], "name": name, "lr": _RATES.get(name, _MEANS_RATES[0])}
             for name, value in self.parameters.items()
@@ -86,11 +86,11 @@ class Trainer:
 
     def fit(self, report: Callable[[int, float], None], stop: Callable[[], bool] = lambda: False) -> int:
         """All steps, or as many as there are until `stop`; how many. `report` is told the step and its loss."""
-        for step in range(1, self.plan.steps + 1):
+        for step in range(1, self.options.steps + 1):
             report(step, self.step(step))
             if stop():
                 return step
-        return self.plan.steps
+        return self.options.steps
 
     def step(self, step: int) -> float:
         """One picture's step, from 1 on; its loss."""
@@ -99,20 +99,20 @@ class Trainer:
             self._order = shuffled.tolist()
         view = self._order.pop()
         self._set_rate(step)
-        image, meta = render(_activated(self.parameters), self.views, view, self.plan.degree_at(step), absgrad=True)
+        image, meta = render(_activated(self.parameters), self.views, view, self.options.degree_at(step), absgrad=True)
         loss = training_loss(image, self.views.images[view])
         means2d: Any = meta["means2d"]
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self._record(means2d.absgrad[0], (meta["radii"][0] > 0).all(dim=-1))
         self.optimizer.step()
-        if self.plan.refines_at(step):
+        if self.options.refines_at(step):
             self._refine(step)
         return float(loss.detach())
 
     def _set_rate(self, step: int) -> None:
         first, last = _MEANS_RATES
-        share = (step - 1) / max(self.plan.steps - 1, 1)
+        share = (step - 1) / max(self.options.steps - 1, 1)
         for group in self.optimizer.param_groups:
             if group["name"] == "means":
                 group["lr"] = self.extent * first * (last / first) ** share
@@ -127,7 +127,7 @@ class Trainer:
         """Drop what is transparent, and make two of those that are pulled at the most, up to the budget's share."""
         opacities = self.parameters["opacities"].sigmoid()
         keep = opacities > _TRANSPARENT
-        target = self.plan.budget_at(step, min(len(self.views.points), self.plan.gaussians))
+        target = self.options.budget_at(step, min(len(self.views.points), self.options.gaussians))
         pull = torch.where(keep, self.pull / self.seen.clamp_min(1), -1.0)
         kept = int(keep.sum())
         parents = pull.topk(max(min(target - kept, kept), 0)).indices
@@ -205,13 +205,13 @@ def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
     return turned
 
 
-def _start(views: Views, plan: Plan, extent: float) -> Parameters:
+def _start(views: Views, options: FitOptions, extent: float) -> Parameters:
     """Balls at the points, or at as many of them as the budget allows."""
     points, colors = views.points, views.colors
-    if len(points) > plan.gaussians:
-        keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(plan.seed))[: plan.gaussians]
+    if len(points) > options.gaussians:
+        keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(options.seed))[: options.gaussians]
         points, colors = points[keep], colors[keep]
-    n, bases = len(points), (plan.sh_degree + 1) ** 2
+    n, bases = len(points), (options.sh_degree + 1) ** 2
     size = extent / n ** (1 / 3) / 2
     quats = torch.zeros(n, 4, device=points.device)
     quats[:, 0] = 1

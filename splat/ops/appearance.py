@@ -13,11 +13,11 @@ from torch import Tensor
 from .. import _kernels
 from .arguments import Sizes
 from .packing import Visible
-from .projection import Gaussians
+from .projection import GaussianParameters
 
 
 @torch.no_grad()
-def find_finite(gaussians: Gaussians, colors: Tensor, per_camera: bool, sizes: Sizes) -> tuple[Tensor, Tensor]:
+def find_finite(gaussians: GaussianParameters, colors: Tensor, per_camera: bool, sizes: Sizes) -> tuple[Tensor, Tensor]:
     """Which Gaussians hold finite numbers only, bool [..., N], and how many do not, int64 []."""
     _kernels.require(gaussians.means.device)
     scenes, n, dims = sizes.batches, sizes.gaussians, len(sizes.batch)

@@ -77,7 +77,7 @@ def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
             raise NotImplementedError(f"{name} is not implemented (found {found}); {_WAYS_OUT[name]}")
 
 
-class View(NamedTuple):
+class ProjectionSettings(NamedTuple):
     """How Gaussians are projected, checked."""
 
     width: int
@@ -91,7 +91,7 @@ class View(NamedTuple):
     """The index in `CAMERA_MODELS`."""
 
 
-def check_view(
+def check_projection_settings(
     *,
     width: int,
     height: int,
@@ -101,7 +101,7 @@ def check_view(
     radius_clip: float,
     antialiased: bool,
     camera_model: str,
-) -> View:
+) -> ProjectionSettings:
     """The numbers of a projection; TypeError or ValueError for a wrong one, NotImplementedError for ftheta cameras."""
     if camera_model == "ftheta":
         raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
@@ -110,7 +110,7 @@ def check_view(
     far_plane = number("far_plane", far_plane, allow_infinity=True)
     if far_plane <= near_plane:
         raise ValueError(f"far_plane must be beyond near_plane, found {far_plane} and {near_plane}")
-    return View(
+    return ProjectionSettings(
         width=positive_int("width", width, MAX_SIDE),
         height=positive_int("height", height, MAX_SIDE),
         eps2d=number("eps2d", eps2d),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
-from .arguments import Sizes, View, check_scene, check_view
+from .arguments import ProjectionSettings, Sizes, check_projection_settings, check_scene
 from .checks import check_shape, check_tensor
 from .packing import SparseRows, visible_pairs
 
@@ -132,7 +132,7 @@ def fully_fused_projection(
         TypeError, ValueError: for wrong types, shapes and values.
         IncompatibleArtifactError: if no kernels for this device can be had.
     """
-    view = check_view(
+    settings = check_projection_settings(
         width=width,
         height=height,
         eps2d=eps2d,
@@ -156,10 +156,10 @@ def fully_fused_projection(
     )
     check_sparse(sparse_grad, packed, sizes)
     rows = SparseRows()
-    gaussians = Gaussians(means, quats, scales, covars, opacities)
+    gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    radii, means2d, depths, conics, compensations, _ = project(gaussians, viewmats, Ks, sizes, view)
+    radii, means2d, depths, conics, compensations, _ = project(gaussians, viewmats, Ks, sizes, settings)
     if not packed:
         return radii, means2d, depths, conics, compensations if calc_compensations else None
     visible = visible_pairs(radii, sizes)
@@ -182,7 +182,7 @@ def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
         )
 
 
-class Gaussians(NamedTuple):
+class GaussianParameters(NamedTuple):
     """What is projected, checked: [..., N, *] float32 tensors; quats and scales, or covars, [..., N, 6] where they are
     projected."""
 
@@ -197,10 +197,10 @@ class Gaussians(NamedTuple):
         """All of them, in the order in which the operator takes them."""
         return self.means, self.quats, self.scales, self.covars, self.opacities
 
-    def with_sparse_gradients(self, rows: SparseRows) -> Gaussians:
+    def with_sparse_gradients(self, rows: SparseRows) -> GaussianParameters:
         """The same, where all but the opacities get sparse gradients."""
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
-        return Gaussians(rows.of(self.means), quats, scales, covars, self.opacities)
+        return GaussianParameters(rows.of(self.means), quats, scales, covars, self.opacities)
 
 
 class Harmonics(NamedTuple):
@@ -217,7 +217,12 @@ class Harmonics(NamedTuple):
 
 
 def project(
-    gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View, harmonics: Harmonics | None = None
+    gaussians: GaussianParameters,
+    viewmats: Tensor,
+    Ks: Tensor,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    harmonics: Harmonics | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Radii, means2d, depths, conics, compensations, [..., C, N, *], and, by `harmonics`, colours, of what was checked.
 
@@ -229,14 +234,14 @@ def project(
     scenes = [
         torch.ops.splat.project(
             *scene,
-            view.width,
-            view.height,
-            view.eps2d,
-            view.near_plane,
-            view.far_plane,
-            view.radius_clip,
-            view.antialiased,
-            view.camera_model,
+            settings.width,
+            settings.height,
+            settings.eps2d,
+            settings.near_plane,
+            settings.far_plane,
+            settings.radius_clip,
+            settings.antialiased,
+            settings.camera_model,
             0 if harmonics is None else harmonics.degree,
         )
         for scene in zip(*(_by_scene(tensor, sizes) for tensor in tensors), strict=True)

@@ -19,14 +19,14 @@ from .checks import check_channels
 @functools.cache
 def register() -> None:
     """Register shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
-    library.register_fake("splat::project", _project)
-    library.register_fake("splat::project_backward", _project_backward)
-    library.register_fake("splat::spherical_harmonics", _spherical_harmonics)
-    library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward)
-    library.register_fake("splat::find_finite", _find_finite)
-    library.register_fake("splat::intersect", _intersect)
-    library.register_fake("splat::rasterize", _rasterize)
-    library.register_fake("splat::rasterize_backward", _rasterize_backward)
+    library.register_fake("splat::project", _project_shapes)
+    library.register_fake("splat::project_backward", _project_backward_shapes)
+    library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)
+    library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward_shapes)
+    library.register_fake("splat::find_finite", _find_finite_shapes)
+    library.register_fake("splat::intersect", _intersect_shapes)
+    library.register_fake("splat::rasterize", _rasterize_shapes)
+    library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
     library.register_autograd("splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project)
     library.register_autograd(
         "splat::spherical_harmonics",
@@ -46,7 +46,7 @@ def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
     )
 
 
-def _project(
+def _project_shapes(
     means: Tensor,
     quats: Tensor | None,
     scales: Tensor | None,
@@ -87,7 +87,7 @@ def _differentiate_project(ctx: Any, v_radii: None, *gradients: Tensor) -> tuple
     return (v_means, *shape, None, by_colors, v_viewmats, None, *(None for _ in ctx.numbers))
 
 
-def _project_backward(
+def _project_backward_shapes(
     means: Tensor,
     quats: Tensor | None,
     scales: Tensor | None,
@@ -109,7 +109,7 @@ def _project_backward(
     )
 
 
-def _spherical_harmonics(degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None) -> Tensor:
+def _spherical_harmonics_shapes(degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None) -> Tensor:
     """Values [I, N, 3]."""
     return directions.new_empty(directions.shape)
 
@@ -125,19 +125,19 @@ def _differentiate_spherical_harmonics(ctx: Any, v_colors: Tensor) -> tuple[Tens
     return None, v_directions, v_coeffs, None
 
 
-def _spherical_harmonics_backward(
+def _spherical_harmonics_backward_shapes(
     degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None, v_colors: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of directions and coeffs: their shapes."""
     return directions.new_empty(directions.shape), directions.new_empty(coeffs.shape)
 
 
-def _find_finite(means: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+def _find_finite_shapes(means: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     """Which Gaussians are finite, bool [B, N], and how many are not, i64 []."""
     return means.new_empty(means.shape[:2], dtype=torch.bool), means.new_empty((), dtype=torch.int64)
 
 
-def _intersect(
+def _intersect_shapes(
     means2d: Tensor,
     radii: Tensor,
     depths: Tensor,
@@ -159,7 +159,7 @@ def _intersect(
     )
 
 
-def _rasterize(
+def _rasterize_shapes(
     means2d: Tensor,
     conics: Tensor,
     colors: Tensor,
@@ -181,7 +181,7 @@ def _rasterize(
     )
 
 
-def _rasterize_backward(
+def _rasterize_backward_shapes(
     means2d: Tensor,
     conics: Tensor,
     colors: Tensor,

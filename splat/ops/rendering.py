@@ -11,19 +11,19 @@ from .appearance import features_of_pairs, find_finite
 from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
+    ProjectionSettings,
     RollingShutterType,
     Sizes,
-    View,
     check_colors,
+    check_projection_settings,
     check_scene,
-    check_view,
     refuse_unsupported,
 )
 from .checks import MAX_TILE_SIZE, check_tiles, one_of, positive_int
 from .intersection import intersect
 from .packing import SparseRows, Splats
 from .pixels import rasterize_to_pixels
-from .projection import Gaussians, Harmonics, check_sparse, project, upper_triangles
+from .projection import GaussianParameters, Harmonics, check_sparse, project, upper_triangles
 
 
 def rasterization(
@@ -168,7 +168,7 @@ def rasterization(
     )
     one_of("render_mode", render_mode, RENDER_MODES)
     per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
-    view = check_view(
+    settings = check_projection_settings(
         width=width,
         height=height,
         eps2d=eps2d,
@@ -180,10 +180,10 @@ def rasterization(
     )
     positive_int("channel_chunk", channel_chunk)
     tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
-    check_tiles(sizes.images, -(-view.width // tile_size), -(-view.height // tile_size))
+    check_tiles(sizes.images, -(-settings.width // tile_size), -(-settings.height // tile_size))
     check_sparse(sparse_grad, packed, sizes)
 
-    gaussians = Gaussians(means, quats, scales, covars, opacities)
+    gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     finite, invalid = find_finite(gaussians, colors, per_camera, sizes)
     rows = SparseRows()
     if sparse_grad:
@@ -197,7 +197,7 @@ def rasterization(
     harmonics = None
     if renders_color and sh_degree is not None:
         harmonics = Harmonics(colors, per_camera, sh_degree)
-    splats, shaded = _project(gaussians, viewmats, Ks, sizes, view, harmonics)
+    splats, shaded = _project_splats(gaussians, viewmats, Ks, sizes, settings, harmonics)
     if harmonics is not None:
         colors, per_camera = shaded, True
     if packed:
@@ -211,15 +211,15 @@ def rasterization(
     if backgrounds is not None and renders_depth:
         # Depth has none.
         backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
-    images, alphas, lists = _blend(splats, features, backgrounds, sizes, view, tile_size, absgrad)
+    images, alphas, lists = _blend(splats, features, backgrounds, sizes, settings, tile_size, absgrad)
     if render_mode.endswith("ED"):
         depth = images[..., -1:] / alphas.clamp_min(1e-10)
         images = torch.cat([images[..., :-1], depth], dim=-1)
     meta = {
         **splats.meta(),
         **lists,
-        "width": view.width,
-        "height": view.height,
+        "width": settings.width,
+        "height": settings.height,
         "tile_size": tile_size,
         "n_batches": sizes.batches,
         "n_cameras": sizes.cameras,
@@ -228,14 +228,19 @@ def rasterization(
     return images, alphas, meta
 
 
-def _project(
-    gaussians: Gaussians, viewmats: Tensor, Ks: Tensor, sizes: Sizes, view: View, harmonics: Harmonics | None
+def _project_splats(
+    gaussians: GaussianParameters,
+    viewmats: Tensor,
+    Ks: Tensor,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    harmonics: Harmonics | None,
 ) -> tuple[Splats, Tensor]:
     """All pairs of camera and Gaussian, and, by `harmonics`, their colours."""
     assert gaussians.opacities is not None
-    radii, means2d, depths, conics, compensations, colors = project(gaussians, viewmats, Ks, sizes, view, harmonics)
+    radii, means2d, depths, conics, compensations, colors = project(gaussians, viewmats, Ks, sizes, settings, harmonics)
     opacities = gaussians.opacities[..., None, :].expand(depths.shape)
-    opacities = opacities * compensations if view.antialiased else opacities
+    opacities = opacities * compensations if settings.antialiased else opacities
     return Splats(radii, means2d, depths, conics, opacities), colors
 
 
@@ -244,12 +249,12 @@ def _blend(
     features: list[Tensor],
     backgrounds: Tensor | None,
     sizes: Sizes,
-    view: View,
+    settings: ProjectionSettings,
     tile_size: int,
     absgrad: bool,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Images, opacities, and the entries of `meta` about tiles."""
-    tile_width, tile_height = -(-view.width // tile_size), -(-view.height // tile_size)
+    tile_width, tile_height = -(-settings.width // tile_size), -(-settings.height // tile_size)
     tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = intersect(
         splats.means2d,
         splats.radii,
@@ -268,8 +273,8 @@ def _blend(
         splats.conics,
         features[0] if len(features) == 1 else torch.cat(features, dim=-1),
         splats.opacities,
-        view.width,
-        view.height,
+        settings.width,
+        settings.height,
         tile_size,
         isect_offsets,
         flatten_ids,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from PIL import Image
 from torch import Tensor
 
-from .files import check_writable, replacing
+from .file_output import check_writable, replacing
 
 
 def to_bytes(image: Tensor) -> npt.NDArray[np.uint8]:

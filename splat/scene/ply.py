@@ -96,7 +96,7 @@ def _to_gaussians(vertices: Vertices) -> Gaussians:
         logits = columns["opacity"].astype(np.float64) if "opacity" in columns else np.full(n, np.inf)
         opacities = 1 / (1 + np.exp(-logits))
         scales = _scales(columns, means)
-        sh = _harmonics(vertices, n)
+        sh = _coefficients(vertices, n)
     unturned = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
     quats = _stack(columns, _ROTATION) if "rot_0" in columns else unturned
     return Gaussians(
@@ -124,7 +124,7 @@ def _scales(columns: dict[str, Array], means: Array) -> Array:
     return scales
 
 
-def _harmonics(vertices: Vertices, n: int) -> Array:
+def _coefficients(vertices: Vertices, n: int) -> Array:
     """SH coefficients [N, K, 3]."""
     columns = vertices.columns
     if "f_dc_0" in columns:

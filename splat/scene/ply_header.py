@@ -80,7 +80,7 @@ def read_header(file: BinaryIO) -> Header:
             case ["format", name, _] if name in _BYTE_ORDERS:
                 byte_order = _BYTE_ORDERS[name]
             case ["element", name, count] if count.isdecimal():
-                elements.append(Element(name, _count(count, number), []))
+                elements.append(Element(name, _element_count(count, number), []))
             case ["property", *words] if elements:
                 elements[-1].properties.append(_read_property(words, number))
                 properties += 1
@@ -119,7 +119,7 @@ def _check_magic(line: bytes) -> None:
         raise SceneError(f"a PLY file, which starts with the line 'ply', is required, found {line[:16]!r}")
 
 
-def _count(digits: str, number: int) -> int:
+def _element_count(digits: str, number: int) -> int:
     digits = digits.lstrip("0") or "0"
     if len(digits) > MAX_DIGITS:
         raise SceneError(

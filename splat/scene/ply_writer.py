@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .files import check_writable, replacing
+from .file_output import check_writable, replacing
 from .gaussians import Gaussians
 
 # An opacity of 1 has no logit, and a scale of 0 no logarithm: these stand in.

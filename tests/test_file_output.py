@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from splat.scene import files
-from splat.scene.files import replacing
+from splat.scene import file_output
+from splat.scene.file_output import replacing
 
 
 def test_a_file_takes_the_place_of_another_when_it_is_whole(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 def test_nothing_is_written_through_a_link_that_somebody_put_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "guessed")
+    monkeypatch.setattr(file_output.secrets, "token_hex", lambda size: "guessed")
     (tmp_path / "precious").write_bytes(b"precious")
     link = tmp_path / ".scene.guessed.tmp"
     link.symlink_to("precious")
