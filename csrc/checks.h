@@ -23,6 +23,9 @@ constexpr int64_t kAny = -1;
 
 constexpr int64_t kMaxImageSide = 1 << 20;
 
+// Kernels number channels with 32 bits.
+constexpr int64_t kMaxChannels = 1 << 30;
+
 inline std::string describe_shape(const int64_t* sizes, size_t count) {
   std::ostringstream text;
   text << '[';

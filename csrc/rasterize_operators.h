@@ -35,8 +35,8 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
   STD_TORCH_CHECK(packed || means2d.dim() == 3, "means2d must have shape [I, N, 2], or [M, 2] if packed; found ",
                   describe_shape(means2d.sizes().data(), means2d.sizes().size()));
   const int64_t n = means2d.size(packed ? 0 : 1);
-  const int64_t channels = checked_size(colors, "colors", packed ? 1 : 2, means2d.dim());
-  STD_TORCH_CHECK(channels >= 1, "colors must have at least one channel");
+  const int64_t channels = checked_int(checked_size(colors, "colors", packed ? 1 : 2, means2d.dim()),
+                                       "the number of channels of colors", 1, kMaxChannels);
   const int64_t count = packed ? checked_count(1, n) : checked_count(images, n);
   const int64_t intersections = checked_size(flatten_ids, "flatten_ids", 0, 1);
   check_intersections(intersections);
