@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from torch import Tensor, library
 
 from splat import _kernels
-from splat.ops import registration
+from splat.ops.absgrad import rasterize_with_absgrad
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -387,7 +387,8 @@ def test_a_second_derivative_is_refused() -> None:
 
 
 def rendered_loss(means2d: Tensor, arguments: Arguments, absgrad: bool) -> Tensor:
-    colors, alphas, _ = registration.rasterize(**arguments | {"means2d": means2d}, absgrad=absgrad)
+    inputs = arguments | {"means2d": means2d}
+    colors, alphas, _ = rasterize_with_absgrad(means2d, **inputs) if absgrad else OPS.rasterize(**inputs)
     loss: Tensor = colors.square().sum() + alphas.sum()
     return loss
 

@@ -230,7 +230,7 @@ def check_colors(
                 f"colors must have shape [..., N, D] or [..., C, N, D] with {facts} and D >= 1, "
                 f"found {shape_of(colors)}; for spherical harmonics [..., N, K, 3] pass sh_degree"
             )
-        check_channels(colors)
+        check_channels(colors, more=1 if render_mode.startswith("RGB+") else 0)
     else:
         if shape[:-2] not in ((*batch, n), (*batch, c, n)) or shape[-1] != 3:
             raise ValueError(

@@ -98,12 +98,13 @@ def number(name: str, value: float, allow_infinity: bool = False) -> float:
     return result
 
 
-def check_channels(tensor: Tensor) -> None:
-    """Raise ValueError for colours [..., D] of no channel, or of more than kernels can number."""
+def check_channels(tensor: Tensor, more: int = 0) -> None:
+    """Raise ValueError for colours [..., D] without channels, or with too many: `more` come behind them."""
     if tensor.shape[-1] == 0:
         raise ValueError(f"colors must have at least one channel, found {shape_of(tensor)}")
-    if tensor.shape[-1] > MAX_CHANNELS:
-        raise ValueError(f"colors must have at most {MAX_CHANNELS} channels, found {shape_of(tensor)}")
+    if tensor.shape[-1] + more > MAX_CHANNELS:
+        beside = f" beside {more} of depth" if more else ""
+        raise ValueError(f"colors must have at most {MAX_CHANNELS - more} channels{beside}, found {shape_of(tensor)}")
 
 
 def check_count(what: str, *factors: int, most: int = MAX_COUNT, remedy: str = "render fewer images at once") -> None:
@@ -118,6 +119,11 @@ def check_tiles(images: int, columns: int, rows: int) -> None:
     """Raise ValueError for more tiles than kernels can number."""
     remedy = "render fewer images at once, or with larger tiles"
     check_count("images x columns of tiles x rows of tiles", images, columns, rows, most=MAX_TILES, remedy=remedy)
+
+
+def check_values(images: int, height: int, width: int, channels: int) -> None:
+    """Raise ValueError for images of more values than memory can number."""
+    check_count("values of the images", images, height, width, channels, most=MAX_VALUES)
 
 
 def shape_of(tensor: Tensor) -> str:

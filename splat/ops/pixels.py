@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
-from . import registration
+from .absgrad import rasterize_with_absgrad
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
-    MAX_VALUES,
     check_channels,
     check_count,
     check_dimensions,
     check_shape,
     check_tensor,
     check_tiles,
+    check_values,
     positive_int,
     shape_of,
 )
@@ -96,7 +96,7 @@ def rasterize_to_pixels(
     count = math.prod(images)
     check_tiles(count, columns, rows)
     check_count("images x Gaussians", 1 if packed else count, lead[-1])
-    check_count("values of the images", count, height, width, channels, most=MAX_VALUES)
+    check_values(count, height, width, channels)
     check_shape("isect_offsets", isect_offsets, (*images, rows, columns), "[..., rows, columns]")
     check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
     check_count("entries of flatten_ids", flatten_ids.shape[0])
@@ -106,10 +106,45 @@ def rasterize_to_pixels(
     if masks is not None:
         check_tensor("masks", masks, means2d, torch.bool)
         check_shape("masks", masks, (*images, rows, columns), "[..., rows, columns]")
-    _kernels.require(means2d.device)
+    return rasterize(
+        means2d,
+        conics,
+        colors,
+        opacities,
+        backgrounds,
+        masks,
+        width,
+        height,
+        size,
+        isect_offsets,
+        flatten_ids,
+        packed=packed,
+        absgrad=absgrad,
+    )
 
-    flat = lead if packed else (count, lead[-1])
-    image, alphas, _ = registration.rasterize(
+
+def rasterize(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    *,
+    packed: bool,
+    absgrad: bool,
+) -> tuple[Tensor, Tensor]:
+    """`rasterize_to_pixels` of what was checked."""
+    _kernels.require(means2d.device)
+    *images, rows, columns = isect_offsets.shape
+    count, channels = math.prod(images), colors.shape[-1]
+    flat = means2d.shape[:-1] if packed else (count, means2d.shape[-2])
+    inputs = (
         means2d.reshape(*flat, 2),
         conics.reshape(*flat, 3),
         colors.reshape(*flat, channels),
@@ -118,10 +153,9 @@ def rasterize_to_pixels(
         None if masks is None else masks.reshape(count, rows, columns),
         width,
         height,
-        size,
+        tile_size,
         isect_offsets.reshape(count, rows, columns),
         flatten_ids,
-        absgrad=absgrad,
-        absgrad_of=means2d,
     )
+    image, alphas, _ = rasterize_with_absgrad(means2d, *inputs) if absgrad else torch.ops.splat.rasterize(*inputs)
     return image.reshape(*images, height, width, channels), alphas.reshape(*images, height, width, 1)

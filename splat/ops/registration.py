@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, library
 
-from .checks import check_channels
-
 
 @functools.cache
 def register() -> None:
@@ -34,7 +32,7 @@ def register() -> None:
         setup_context=_keep_for_differentiating_spherical_harmonics,
     )
     library.register_autograd(
-        "splat::rasterize", _differentiate_rasterize, setup_context=_keep_for_differentiating_rasterize
+        "splat::rasterize", differentiate_rasterize, setup_context=keep_for_differentiating_rasterize
     )
     for name in ("project", "spherical_harmonics", "rasterize"):
         library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
@@ -211,7 +209,8 @@ def _rasterize_backward_shapes(
     )
 
 
-def _keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Keep what `differentiate_rasterize` needs."""
     *tensors, width, height, tile_size, isect_offsets, flatten_ids = inputs
     _, alphas, last_ids = output
     ctx.mark_non_differentiable(last_ids)
@@ -219,7 +218,7 @@ def _keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], outpu
     ctx.size = width, height, tile_size
 
 
-def _differentiate_rasterize(
+def differentiate_rasterize(
     ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad_of: Any = None
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
@@ -242,74 +241,3 @@ def _differentiate_rasterize(
         absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)
     given = None if backgrounds is None else v_backgrounds
     return v_means2d, v_conics, v_features, v_opacities, given, None, None, None, None, None, None
-
-
-class _RasterizeAbsgrad(torch.autograd.Function):
-    """The operator `rasterize`, whose backward pass also sets the attribute `absgrad` of a tensor."""
-
-    @staticmethod
-    def forward(absgrad_of: list[Tensor], *inputs: Any) -> Any:
-        # In a list, that tensor is no input to autograd: it is means2d, or what means2d is a view of.
-        return torch.ops.splat.rasterize(*inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        (ctx.absgrad_of,), *arguments = inputs
-        _keep_for_differentiating_rasterize(ctx, tuple(arguments), output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        v_colors, v_alphas, v_last_ids = gradients
-        return None, *_differentiate_rasterize(ctx, v_colors, v_alphas, v_last_ids, ctx.absgrad_of)
-
-
-def _rasterize_absgrad(*inputs: Any) -> Any:
-    return _RasterizeAbsgrad.apply(*inputs)  # type: ignore[no-untyped-call]
-
-
-# What torch.compiler.disable does, which would import torch's compiler, a second, with the package.
-vars(_rasterize_absgrad).update(
-    _torchdynamo_disable=True,
-    _torchdynamo_disable_msg="absgrad=True sets an attribute of means2d, which a compiled graph cannot do",
-)
-
-
-def rasterize(
-    means2d: Tensor,
-    conics: Tensor,
-    colors: Tensor,
-    opacities: Tensor,
-    backgrounds: Tensor | None,
-    masks: Tensor | None,
-    width: int,
-    height: int,
-    tile_size: int,
-    isect_offsets: Tensor,
-    flatten_ids: Tensor,
-    absgrad: bool = False,
-    absgrad_of: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Blend Gaussians [I, N, ...] or [M, ...] into images, as `torch.ops.splat.rasterize` does.
-
-    With `absgrad`, the backward pass sets the attribute `absgrad` of `absgrad_of`, a tensor of which `means2d` is a
-    view, or else of `means2d`: a tensor of its shape with the sums, over the pixels, of the absolute values of what
-    each pixel adds to its gradient (Ye et al. 2024, "AbsGS"). That is no part of a graph: `torch.compile` renders with
-    absgrad outside of the graph, and refuses to with `fullgraph=True`.
-
-    Returns:
-        Colours [I, H, W, D], alphas [I, H, W, 1] and the list's entry that was blended last, i32 [I, H, W].
-
-    Raises:
-        RuntimeError: a shape, dtype, device or index is wrong.
-        ValueError: there are more channels than the operator, which does not look, can number.
-    """
-    check_channels(colors)
-    inputs = (
-        means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids,
-    )  # fmt: skip
-    result: tuple[Tensor, Tensor, Tensor]
-    if absgrad:
-        result = _rasterize_absgrad([means2d if absgrad_of is None else absgrad_of], *inputs)
-    else:
-        result = torch.ops.splat.rasterize(*inputs)
-    return result

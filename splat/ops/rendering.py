@@ -19,10 +19,10 @@ from .arguments import (
     check_scene,
     refuse_unsupported,
 )
-from .checks import MAX_TILE_SIZE, check_tiles, one_of, positive_int
+from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
 from .intersection import intersect
 from .packing import SparseRows, Splats
-from .pixels import rasterize_to_pixels
+from .pixels import rasterize
 from .projection import GaussianParameters, Harmonics, check_sparse, project, upper_triangles
 
 
@@ -181,6 +181,9 @@ def rasterization(
     positive_int("channel_chunk", channel_chunk)
     tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
     check_tiles(sizes.images, -(-settings.width // tile_size), -(-settings.height // tile_size))
+    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
+    channels = (colors.shape[-1] if renders_color else 0) + renders_depth
+    check_values(sizes.images, settings.height, settings.width, channels)
     check_sparse(sparse_grad, packed, sizes)
 
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
@@ -193,7 +196,6 @@ def rasterization(
         # Nobody can see a Gaussian without opacity, so the projection culls it.
         opacities=torch.where(finite, opacities, 0.0),
     )
-    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
     harmonics = None
     if renders_color and sh_degree is not None:
         harmonics = Harmonics(colors, per_camera, sh_degree)
@@ -268,17 +270,18 @@ def _blend(
         tile_height,
     )
     isect_offsets = isect_offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width)
-    images, alphas = rasterize_to_pixels(
+    images, alphas = rasterize(
         splats.means2d,
         splats.conics,
         features[0] if len(features) == 1 else torch.cat(features, dim=-1),
         splats.opacities,
+        backgrounds,
+        None,
         settings.width,
         settings.height,
         tile_size,
         isect_offsets,
         flatten_ids,
-        backgrounds,
         packed=splats.visible is not None,
         absgrad=absgrad,
     )
