@@ -1,50 +1,18 @@
-// What every operator checks before it touches memory, on the CPU and on CUDA alike.
+// Checks of single tensors and numbers, made before memory is touched, on the CPU and on CUDA alike.
 #pragma once
 
-#include <cstdint>
-#include <initializer_list>
 #include <limits>
-#include <optional>
-#include <sstream>
-#include <string>
 
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
 
+#include "tensors.h"
+
 namespace splat {
-
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
-// In an expected shape: any size will do.
-constexpr int64_t kAny = -1;
 
 constexpr int64_t kMaxImageSide = 1 << 20;
 
 // Kernels number channels with 32 bits.
 constexpr int64_t kMaxChannels = 1 << 30;
-
-inline std::string describe_shape(const int64_t* sizes, size_t count) {
-  std::ostringstream text;
-  text << '[';
-  for (size_t i = 0; i < count; ++i) {
-    if (i > 0) text << ", ";
-    if (sizes[i] == kAny) {
-      text << '*';
-    } else {
-      text << sizes[i];
-    }
-  }
-  text << ']';
-  return text.str();
-}
-
-inline std::string describe_device(const Tensor& tensor) {
-  if (tensor.is_cpu()) return "the CPU";
-  return "device " + std::to_string(tensor.get_device_index());
-}
 
 // Returns `tensor` in contiguous memory; an error if its dtype, shape or device is not the one required.
 inline Tensor checked(const Tensor& tensor, const char* name, ScalarType dtype, std::initializer_list<int64_t> shape,
@@ -91,15 +59,10 @@ inline int64_t checked_count(int64_t images, int64_t gaussians) {
   return images * gaussians;
 }
 
-inline Tensor empty_like_device(std::initializer_list<int64_t> shape, ScalarType dtype, const Tensor& like) {
-  return torch::stable::empty(torch::headeronly::IntHeaderOnlyArrayRef(shape.begin(), shape.size()), dtype,
-                              std::nullopt, like.device());
-}
-
-// A pointer for a kernel; null where there is no tensor.
-template <class T>
-const T* data_or_null(const std::optional<Tensor>& tensor) {
-  return tensor ? tensor->const_data_ptr<T>() : nullptr;
+// The offsets into the lists, and the list's indices, are 32-bit integers.
+inline void check_intersections(int64_t total) {
+  STD_TORCH_CHECK(total <= std::numeric_limits<int32_t>::max(), "the Gaussians touch ", total,
+                  " tiles, more than 2^31 - 1; render fewer images at once or larger tiles");
 }
 
 }  // namespace splat

@@ -3,7 +3,7 @@
 // Shapes: I images, N Gaussians, K coefficients per channel.
 #pragma once
 
-#include "harmonics_operands.h"
+#include "spherical_harmonics_operands.h"
 #include "math/project_rows.h"
 
 namespace splat {

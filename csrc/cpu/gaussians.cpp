@@ -6,7 +6,7 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "../finite_operands.h"
+#include "../find_finite_operands.h"
 #include "../math/spherical_harmonics_backward.h"
 #include "../project_operands.h"
 #include "parallel.h"

@@ -5,11 +5,13 @@
 // same for any number of threads.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
 
-#include "../operators.h"
+#include "../intersect_operands.h"
+#include "../math/tile_reach.h"
 #include "parallel.h"
 
 namespace splat {

@@ -4,6 +4,7 @@
 // the order of the sums does not depend on who is first. A second pass sums the slots of each Gaussian in the order of
 // the lists. Memory is linear in the number of pairs.
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>

@@ -81,7 +81,7 @@ struct BlockBatch {
 };
 
 // From where to where, as rows of the block, the ellipse 0.5 (a u^2 + c v^2) + b u v <= limit reaches within the
-// block's columns (compare math/tiles.h, where rows and columns are exchanged). A needle whose determinant is mostly
+// block's columns (compare math/tile_reach.h, where rows and columns are exchanged). A needle whose determinant is mostly
 // rounding keeps all rows. Branch-free, for the vectoriser.
 SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, float limit, float left, float top,
                         float columns, float rows, int32_t& begin, int32_t& end) {

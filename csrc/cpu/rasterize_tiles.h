@@ -2,7 +2,7 @@
 // out among threads and cut into blocks of 16 x 16 pixels.
 #pragma once
 
-#include "../rasterize_operators.h"
+#include "../rasterize_operands.h"
 #include "instruction_set.h"
 #include "parallel.h"
 #include "rasterize_block.h"

@@ -4,9 +4,9 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "../finite_operands.h"
+#include "../find_finite_operands.h"
 #include "../project_operands.h"
-#include "finite_kernel.cuh"
+#include "find_finite_kernel.cuh"
 #include "launch.h"
 #include "project_kernel.cuh"
 #include "spherical_harmonics_kernel.cuh"

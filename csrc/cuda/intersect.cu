@@ -1,7 +1,10 @@
 // splat::intersect on CUDA: count each Gaussian's tiles, sort the Gaussians by depth, make room for their pairs in that
 // order by a prefix sum, write them, sort them by tile. See intersect_kernels.cuh.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
+#include "../intersect_operands.h"
 #include "intersect_kernels.cuh"
 #include "sort.h"
 

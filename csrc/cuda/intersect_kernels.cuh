@@ -2,7 +2,7 @@
 // depth, then their pairs, written in that order, by tile. The second sort is stable and needs the tile's bits only.
 #pragma once
 
-#include "../math/tiles.h"
+#include "../math/tile_reach.h"
 #include "warp.cuh"
 
 namespace splat {

@@ -7,7 +7,7 @@
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
 
-#include "../operators.h"
+#include "../checks.h"
 
 namespace splat {
 

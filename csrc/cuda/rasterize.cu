@@ -1,4 +1,6 @@
 // splat::rasterize on CUDA.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
 #include "rasterize_kernel.cuh"

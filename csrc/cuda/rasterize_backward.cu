@@ -1,4 +1,6 @@
 // splat::rasterize_backward on CUDA. Nothing here waits for the GPU: what depends on the data has a bound.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
 #include "rasterize_differentiate_kernel.cuh"

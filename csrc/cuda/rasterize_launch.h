@@ -1,7 +1,7 @@
 // What the launches of `rasterize` and of its gradient have in common.
 #pragma once
 
-#include "../rasterize_operators.h"
+#include "../rasterize_operands.h"
 #include "channels.h"
 #include "launch.h"
 #include "rasterize_tile.cuh"

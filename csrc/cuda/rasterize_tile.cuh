@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../math/blend.h"
-#include "../math/tiles.h"
+#include "../math/tile_reach.h"
 #include "warp.cuh"
 
 namespace splat {

@@ -6,6 +6,12 @@
 
 namespace splat {
 
+// Added to the exponent at which alpha is kMinAlpha, to make a safe bound of it.
+constexpr float kExponentSlack = 1e-4f;
+
+// A safe bound of the rounding of an exponent, relative to its largest term.
+constexpr float kExponentUlps = 32.0f * 1.1920929e-7f;
+
 // The conic is scaled so that alpha = opacity * 2^-exponent: a power of two is what processors compute.
 constexpr float kLog2E = 1.44269504088896341f;
 

@@ -7,19 +7,9 @@
 #pragma once
 
 #include "blend.h"
+#include "tile_grid.h"
 
 namespace splat {
-
-// Added to the exponent at which alpha is kMinAlpha, to make a safe bound of it.
-constexpr float kExponentSlack = 1e-4f;
-
-// A safe bound of the rounding of an exponent, relative to its largest term.
-constexpr float kExponentUlps = 32.0f * 1.1920929e-7f;
-
-struct TileGrid {
-  int tile_size;  // pixels
-  int columns, rows;
-};
 
 // Half-open ranges of tile columns and rows, and the ellipse 0.5 (a u^2 + c v^2) + b u v <= limit about the centre.
 struct TileReach {

@@ -1,9 +1,11 @@
-// The arguments of rasterize and rasterize_backward, checked and contiguous, and their outputs, allocated.
+// Arguments, checked and contiguous, and outputs, allocated, of rasterize and rasterize_backward, on the CPU and on CUDA.
 //
 // Shapes: I images, N Gaussians, M rows of a packed layout, D channels, n intersections.
 #pragma once
 
-#include "operators.h"
+#include "checks.h"
+#include "math/constants.h"
+#include "math/tile_grid.h"
 
 namespace splat {
 

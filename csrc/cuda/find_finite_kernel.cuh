@@ -1,13 +1,13 @@
 #pragma once
 
-#include "../math/finite.h"
+#include "../math/find_finite_rows.h"
 #include "warp.cuh"
 
 namespace splat {
 namespace kernels {
 
 // One thread per Gaussian: finite [B, N], and the number of those that are not, added to *invalid. Preconditions:
-// contiguous arrays of the shapes in finite.h, B N < 2^31, whole warps.
+// contiguous arrays of the shapes in find_finite_rows.h, B N < 2^31, whole warps.
 __global__ void find_finite(FiniteInputs in, bool* finite, unsigned long long* invalid) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool exists = i < in.scenes * in.gaussians;

@@ -1,23 +1,13 @@
-// The operators' arguments, checked and contiguous, and their outputs, allocated: all that the CPU and the CUDA
-// implementations have in common.
+// Arguments, checked and contiguous, and outputs, allocated, of intersect, on the CPU and on CUDA.
 //
-// Shapes: I images, N Gaussians, M rows of a packed layout, D channels, n intersections.
+// Shapes: I images, N Gaussians, M rows of a packed layout.
 #pragma once
-
-#include <tuple>
 
 #include "checks.h"
 #include "math/constants.h"
-#include "math/tiles.h"
+#include "math/tile_grid.h"
 
 namespace splat {
-
-// The number of bits needed to write `value`; gsplat 1.5.3 lays out its intersection keys with it.
-inline int bit_length(int64_t value) {
-  int bits = 0;
-  for (; value > 0; value >>= 1) ++bits;
-  return bits;
-}
 
 struct IntersectOperands {
   Tensor means2d, radii, depths, conics, opacities;  // [I, N, ...] or [M, ...]
@@ -77,12 +67,6 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
           tile_bits,
           empty_like_device({images, n}, ScalarType::Int, like),
           empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like)};
-}
-
-// The offsets into the lists, and the list's indices, are 32-bit integers.
-inline void check_intersections(int64_t total) {
-  STD_TORCH_CHECK(total <= std::numeric_limits<int32_t>::max(), "the Gaussians touch ", total,
-                  " tiles, more than 2^31 - 1; render fewer images at once or larger tiles");
 }
 
 }  // namespace splat
