@@ -1,10 +1,9 @@
 // Checks of single tensors and numbers, made before memory is touched, on the CPU and on CUDA alike.
 #pragma once
 
-#include <limits>
-
 #include <torch/headeronly/util/Exception.h>
 
+#include "math/integers.h"
 #include "tensors.h"
 
 namespace splat {
@@ -53,15 +52,14 @@ inline int checked_int(int64_t value, const char* name, int64_t low, int64_t hig
 
 // Gaussians are numbered with 32-bit integers across all images.
 inline int64_t checked_count(int64_t images, int64_t gaussians) {
-  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
-  STD_TORCH_CHECK(images == 0 || gaussians <= kLargest / images, images, " images of ", gaussians,
+  STD_TORCH_CHECK(images == 0 || gaussians <= kMaxCount / images, images, " images of ", gaussians,
                   " Gaussians are more than the 2^31 - 1 that 32-bit indices can number; render fewer images at once");
   return images * gaussians;
 }
 
 // The offsets into the lists, and the list's indices, are 32-bit integers.
 inline void check_intersections(int64_t total) {
-  STD_TORCH_CHECK(total <= std::numeric_limits<int32_t>::max(), "the Gaussians touch ", total,
+  STD_TORCH_CHECK(total <= kMaxCount, "the Gaussians touch ", total,
                   " tiles, more than 2^31 - 1; render fewer images at once or larger tiles");
 }
 

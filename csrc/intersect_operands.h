@@ -5,7 +5,7 @@
 
 #include "checks.h"
 #include "math/constants.h"
-#include "math/tile_grid.h"
+#include "math/intersect_rows.h"
 
 namespace splat {
 
@@ -15,10 +15,23 @@ struct IntersectOperands {
   int64_t images, count;                             // count: I * N or M
   int64_t gaussians;                                 // N; 0 where packed
   TileGrid grid;
-  int tile_bits;  // of a key: image | tile | depth
   Tensor tiles_per_gauss, offsets;  // outputs: like depths, [I, rows, columns]
 
-  int64_t tiles() const { return images * grid.rows * grid.columns; }
+  int64_t tiles() const { return images * tiles_per_image(grid); }
+
+  IntersectInputs inputs() const {
+    return {means2d.const_data_ptr<float>(),
+            depths.const_data_ptr<float>(),
+            conics.const_data_ptr<float>(),
+            opacities.const_data_ptr<float>(),
+            radii.const_data_ptr<int32_t>(),
+            data_or_null<int64_t>(image_ids),
+            count,
+            gaussians,
+            images,
+            grid,
+            tile_bits(grid)};
+  }
 };
 
 inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& radii, const Tensor& depths,
@@ -29,9 +42,8 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
   const TileGrid grid = {checked_int(tile_size, "tile_size", 1, kMaxTileSize),
                          checked_int(tile_width, "tile_width", 1, kMaxImageSide),
                          checked_int(tile_height, "tile_height", 1, kMaxImageSide)};
-  const int tile_bits = bit_length(tile_width * tile_height);
-  checked_int(images, "images", 0, std::numeric_limits<int32_t>::max());
-  STD_TORCH_CHECK(tile_bits + bit_length(images) <= 32, images, " images of ", tile_width, " x ", tile_height,
+  checked_int(images, "images", 0, kMaxCount);
+  STD_TORCH_CHECK(tile_bits(grid) + bit_length(images) <= 32, images, " images of ", tile_width, " x ", tile_height,
                   " tiles need more than the 32 bits that an intersection key has for both; render fewer images "
                   "at once");
   const Tensor& like = means2d;
@@ -48,7 +60,6 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
             m,
             0,
             grid,
-            tile_bits,
             empty_like_device({m}, ScalarType::Int, like),
             empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like)};
   }
@@ -64,7 +75,6 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
           images * n,
           n,
           grid,
-          tile_bits,
           empty_like_device({images, n}, ScalarType::Int, like),
           empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like)};
 }

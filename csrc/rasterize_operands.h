@@ -18,7 +18,7 @@ struct RasterizeOperands {
   int width, height;
   TileGrid grid;
 
-  int64_t tiles() const { return images * grid.rows * grid.columns; }
+  int64_t tiles() const { return images * tiles_per_image(grid); }
 };
 
 inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
@@ -28,10 +28,8 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
   constexpr auto f32 = ScalarType::Float;
   const TileGrid grid = {
       checked_int(tile_size, "tile_size", 1, kMaxTileSize),
-      checked_int((checked_int(width, "width", 1, kMaxImageSide) + tile_size - 1) / tile_size, "tile columns", 1,
-                  kMaxImageSide),
-      checked_int((checked_int(height, "height", 1, kMaxImageSide) + tile_size - 1) / tile_size, "tile rows", 1,
-                  kMaxImageSide)};
+      static_cast<int>(divide_up(checked_int(width, "width", 1, kMaxImageSide), tile_size)),
+      static_cast<int>(divide_up(checked_int(height, "height", 1, kMaxImageSide), tile_size))};
   const int64_t images = checked_size(offsets, "isect_offsets", 0, 3);
   const bool packed = means2d.dim() == 2;
   STD_TORCH_CHECK(packed || means2d.dim() == 3, "means2d must have shape [I, N, 2], or [M, 2] if packed; found ",
@@ -64,7 +62,7 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
       static_cast<int>(height),
       grid,
   };
-  STD_TORCH_CHECK(p.tiles() <= std::numeric_limits<int32_t>::max(), images, " images of ", grid.columns, " x ",
+  STD_TORCH_CHECK(p.tiles() <= kMaxCount, images, " images of ", grid.columns, " x ",
                   grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once or larger tiles");
   return p;
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checks.h"
-#include "math/spherical_harmonics.h"
+#include "math/spherical_harmonics_rows.h"
 
 namespace splat {
 
@@ -16,6 +16,11 @@ struct HarmonicsOperands {
   bool shared_coeffs;  // one set of coefficients for all images
 
   int64_t sets() const { return shared_coeffs ? 1 : images; }
+
+  HarmonicsInputs inputs() const {
+    return {directions.const_data_ptr<float>(), coeffs.const_data_ptr<float>(), data_or_null<bool>(mask), images,
+            gaussians, bases, shared_coeffs, degree};
+  }
 };
 
 // `coeffs` [1 or I, N, K, 3], for all images or for each, with K enough for the degree.

@@ -11,24 +11,10 @@
 #include <torch/csrc/stable/library.h>
 
 #include "../intersect_operands.h"
-#include "../math/tile_reach.h"
 #include "parallel.h"
 
 namespace splat {
 namespace {
-
-struct Inputs {
-  const float *means, *depths, *conics, *opacities;
-  const int32_t* radii;
-  const int64_t* image_ids;  // null where dense
-  int64_t gaussians;
-
-  TileReach reach(const TileGrid& grid, int64_t i) const {
-    return tile_reach(grid, means[2 * i], means[2 * i + 1], radii[2 * i], radii[2 * i + 1], conics[3 * i],
-                      conics[3 * i + 1], conics[3 * i + 2], opacities[i]);
-  }
-  int64_t image(int64_t i) const { return image_ids == nullptr ? i / gaussians : image_ids[i]; }
-};
 
 struct DepthEntry {
   uint32_t key;  // bits of the depth
@@ -50,9 +36,9 @@ void radix_sort(std::vector<DepthEntry>& entries) {
 }
 
 // Indices of the Gaussians that were not culled, by depth, then index.
-std::vector<DepthEntry> sorted_by_depth(const Inputs& in, const IntersectOperands& p) {
+std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
   std::vector<DepthEntry> entries;
-  for (int64_t i = 0; i < p.count; ++i) {
+  for (int64_t i = 0; i < in.count; ++i) {
     if (in.radii[2 * i] > 0 && in.radii[2 * i + 1] > 0) {
       entries.push_back({float_bits(in.depths[i]), static_cast<int32_t>(i)});
     }
@@ -63,15 +49,15 @@ std::vector<DepthEntry> sorted_by_depth(const Inputs& in, const IntersectOperand
 
 // Calls visit(first_tile, end_tile, index), in order, for each row of tiles that one of entries [begin, end) touches.
 template <class Visit>
-void for_each_span(const Inputs& in, const IntersectOperands& p, const std::vector<DepthEntry>& entries, int64_t begin,
-                   int64_t end, const Visit& visit) {
+void for_each_span(const IntersectInputs& in, const std::vector<DepthEntry>& entries, int64_t begin, int64_t end,
+                   const Visit& visit) {
   for (int64_t e = begin; e < end; ++e) {
     const int32_t index = entries[e].index;
-    const TileReach reach = in.reach(p.grid, index);
-    const int64_t image_start = in.image(index) * p.grid.rows * p.grid.columns;
+    const TileReach reach = reach_of(in, index);
+    const int64_t image_start = image_of(in, index) * tiles_per_image(in.grid);
     for (int row = reach.row_begin; row < reach.row_end; ++row) {
-      const TileSpan span = tile_span(p.grid, reach, row);
-      const int64_t row_start = image_start + static_cast<int64_t>(row) * p.grid.columns;
+      const TileSpan span = tile_span(in.grid, reach, row);
+      const int64_t row_start = image_start + static_cast<int64_t>(row) * in.grid.columns;
       visit(row_start + span.begin, row_start + span.end, index);
     }
   }
@@ -89,17 +75,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
                                                      int64_t tile_size, int64_t tile_width, int64_t tile_height) {
   const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                               tile_width, tile_height);
-  const Inputs in = {p.means2d.const_data_ptr<float>(),   p.depths.const_data_ptr<float>(),
-                     p.conics.const_data_ptr<float>(),    p.opacities.const_data_ptr<float>(),
-                     p.radii.const_data_ptr<int32_t>(),   data_or_null<int64_t>(p.image_ids),
-                     p.gaussians};
+  const IntersectInputs in = p.inputs();
   if (in.image_ids != nullptr) {
     for (int64_t i = 0; i < p.count; ++i) {
       STD_TORCH_CHECK(in.image_ids[i] >= 0 && in.image_ids[i] < images, "image_ids[", i, "] is ", in.image_ids[i],
                       ", but there are ", images, " images");
     }
   }
-  const std::vector<DepthEntry> entries = sorted_by_depth(in, p);
+  const std::vector<DepthEntry> entries = sorted_by_depth(in);
   const int64_t tiles = p.tiles(), visible = static_cast<int64_t>(entries.size());
   const int64_t pieces = piece_count(p);
   const auto piece_start = [&](int64_t piece) { return visible * piece / pieces; };
@@ -112,7 +95,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
     int32_t* counts = places.data() + piece * tiles;
     int64_t total = 0;
-    for_each_span(in, p, entries, piece_start(piece), piece_start(piece + 1),
+    for_each_span(in, entries, piece_start(piece), piece_start(piece + 1),
                   [&](int64_t first, int64_t last, int32_t index) {
                     for (int64_t tile = first; tile < last; ++tile) ++counts[tile];
                     tiles_per_gauss[index] += static_cast<int32_t>(last - first);
@@ -137,16 +120,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   Tensor flatten_ids = empty_like_device({total}, ScalarType::Int, means2d);
   int64_t* ids = isect_ids.mutable_data_ptr<int64_t>();
   int32_t* flat = flatten_ids.mutable_data_ptr<int32_t>();
-  const int64_t per_image = static_cast<int64_t>(p.grid.rows) * p.grid.columns;
   parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
     int32_t* place = places.data() + piece * tiles;
-    for_each_span(in, p, entries, piece_start(piece), piece_start(piece + 1),
+    for_each_span(in, entries, piece_start(piece), piece_start(piece + 1),
                   [&](int64_t first, int64_t last, int32_t index) {
-                    const int64_t depth = float_bits(in.depths[index]);
-                    const int64_t image = first / per_image, image_key = image << p.tile_bits;
+                    const int64_t image = image_of_tile(in.grid, first);
+                    const int64_t first_of_image = image * tiles_per_image(in.grid);
                     for (int64_t tile = first; tile < last; ++tile) {
                       const int32_t at = place[tile]++;
-                      ids[at] = (image_key | (tile - image * per_image)) << 32 | depth;
+                      ids[at] = intersection_key(tile_key(image, tile - first_of_image, in.tile_bits), in.depths[index]);
                       flat[at] = index;
                     }
                   });

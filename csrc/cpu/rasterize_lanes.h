@@ -87,12 +87,11 @@ SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, f
                         float columns, float rows, int32_t& begin, int32_t& end) {
   const float a = 2.0f * half_a, c = 2.0f * half_c;
   const float product = a * c;
-  constexpr float kUlps = 32.0f * 1.1920929e-7f;
   const float exact = product - b * b;
-  const bool elliptic = (exact > 16.0f * kUlps * product) & (a > 0.0f) & (c > 0.0f);
-  const float determinant = elliptic ? exact - kUlps * product : 1.0f;
+  const bool elliptic = (exact > 16.0f * kExponentUlps * product) & (a > 0.0f) & (c > 0.0f);
+  const float determinant = elliptic ? exact - kExponentUlps * product : 1.0f;
   const float safe_c = elliptic ? c : 1.0f;
-  const float widened = maximum(0.0f, limit * (1.0f + kUlps * product / determinant));
+  const float widened = maximum(0.0f, limit * (1.0f + kExponentUlps * product / determinant));
   const float extreme_u = square_root(2.0f * widened * safe_c / determinant);
   const float extreme_v = square_root(2.0f * widened * maximum(a, 0.0f) / determinant);
   const float shear = b / maximum(a, 1e-30f) * extreme_v;

@@ -68,20 +68,18 @@ void for_each_tile(const RasterizeOperands& p, const Work& work) {
   const int32_t* offsets = p.offsets.const_data_ptr<int32_t>();
   const bool* masks = data_or_null<bool>(p.masks);
   const float* backgrounds = data_or_null<float>(p.backgrounds);
-  const int64_t per_image = static_cast<int64_t>(p.grid.rows) * p.grid.columns;
   const int64_t tiles = p.tiles();
   const int size = p.grid.tile_size;
   parallel_dynamic(tiles, 4, [&](int64_t worker, int64_t tile) {
-    const int64_t image = tile / per_image;
-    const int tile_top = static_cast<int>(tile % per_image / p.grid.columns) * size;
-    const int tile_left = static_cast<int>(tile % p.grid.columns) * size;
-    const int tile_bottom = tile_top + size < p.height ? tile_top + size : p.height;
-    const int tile_right = tile_left + size < p.width ? tile_left + size : p.width;
+    const TileOrigin origin = tile_origin(p.grid, tile);
+    const int64_t image = origin.image;
+    const int tile_bottom = origin.top + size < p.height ? origin.top + size : p.height;
+    const int tile_right = origin.left + size < p.width ? origin.left + size : p.width;
     const int32_t next = tile + 1 < tiles ? offsets[tile + 1] : static_cast<int32_t>(p.intersections);
     const int32_t end = masks != nullptr && !masks[tile] ? offsets[tile] : next;
     work(worker, tile, [&](const auto& visit) {
-      for (int top = tile_top; top < tile_bottom; top += kBlockSide) {
-        for (int left = tile_left; left < tile_right; left += kBlockSide) {
+      for (int top = origin.top; top < tile_bottom; top += kBlockSide) {
+        for (int left = origin.left; left < tile_right; left += kBlockSide) {
           const int columns = tile_right - left < kBlockSide ? tile_right - left : kBlockSide;
           const int rows = tile_bottom - top < kBlockSide ? tile_bottom - top : kBlockSide;
           visit(BlockJob{left, top, columns, rows, image * p.width * p.height, offsets[tile], end,

@@ -9,7 +9,7 @@ namespace kernels {
 // One thread per Gaussian: finite [B, N], and the number of those that are not, added to *invalid. Preconditions:
 // contiguous arrays of the shapes in find_finite_rows.h, B N < 2^31, whole warps.
 __global__ void find_finite(FiniteInputs in, bool* finite, unsigned long long* invalid) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   const bool exists = i < in.scenes * in.gaussians;
   const bool good = exists && is_finite_gaussian(in, i);
   if (exists) finite[i] = good;

@@ -54,7 +54,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
   const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
                                                      v_conics, v_compensations, v_colors);
   constexpr int threads = kernels::kProjectBackwardThreads;
-  const int64_t blocks = (p.gaussians + threads - 1) / threads;
+  const int64_t blocks = divide_up(p.gaussians, threads);
   const Tensor pose_sums = empty_like_device({blocks, p.images, kernels::kPoseEntries}, ScalarType::Float, p.means);
   float* sums = pose_sums.mutable_data_ptr<float>();
   launch.blocks(blocks, threads, kernels::project_backward, inputs(p), g.rows(), g.pointers(),
@@ -64,16 +64,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
   return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
 }
 
-kernels::HarmonicsInputs inputs(const HarmonicsOperands& p) {
-  return {p.directions.const_data_ptr<float>(), p.coeffs.const_data_ptr<float>(), data_or_null<bool>(p.mask), p.images,
-          p.gaussians, p.bases, p.shared_coeffs, p.degree};
-}
-
 Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
   const LaunchContext launch(directions);
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const Tensor colors = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
-  launch.for_each(p.images * p.gaussians, kernels::spherical_harmonics, inputs(p), colors.mutable_data_ptr<float>());
+  launch.for_each(p.images * p.gaussians, kernels::spherical_harmonics, p.inputs(), colors.mutable_data_ptr<float>());
   return colors;
 }
 
@@ -82,7 +77,7 @@ std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor d
   const LaunchContext launch(directions);
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
-  launch.for_each(p.sets() * p.gaussians, kernels::spherical_harmonics_backward, inputs(p),
+  launch.for_each(p.sets() * p.gaussians, kernels::spherical_harmonics_backward, p.inputs(),
                   g.v_colors.const_data_ptr<float>(), g.v_directions.mutable_data_ptr<float>(),
                   g.v_coeffs.mutable_data_ptr<float>());
   return {g.v_directions, g.v_coeffs};

@@ -13,7 +13,7 @@ namespace {
 
 // Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Returns the number of pairs, for which it waits:
 // it is the size of two of the operator's results.
-int64_t count(const LaunchContext& launch, const kernels::IntersectInputs& in, const Tensor& tiles_per_gauss,
+int64_t count(const LaunchContext& launch, const IntersectInputs& in, const Tensor& tiles_per_gauss,
               Pairs& by_depth) {
   const Tensor totals = empty_like_device({2}, ScalarType::Long, tiles_per_gauss);
   auto* device_totals = static_cast<kernels::IntersectTotals*>(totals.mutable_data_ptr());
@@ -36,17 +36,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   const LaunchContext launch(means2d);
   const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                               tile_width, tile_height);
-  const kernels::IntersectInputs in = {p.means2d.const_data_ptr<float>(),
-                                       p.depths.const_data_ptr<float>(),
-                                       p.conics.const_data_ptr<float>(),
-                                       p.opacities.const_data_ptr<float>(),
-                                       p.radii.const_data_ptr<int32_t>(),
-                                       data_or_null<int64_t>(p.image_ids),
-                                       p.count,
-                                       p.gaussians,
-                                       p.images,
-                                       p.grid,
-                                       p.tile_bits};
+  const IntersectInputs in = p.inputs();
   Pairs by_depth(p.count, means2d);
   const int64_t total = count(launch, in, p.tiles_per_gauss, by_depth);
   Pairs by_tile(total, means2d);
@@ -59,13 +49,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
                     p.tiles_per_gauss.const_data_ptr<int32_t>(), start);
     exclusive_sum(launch, starts, start, p.count + 1);
     launch.for_each(p.count, kernels::emit_pairs, in, by_depth.values(), start, by_tile.keys(), by_tile.values());
-    by_tile.sort(launch, p.tile_bits + bit_length(p.images - 1));
+    by_tile.sort(launch, in.tile_bits + bit_length(p.images - 1));
     launch.for_each(total, kernels::write_keys, total, by_tile.keys(), by_tile.values(), in.depths,
                     keys.mutable_data_ptr<int64_t>());
   }
   launch.for_each(p.tiles(), kernels::find_offsets, by_tile.keys(), total, p.tiles(),
-                  static_cast<int64_t>(p.grid.rows) * p.grid.columns, p.tile_bits,
-                  p.offsets.mutable_data_ptr<int32_t>());
+                  tiles_per_image(p.grid), in.tile_bits, p.offsets.mutable_data_ptr<int32_t>());
   return {p.tiles_per_gauss, keys, by_tile.values_tensor(), p.offsets};
 }
 

@@ -27,8 +27,7 @@ class LaunchContext {
   // `count` blocks of `threads` threads, nothing if there are none.
   template <class... Parameters, class... Arguments>
   void blocks(int64_t count, int threads, void (*kernel)(Parameters...), Arguments... arguments) const {
-    constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
-    STD_TORCH_CHECK(count <= kMostBlocks, count, " blocks of threads are more than the ", kMostBlocks,
+    STD_TORCH_CHECK(count <= kMaxCount, count, " blocks of threads are more than the ", kMaxCount,
                     " that CUDA can launch at once");
     if (count == 0) return;
     kernel<<<static_cast<unsigned int>(count), threads, 0, stream_>>>(arguments...);
@@ -38,7 +37,7 @@ class LaunchContext {
   // One thread for each of `count` items.
   template <class... Parameters, class... Arguments>
   void for_each(int64_t count, void (*kernel)(Parameters...), Arguments... arguments) const {
-    blocks((count + kThreads - 1) / kThreads, kThreads, kernel, arguments...);
+    blocks(divide_up(count, kThreads), kThreads, kernel, arguments...);
   }
 
  private:

@@ -16,7 +16,7 @@ struct ProjectInputs {
 
 // One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, I N < 2^31.
 __global__ void project(ProjectInputs in, ProjectionRows out) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t row = thread_index();
   if (row >= in.images * in.count) return;
   const int64_t image = row / in.count, i = row % in.count;
   const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kProjectBackwardThreads, 3)
     project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out, float* v_coeffs,
                      float* pose_sums) {
   __shared__ float warp_sums[kProjectBackwardWarps][kPoseEntries];
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   // Threads beyond the last Gaussian stay, for the sums.
   const bool exists = i < in.count;
   const GaussianParameters gaussian = gaussian_at(in.gaussians, exists ? i : 0);

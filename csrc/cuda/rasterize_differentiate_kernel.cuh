@@ -32,13 +32,11 @@ static __device__ __forceinline__ void stage_pixels(const RasterizeInputs& in, c
                                                     int64_t tile, int first, int64_t first_channel, int channels,
                                                     PixelGroup<C>& group) {
   const int size = in.grid.tile_size;
-  const int64_t per_image = static_cast<int64_t>(in.grid.rows) * in.grid.columns;
-  const int tile_row = static_cast<int>(tile % per_image / in.grid.columns) * size;
-  const int tile_column = static_cast<int>(tile % in.grid.columns) * size;
+  const TileOrigin origin = tile_origin(in.grid, tile);
   for (int i = static_cast<int>(threadIdx.x); i < kPixelGroup; i += kDifferentiateThreads) {
-    const int row = tile_row + (first + i) / size, column = tile_column + (first + i) % size;
+    const int row = origin.top + (first + i) / size, column = origin.left + (first + i) % size;
     const bool inside = first + i < size * size && row < in.height && column < in.width;
-    const int64_t index = (tile / per_image * in.height + row) * in.width + column;
+    const int64_t index = (origin.image * in.height + row) * in.width + column;
     group.x[i] = static_cast<float>(column) + 0.5f;
     group.y[i] = static_cast<float>(row) + 0.5f;
     group.last[i] = inside ? gradients.last_ids[index] : -1;
@@ -183,7 +181,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
       if (first_channel != 0) continue;
       if (channels < in.channels) {
         const int64_t row = static_cast<int>(group.y[pixel]), column = static_cast<int>(group.x[pixel]);
-        const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
+        const int64_t image = image_of_tile(in.grid, tile);
         const int64_t index = (image * in.height + row) * in.width + column;
         dot += dot_from(channels, in.channels, all_colors, gradients.colors + index * in.channels);
       }

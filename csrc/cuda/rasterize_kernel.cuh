@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
 
   if (!pixel.inside) return;
   float* color = out.colors + pixel.index * in.channels + first_channel;
-  const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
+  const int64_t image = image_of_tile(in.grid, tile);
   const float* background = in.backgrounds + image * in.channels + first_channel;
 #pragma unroll
   for (int k = 0; k < C; ++k) {

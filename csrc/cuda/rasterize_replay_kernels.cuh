@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(1024) count_blocks(RasterizeInputs in, const i
   const ListRange range = list_range(in, tile);
   const int64_t end = drawn_end(range, pixel.inside ? last_ids[pixel.index] : -1);
   if (threadIdx.x != 0) return;
-  plan.block_starts[tile] = static_cast<int32_t>((end - range.begin + kBlockGaussians - 1) / kBlockGaussians);
+  plan.block_starts[tile] = static_cast<int32_t>(divide_up(end - range.begin, kBlockGaussians));
 }
 
 // color . v for the channels [first, channels).
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
   if (!pixel.inside) return;
   float behind = -gradients.alphas[pixel.index];
   if (in.backgrounds != nullptr) {
-    const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
+    const int64_t image = image_of_tile(in.grid, tile);
     behind += dot_from(0, in.channels, in.backgrounds + image * in.channels, incoming);
   }
   behind *= transmittance;

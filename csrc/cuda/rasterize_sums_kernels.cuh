@@ -8,7 +8,7 @@ namespace kernels {
 
 // One thread per position of the lists: what sum_slots' sort starts from.
 __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   if (i >= in.intersections) return;
   ids[i] = static_cast<uint32_t>(in.flatten_ids[i]);
   positions[i] = static_cast<int32_t>(i);
@@ -17,7 +17,7 @@ __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* pos
 // One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
 // number_positions' after a stable sort by the ids.
 __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t thread = thread_index();
   const int64_t id = thread / kWarp, lane = thread % kWarp;
   if (id >= in.count) return;
   const int64_t begin = lower_bound(ids, in.intersections, id), end = lower_bound(ids, in.intersections, id + 1);
@@ -69,7 +69,7 @@ __global__ void slice_background(const float* alphas, const float* v_colors, int
 // One thread per image and channel: v_backgrounds [images, channels] from partial [images, slices, channels].
 __global__ void sum_slices(const float* partial, int64_t images, int64_t slices, int64_t channels,
                            float* v_backgrounds) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   if (i >= images * channels) return;
   const float* values = partial + i / channels * slices * channels + i % channels;
   float sum = 0.0f;

@@ -22,10 +22,10 @@ struct RasterizeInputs {
 // A warp has a patch of the tile's pixels, one for each lane; lanes of the last ones may lie outside the tile.
 constexpr int kPatchWidth = 8, kPatchHeight = 4;
 
-SPLAT_HD int patches_across(int tile_size) { return (tile_size + kPatchWidth - 1) / kPatchWidth; }
+SPLAT_HD int patches_across(int tile_size) { return static_cast<int>(divide_up(tile_size, kPatchWidth)); }
 
 SPLAT_HD int tile_threads(int tile_size) {
-  return kWarp * patches_across(tile_size) * ((tile_size + kPatchHeight - 1) / kPatchHeight);
+  return kWarp * patches_across(tile_size) * static_cast<int>(divide_up(tile_size, kPatchHeight));
 }
 
 // The pixel of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
@@ -37,21 +37,18 @@ struct Pixel {
 };
 
 SPLAT_HD Pixel pixel_of(const RasterizeInputs& in, int64_t tile, int thread) {
-  const int64_t per_image = static_cast<int64_t>(in.grid.rows) * in.grid.columns;
-  const int64_t image = tile / per_image;
-  const int first_row = static_cast<int>(tile % per_image / in.grid.columns) * in.grid.tile_size;
-  const int first_column = static_cast<int>(tile % in.grid.columns) * in.grid.tile_size;
+  const TileOrigin origin = tile_origin(in.grid, tile);
   const int patch = thread / kWarp, lane = thread % kWarp, across = patches_across(in.grid.tile_size);
   const int patch_row = patch / across * kPatchHeight, patch_column = patch % across * kPatchWidth;
   const int row = patch_row + lane / kPatchWidth, column = patch_column + lane % kPatchWidth;
-  return {(image * in.height + first_row + row) * in.width + first_column + column,
+  return {(origin.image * in.height + origin.top + row) * in.width + origin.left + column,
           row * in.grid.tile_size + column,
-          row < in.grid.tile_size && column < in.grid.tile_size && first_row + row < in.height &&
-              first_column + column < in.width,
-          static_cast<float>(first_column + column) + 0.5f,
-          static_cast<float>(first_row + row) + 0.5f,
-          static_cast<float>(first_column + patch_column) + 0.5f,
-          static_cast<float>(first_row + patch_row) + 0.5f};
+          row < in.grid.tile_size && column < in.grid.tile_size && origin.top + row < in.height &&
+              origin.left + column < in.width,
+          static_cast<float>(origin.left + column) + 0.5f,
+          static_cast<float>(origin.top + row) + 0.5f,
+          static_cast<float>(origin.left + patch_column) + 0.5f,
+          static_cast<float>(origin.top + patch_row) + 0.5f};
 }
 
 SPLAT_HD int64_t list_position(const RasterizeInputs& in, int64_t tile) {

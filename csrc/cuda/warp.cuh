@@ -1,4 +1,4 @@
-// What kernels share: sums over a warp, bisection, arithmetic.
+// What kernels share: the number of a thread, sums over a warp, bisection, arithmetic.
 #pragma once
 
 #include "../math/platform.h"
@@ -8,6 +8,11 @@ namespace kernels {
 
 constexpr int kWarp = 32;
 constexpr unsigned int kAllLanes = 0xffffffffu;
+
+// The number of this thread among all of the launch.
+static __device__ __forceinline__ int64_t thread_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
 
 // The sum over the warp, in lane 0. Always added in the same order.
 template <class T>

@@ -110,23 +110,4 @@ SPLAT_HD void spherical_harmonics_color_backward(int degree, int64_t bases, cons
   }
 }
 
-// Gradients of set `first` of N coefficients, v_coeffs [bases, 3], which `images` images share: rows first, first + N,
-// ... of directions, mask (or null), v_colors and v_directions. What is masked gets 0.
-SPLAT_HD void harmonics_set_backward(int degree, int64_t bases, const float* directions, const float* coeffs,
-                                     const bool* mask, const float* v_colors, int64_t first, int64_t gaussians,
-                                     int64_t images, float* v_directions, float* v_coeffs) {
-  bool add_up = false;
-  for (int64_t image = 0; image < images; ++image) {
-    const int64_t row = first + image * gaussians;
-    if (mask != nullptr && !mask[row]) {
-      for (int c = 0; c < 3; ++c) v_directions[3 * row + c] = 0.0f;
-      continue;
-    }
-    spherical_harmonics_color_backward(degree, bases, directions + 3 * row, coeffs, v_colors + 3 * row, add_up,
-                                       v_directions + 3 * row, v_coeffs);
-    add_up = true;
-  }
-  clear_coeffs(v_coeffs, add_up ? base_count(degree) : 0, bases);
-}
-
 }  // namespace splat

@@ -1,7 +1,9 @@
-// The tiles that an image is cut into.
+// The tiles that images are cut into, how the tiles of all images are numbered, and the keys that order them.
+//
+// All images are of one size. Tiles are numbered image by image, row by row.
 #pragma once
 
-#include "platform.h"
+#include "integers.h"
 
 namespace splat {
 
@@ -10,11 +12,34 @@ struct TileGrid {
   int columns, rows;
 };
 
-// The number of bits needed to write `value`; gsplat 1.5.3 lays out its intersection keys with it.
-SPLAT_HD int bit_length(int64_t value) {
-  int bits = 0;
-  for (; value > 0; value >>= 1) ++bits;
-  return bits;
+SPLAT_HD int64_t tiles_per_image(const TileGrid& grid) { return static_cast<int64_t>(grid.rows) * grid.columns; }
+
+SPLAT_HD int64_t image_of_tile(const TileGrid& grid, int64_t tile) { return tile / tiles_per_image(grid); }
+
+// The image of a tile, and its first pixel there.
+struct TileOrigin {
+  int64_t image;
+  int left, top;
+};
+
+SPLAT_HD TileOrigin tile_origin(const TileGrid& grid, int64_t tile) {
+  const int64_t image = image_of_tile(grid, tile);
+  const int64_t in_image = tile - image * tiles_per_image(grid);
+  return {image, static_cast<int>(in_image % grid.columns) * grid.tile_size,
+          static_cast<int>(in_image / grid.columns) * grid.tile_size};
+}
+
+// The key of an intersection is image | tile | depth, as gsplat 1.5.3 lays it out: the bits of the depth are the lower
+// 32, and the tile has as many bits as the number of tiles in an image has.
+SPLAT_HD int tile_bits(const TileGrid& grid) { return bit_length(tiles_per_image(grid)); }
+
+// The upper half of a key. `tile` is numbered within the image.
+SPLAT_HD uint32_t tile_key(int64_t image, int64_t tile, int tile_bits) {
+  return static_cast<uint32_t>(image << tile_bits | tile);
+}
+
+SPLAT_HD int64_t intersection_key(uint32_t tile_key, float depth) {
+  return static_cast<int64_t>(static_cast<uint64_t>(tile_key) << 32 | float_bits(depth));
 }
 
 }  // namespace splat
