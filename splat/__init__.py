@@ -1,9 +1,9 @@
 """3D Gaussian splatting for PyTorch, from a wheel that knows what is inside it.
 
-`rasterization` renders, and the functions beside it are its pieces; `build_info` says which kernels are installed and
-whether they fit this machine. Importing checks the installed kernels and loads those for the CPU; it compiles nothing
-and does not initialise CUDA. Kernels that do not fit are an `IncompatibleArtifactError` at the first call that needs
-them.
+`rasterization` renders; the other functions are the steps it is made of. `build_info` reports which kernels are
+installed and whether they fit this machine. Importing splat checks the installed kernels and loads the ones for the
+CPU; it compiles nothing and does not initialise CUDA. If the kernels do not fit, the first call that needs them raises
+`IncompatibleArtifactError`.
 """
 
 from __future__ import annotations

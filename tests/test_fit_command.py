@@ -53,8 +53,8 @@ def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
     text, err = capsys.readouterr()
     assert err == ""
     assert text.startswith("300 Gaussians from 14 pictures of 48x36, 250 steps, cpu, ")
-    assert f"side by side: {tmp_path / 'scene.png'}" in text
-    quality = float(text.split("PSNR ")[1].split(" dB on 2 that were kept aside")[0])
+    assert f"comparison: {tmp_path / 'scene.png'}" in text
+    quality = float(text.split("PSNR ")[1].split(" dB on 2 held-out pictures")[0])
     assert quality > 22
     scene = read_ply(out)
     assert len(scene) == 300
@@ -75,7 +75,7 @@ def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytes
     assert run(tmp_path / "a.png", "-o", out, "--picture", picture, "--steps", "150", "--gaussians", "200") == 0
     text = capsys.readouterr().out
     assert "from 1 picture of 40x30, 150 steps" in text
-    assert float(text.split("PSNR ")[1].split(" dB on what it was fitted to")[0]) > 25
+    assert float(text.split("PSNR ")[1].split(" dB on the picture it was fitted to")[0]) > 25
     with Image.open(picture) as image:
         assert np.array_equal(np.asarray(image)[:, :40], pixels)
 
@@ -191,9 +191,7 @@ def test_pictures_without_cameras_are_refused(tmp_path: Path, capsys: pytest.Cap
         Image.new("RGB", (8, 8)).save(tmp_path / name)
     assert run(tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "a.ply") == 1
     err = capsys.readouterr().err
-    assert (
-        "2 pictures need to be told where their cameras stood: one SCENE.npz with images [C, H, W, 3], viewmats" in err
-    )
+    assert "2 pictures need camera poses: one SCENE.npz with images [C, H, W, 3], viewmats" in err
     assert not (tmp_path / "a.ply").exists()
 
 
@@ -203,7 +201,10 @@ def test_pictures_without_cameras_are_refused(tmp_path: Path, capsys: pytest.Cap
         ({"images": None}, r"images [C, H, W, 3] required, found viewmats, Ks"),
         ({"Ks": None, "viewmats": None}, r"viewmats [C, 4, 4] and Ks [C, 3, 3] required, found images"),
         ({"images": np.zeros((9, 8, 8), np.uint8)}, "images must have shape [C, H, W, 3], found [9, 8, 8]"),
-        ({"images": np.zeros((9, 8, 8, 3), np.int64)}, "images must be uint8, or floating from 0 to 1; found int64"),
+        (
+            {"images": np.zeros((9, 8, 8, 3), np.int64)},
+            "images must be uint8, or floating-point from 0 to 1; found int64",
+        ),
         ({"viewmats": np.zeros((8, 4, 4))}, "viewmats must have shape [9, 4, 4], found [8, 4, 4]"),
         ({"viewmats": np.zeros((9, 4, 4))}, "viewmats must be invertible"),
         ({"Ks": np.full((9, 3, 3), np.nan)}, "Ks must be finite numbers"),

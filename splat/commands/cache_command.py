@@ -1,4 +1,4 @@
-"""The command `python -m splat cache`: look after the store of compiled kernels, and fill it."""
+"""The command `python -m splat cache`: manage the store of compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a subcommand: 0 good, 1 a finding."""
+    """Run a subcommand; return 0, or 1 for a finding."""
     return cache_commands.run(args, KERNELS)

@@ -8,21 +8,21 @@ import torch
 
 
 class DeviceError(RuntimeError):
-    """A device that is not here."""
+    """The requested device is not available."""
 
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare it."""
+    """Declare the option."""
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="auto is cuda where torch sees a GPU, else cpu; default: auto",
+        help="where to compute; auto means cuda if torch finds a GPU, otherwise cpu; default: auto",
     )
 
 
 def find_device(name: str) -> torch.device:
-    """The device that was asked for; DeviceError if it is not here."""
+    """The requested device; DeviceError if it is not available."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     elif name == "cuda" and not torch.cuda.is_available():

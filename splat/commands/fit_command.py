@@ -1,4 +1,4 @@
-"""The command `python -m splat fit`: a scene made from pictures."""
+"""The command `python -m splat fit`: fit a scene to pictures."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .device import DeviceError, add_device_argument, find_device
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import enough_memory
 
-# Of so many pictures on, every so manyth is kept aside, to judge by.
-_KEPT_ASIDE = 8
+_TEST_EVERY = 8
+"""One picture in this many is held out to measure the quality, if there are that many."""
 _SMALL = 100_000
-"""Pixels. With fewer, waking other threads takes longer than their work."""
+"""Pixels. With fewer, waking other threads takes longer than the work they do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,35 +37,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="IMAGE|SCENE.npz",
         help="one picture, or an .npz file with images [C, H, W, 3], viewmats [C, 4, 4] (world to camera), "
-        "Ks [C, 3, 3] (pixels) and, if there are any, points [P, 3] and their colors [P, 3]; "
+        "Ks [C, 3, 3] (in pixels) and optionally points [P, 3] and their colors [P, 3]; "
         "default: pictures of the built-in scene",
     )
     parser.add_argument(
-        "-o", "--output", type=_scene_file, required=True, metavar="SCENE.ply", help="the scene to write"
+        "-o", "--output", type=_scene_file, required=True, metavar="SCENE.ply", help="the file to write the scene to"
     )
     parser.add_argument(
         "--picture",
         type=_picture,
         metavar="OUT.png",
-        help="a picture and, beside it, what the scene makes of it; default: SCENE.png beside SCENE.ply",
+        help="the file to write a comparison to: a picture and the fitted scene next to each other; "
+        "default: SCENE.png next to SCENE.ply",
     )
-    parser.add_argument("--steps", type=_count, default=1000, help="how often to improve it; default: 1000")
-    parser.add_argument("--gaussians", type=_count, default=8000, help="at most so many; default: 8000")
+    parser.add_argument("--steps", type=_count, default=1000, help="optimization steps; default: 1000")
+    parser.add_argument("--gaussians", type=_count, default=8000, help="the maximum number of Gaussians; default: 8000")
     parser.add_argument(
         "--sh-degree",
         type=int,
         choices=range(4),
         default=2,
         metavar="0-3",
-        help="bands of spherical harmonics, for colours that depend on the direction; default: 2",
+        help="degree of the spherical harmonics: with 0, colours look the same from every direction; default: 2",
     )
-    parser.add_argument("--seed", type=_seed, default=0, help="of all that is random; default: 0")
+    parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
     add_device_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fit as told: 0 if the scene was written, 1 if pictures, device or files stood in the way, 130 if it was
-    interrupted after some steps and the scene as it was then was written.
+    """Fit the scene and write it.
+
+    Returns 0 if the scene was written, 1 if the pictures, the device or a file failed, and 130 if the fit was
+    interrupted, in which case the scene fitted so far was written.
     """
     start = time.perf_counter()
     what = "reading the pictures"
@@ -77,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
             width, height = views.size
             what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {width}x{height}"
             views = views.to(device)
-            aside = range(0, len(views), _KEPT_ASIDE) if len(views) >= _KEPT_ASIDE else range(0)
-            trained = views.select([i for i in range(len(views)) if i not in aside])
-            judged = views.select(aside) if aside else views
+            held_out = range(0, len(views), _TEST_EVERY) if len(views) >= _TEST_EVERY else range(0)
+            trained = views.select([i for i in range(len(views)) if i not in held_out])
+            judged = views.select(held_out) if held_out else views
             degree = args.sh_degree if len(views) > 1 else 0
             trainer = Trainer(trained, FitOptions(args.steps, args.gaussians, degree, args.seed))
             with _threads(views, device):
@@ -101,10 +104,10 @@ def run(args: argparse.Namespace) -> int:
         return 1
     seconds = time.perf_counter() - start
     pictures = "picture" if len(trained) == 1 else "pictures"
-    kind = f"{len(judged)} that were kept aside" if aside else "what it was fitted to"
+    kind = f"{len(judged)} held-out pictures" if held_out else f"the {pictures} it was fitted to"
     print(
         f"{len(scene)} Gaussians from {len(trained)} {pictures} of {width}x{height}, {args.steps} steps, "
-        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {kind}; side by side: {picture}"
+        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {kind}; comparison: {picture}"
     )
     return 0
 
@@ -120,7 +123,7 @@ def _say_interrupted(args: argparse.Namespace, done: int, gaussians: int) -> int
 
 @contextmanager
 def _threads(views: Views, device: torch.device) -> Iterator[None]:
-    """One thread where there is little to share out."""
+    """Use a single thread if there is too little work for more."""
     before = torch.get_num_threads()
     width, height = views.size
     if device.type == "cpu" and width * height < _SMALL:
@@ -133,7 +136,7 @@ def _threads(views: Views, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[int, float, int], None]]:
-    """A bar on standard error, where that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
     columns = (
         TextColumn("fit"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
     )  # fmt: skip

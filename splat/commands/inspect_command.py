@@ -1,4 +1,4 @@
-"""The command `python -m splat inspect`: what a wheel holds, and whether it fits this machine."""
+"""The command `python -m splat inspect`: what a wheel contains, and whether it fits this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .._kernelwheel import views
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `inspect`."""
-    parser.add_argument("wheel", type=_file, metavar="WHEEL", help="a wheel file")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("wheel", type=_file, metavar="WHEEL", help="the wheel file to inspect")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the view; 1 where the wheel is damaged or does not fit."""
+    """Print what the wheel contains; return 1 if it is damaged or does not fit."""
     view = views.view_wheel(args.wheel)
     if args.json:
         print(json.dumps(view.to_json(), indent=1))

@@ -1,4 +1,4 @@
-"""Ctrl-C, where what was done so far is to be kept."""
+"""Handling Ctrl-C where the work done so far should be kept."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import FrameType
 from typing import Final
 
 INTERRUPTED: Final = 130
-"""The exit status of a command that Ctrl-C has ended."""
+"""The exit status of a command ended by Ctrl-C."""
 
 
 @contextmanager
 def noted_interrupt() -> Iterator[Callable[[], bool]]:
-    """A first Ctrl-C is noted, and the function that this gives says so; a second one is a KeyboardInterrupt.
+    """Note a first Ctrl-C; a second one raises KeyboardInterrupt. Yields a function that says whether there was one.
 
-    Nothing changes where Ctrl-C is ignored or handled by somebody else, and in threads that cannot handle it.
+    Nothing changes if Ctrl-C is ignored or has another handler, or in threads that cannot handle it.
     """
     noted = False
 

@@ -1,4 +1,4 @@
-"""What is said when there is not enough memory."""
+"""What a command reports when there is not enough memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-# In the words of torch on the CPU and on CUDA, of CUDA itself, of the C++ library, of oneDNN, which convolves, and of
-# the dynamic loader; and what torch before 2.13 says of an operator that gets no memory.
+# How torch says it on the CPU and on CUDA, and how CUDA itself, the C++ library, oneDNN (which computes convolutions)
+# and the dynamic loader do; and what torch before 2.13 says if an operator gets no memory.
 _WORDS = re.compile(
     r"can't allocate memory|not enough memory|out of memory|bad_alloc|could not create a primitive"
     r"|failed to map segment"
@@ -20,12 +20,12 @@ _AMOUNT = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+ [KMGTPE]iB)")
 
 
 class NotEnoughMemory(RuntimeError):
-    """Something needs more memory than there is; the message says what, and what would need less."""
+    """There is not enough memory; the message says for what, and what would need less."""
 
 
 @contextmanager
 def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
-    """Raise NotEnoughMemory where memory cannot be had. `what` says what is being done."""
+    """Raise NotEnoughMemory if memory runs out. `what` returns a description of the work."""
     try:
         yield
     except (MemoryError, RuntimeError, ImportError) as error:
@@ -35,19 +35,19 @@ def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
 
 
 def try_memory(size: int, device: torch.device) -> None:
-    """Ask for so many bytes, and give them back.
+    """Allocate `size` bytes and free them.
 
-    To be called before an operator that needs them: where an operator gets no memory, torch prints C++ stack traces,
-    and before 2.13 raises an error that does not say so.
+    Call it before an operator that needs them: if an operator gets no memory, torch prints C++ stack traces, and before
+    2.13 the error that it raises does not say so.
     """
     torch.empty(size, dtype=torch.uint8, device=device)
 
 
 def _amount(text: str) -> str:
-    """How much was asked for at last, where an error says it."""
+    """The size of the allocation that failed, if the error says it."""
     found = _AMOUNT.search(text)
     if found is None:
         return ""
     size = int(found[1] or 0)
     amount = found[2] or (f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.2f} MiB")
-    return f" ({amount} asked for at once)"
+    return f" ({amount} in one allocation)"

@@ -1,4 +1,4 @@
-"""The command `python -m splat render`: one picture of a scene."""
+"""The command `python -m splat render`: render one picture of a scene."""
 
 from __future__ import annotations
 
@@ -20,29 +20,35 @@ from ..scene.ply import read_ply
 from .device import DeviceError, add_device_argument, find_device
 from .memory import enough_memory, try_memory
 
-# What the operators make at the least: colour, opacity and the last Gaussian of a pixel; the projection of a Gaussian.
+# The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
 _PIXEL_BYTES = 20
 _GAUSSIAN_BYTES = 48
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `render`."""
-    parser.add_argument("scene", nargs="?", type=Path, metavar="SCENE.ply", help="default: a built-in scene")
-    parser.add_argument("-o", "--output", type=_output, required=True, metavar="OUT.png", help="the picture to write")
-    parser.add_argument("--size", type=_size, default=(800, 600), metavar="WxH", help="default: 800x600")
+    parser.add_argument(
+        "scene", nargs="?", type=Path, metavar="SCENE.ply", help="the scene to render; default: a built-in one"
+    )
+    parser.add_argument(
+        "-o", "--output", type=_output, required=True, metavar="OUT.png", help="the file to write the picture to"
+    )
+    parser.add_argument(
+        "--size", type=_size, default=(800, 600), metavar="WxH", help="size of the picture in pixels; default: 800x600"
+    )
     parser.add_argument(
         "--azimuth",
         type=_between(-3600, 3600),
         default=45.0,
         metavar="DEGREES",
-        help="where the camera stands, counter-clockwise from the front as seen from above; default: 45",
+        help="direction of the camera, counter-clockwise from the front as seen from above; default: 45",
     )
     parser.add_argument(
         "--elevation",
         type=_between(-90, 90),
         default=20.0,
         metavar="DEGREES",
-        help="height above the horizon, -90 to 90; default: 20",
+        help="angle of the camera above the horizon, -90 to 90; default: 20",
     )
     parser.add_argument(
         "--fov",
@@ -56,20 +62,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_between(1e-3, 1e3),
         default=0.9,
         metavar="FACTOR",
-        help="1 is where the scene's bounding sphere just fits; default: 0.9",
+        help="distance of the camera; at 1 the scene's bounding sphere just fits; default: 0.9",
     )
     parser.add_argument(
         "--up",
         choices=cameras.UP_AXES,
         default="y",
-        help="the axis that points up, as in --up=-y; default: y",
+        help="the axis of the scene that points up; write negative ones as --up=-y; default: y",
     )
     parser.add_argument(
         "--background",
         type=_color,
         default="black",
         metavar="COLOR",
-        help="a name, #rrggbb, or r,g,b from 0 to 255; default: black",
+        help="background colour: a name, #rrggbb, or r,g,b from 0 to 255; default: black",
     )
     add_device_argument(parser)
     parser.add_argument(
@@ -77,12 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=range(5),
         metavar="0-4",
-        help="use no higher bands of spherical harmonics than this; default: all that the scene has",
+        help="the highest degree of spherical harmonics to use; default: all that the scene has",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Render as told: 0 if the picture was written, 1 if scene, device or file stood in the way."""
+    """Render the picture and write it; return 0, or 1 if the scene, the device or a file failed."""
     start = time.perf_counter()
     try:
         with enough_memory(lambda: f"reading {args.scene}", "choose a scene of fewer Gaussians"):

@@ -1,4 +1,4 @@
-"""How far a rendered image is from the picture it should be."""
+"""How far a rendered image is from its target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ssim(image: Tensor, target: Tensor) -> Tensor:
     """Structural similarity of images [H, W, 3] with values from 0 to 1: 1 where they are the same.
 
     Wang et al., *Image Quality Assessment: From Error Visibility to Structural Similarity* (2004), equation 13, over
-    windows of 11 x 11 pixels weighed by a Gaussian of 1.5 pixels, with zeros around the image.
+    windows of 11 x 11 pixels weighted by a Gaussian of 1.5 pixels, with zeros around the image.
     """
     x, y = (part.movedim(-1, 0)[:, None] for part in (image, target))
     means = _blur(torch.cat([x, y, x * x, y * y, x * y], dim=1))
@@ -31,10 +31,10 @@ def ssim(image: Tensor, target: Tensor) -> Tensor:
 
 
 def _blur(images: Tensor) -> Tensor:
-    """Each channel of [3, 5, H, W] smoothed, along one axis after the other."""
+    """Smooth each channel of [3, 5, H, W], one axis at a time."""
     offsets = torch.arange(_WINDOW, device=images.device) - _WINDOW // 2
     weights = torch.exp(-0.5 * (offsets / _SIGMA) ** 2)
-    # All as channels of one image, each on its own: of all shapes of a convolution this is by far the fastest on a CPU.
+    # All as channels of one image, convolved separately: by far the fastest shape of a convolution on a CPU.
     channels = images.flatten(0, 1)[None]
     count = channels.shape[1]
     kernels = (weights / weights.sum()).to(images.dtype).expand(count, 1, 1, -1)
@@ -44,5 +44,5 @@ def _blur(images: Tensor) -> Tensor:
 
 
 def training_loss(image: Tensor, target: Tensor, ssim_share: float = 0.2) -> Tensor:
-    """Kerbl et al. (2023), equation 7: absolute differences, and a share of what SSIM lacks of 1."""
+    """Kerbl et al. (2023), equation 7: the mean absolute difference, and 1 - SSIM with the weight `ssim_share`."""
     return (1 - ssim_share) * (image - target).abs().mean() + ssim_share * (1 - ssim(image, target))

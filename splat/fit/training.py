@@ -1,8 +1,8 @@
-"""Fitting Gaussians to pictures: Adam on the loss of Kerbl et al. (2023), and more Gaussians where they are missed.
+"""Fitting Gaussians to pictures: Adam on the loss of Kerbl et al. (2023), adding Gaussians where they are needed.
 
-Densification is a budget's: the number of Gaussians grows in even steps to what was asked for. Those that the pictures
-pull at the most, by the absolute gradients of their projected centres (Ye et al., *AbsGS*, 2024), become two each, and
-those that became all but transparent are dropped.
+The number of Gaussians grows in even steps to the requested number. The Gaussians with the largest absolute gradients
+of their projected centres (Ye et al., *AbsGS*, 2024) are split in two, and those that have become nearly transparent
+are removed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .views import Views
 
 Parameters = dict[str, Tensor]
 
-# Per step of Adam. Of the means: in units of the scene's extent, at the first and the last step.
+# Learning rates of Adam. Those of the means are in units of the scene's extent, at the first and at the last step.
 _RATES = {"quats": 5e-3, "scales": 1e-2, "opacities": 5e-2, "constant": 1e-2, "bands": 1e-3}
 _MEANS_RATES = (3e-3, 3e-5)
 _TRANSPARENT = 0.01
 _SPLIT = 1.6
-"""How much smaller each half of a Gaussian is."""
+"""The scales of a Gaussian that is split are divided by this."""
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How long and with how many Gaussians."""
+    """How long to fit, and with how many Gaussians."""
 
     steps: int
     gaussians: int
@@ -45,16 +45,16 @@ class FitOptions:
         return max(self.steps // 25, 10)
 
     def refines_at(self, step: int) -> bool:
-        """Whether Gaussians come and go after this step: in the middle of the time."""
+        """Whether Gaussians are split and removed after this step, which happens in the middle part of the fit."""
         return step % self.refine_every == 0 and 0.1 * self.steps <= step <= 0.7 * self.steps
 
     def budget_at(self, step: int, first: int) -> int:
-        """How many Gaussians there may be after a refinement, when there were `first` in the beginning."""
+        """How many Gaussians there may be after a refinement at `step`, given that there were `first` at the start."""
         last = max(int(0.7 * self.steps) // self.refine_every * self.refine_every, 1)
         return first + round(min(step / last, 1.0) * (self.gaussians - first))
 
     def degree_at(self, step: int) -> int:
-        """Bands of spherical harmonics join one after the other, in the first half of the time."""
+        """The degree of spherical harmonics in use, which grows during the first half of the fit."""
         return min(self.sh_degree, int(2 * step / max(self.steps, 1) * (self.sh_degree + 1)))
 
 
@@ -80,12 +80,12 @@ class Trainer:
         self.pull, self.seen = (torch.zeros(count, device=self.views.images.device) for _ in range(2))
 
     def gaussians(self) -> Gaussians:
-        """What there is now, after activation, detached."""
+        """The Gaussians as they are now, after activation, detached."""
         with torch.no_grad():
             return _activated(self.parameters)
 
     def fit(self, report: Callable[[int, float], None], stop: Callable[[], bool] = lambda: False) -> int:
-        """All steps, or as many as there are until `stop`; how many. `report` is told the step and its loss."""
+        """Take all steps, or those until `stop()` is true; return how many. `report` gets each step and its loss."""
         for step in range(1, self.options.steps + 1):
             report(step, self.step(step))
             if stop():
@@ -93,7 +93,7 @@ class Trainer:
         return self.options.steps
 
     def step(self, step: int) -> float:
-        """One picture's step, from 1 on; its loss."""
+        """Take a step, numbered from 1, on one picture; return its loss."""
         if not self._order:
             shuffled = torch.randperm(len(self.views), generator=self.generator, device=self.generator.device)
             self._order = shuffled.tolist()
@@ -124,7 +124,7 @@ class Trainer:
 
     @torch.no_grad()
     def _refine(self, step: int) -> None:
-        """Drop what is transparent, and make two of those that are pulled at the most, up to the budget's share."""
+        """Remove transparent Gaussians, and split those with the largest gradients, as many as the budget allows."""
         opacities = self.parameters["opacities"].sigmoid()
         keep = opacities > _TRANSPARENT
         target = self.options.budget_at(step, min(len(self.views.points), self.options.gaussians))
@@ -133,7 +133,7 @@ class Trainer:
         parents = pull.topk(max(min(target - kept, kept), 0)).indices
         halves = self._halves(parents)
         rows = torch.cat([keep.nonzero().flatten(), parents])
-        # The parent itself is the first half: where it stands among the rows that are kept.
+        # The first half takes the place of its parent among the rows that are kept.
         places = torch.cat([keep.cumsum(0)[parents] - 1, torch.arange(kept, len(rows), device=rows.device)])
         for group in self.optimizer.param_groups:
             values = self.parameters[group["name"]].detach()[rows]
@@ -143,11 +143,11 @@ class Trainer:
         self._forget()
 
     def _halves(self, parents: Tensor) -> Parameters:
-        """What changes of Gaussians that become two: first one half of each, then the other."""
+        """The parameters that change when Gaussians are split: the first half of each, then the second."""
         means, scales = (self.parameters[name].detach()[parents] for name in ("means", "scales"))
         drawn = torch.randn(means.shape, generator=self.generator, device=means.device)
         offsets = rotate(self.parameters["quats"].detach()[parents], scales.exp() * drawn)
-        # Two of them, one behind the other, are as opaque as the one was.
+        # Two halves, one behind the other, are as opaque as the parent was.
         opacities = 1 - (1 - self.parameters["opacities"].detach()[parents].sigmoid()).sqrt()
         return {
             "means": torch.cat([means + offsets, means - offsets]),
@@ -156,7 +156,7 @@ class Trainer:
         }
 
     def _replace(self, group: dict[str, object], values: Tensor, rows: Tensor, fresh: Tensor) -> None:
-        """Put new values in the place of a parameter; Adam remembers what it knew of `rows`, but not of `fresh`."""
+        """Replace a parameter with new values. Adam's state is that of the old `rows`, and zero for `fresh`."""
         old = self.parameters[str(group["name"])]
         new = values.requires_grad_()
         state = self.optimizer.state.pop(old)
@@ -197,16 +197,16 @@ def render(
 
 
 def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
-    """Vectors [N, 3] turned by quaternions w, x, y, z [N, 4]: v + 2 w (u x v) + 2 u x (u x v)."""
+    """Vectors [N, 3] rotated by quaternions w, x, y, z [N, 4]: v + 2 w (u x v) + 2 u x (u x v)."""
     unit = torch.nn.functional.normalize(quats, dim=-1)
     w, u = unit[:, :1], unit[:, 1:]
     across = torch.linalg.cross(u, vectors)
-    turned: Tensor = vectors + 2 * (w * across + torch.linalg.cross(u, across))
-    return turned
+    rotated: Tensor = vectors + 2 * (w * across + torch.linalg.cross(u, across))
+    return rotated
 
 
 def _start(views: Views, options: FitOptions, extent: float) -> Parameters:
-    """Balls at the points, or at as many of them as the budget allows."""
+    """Spheres at the points, or at as many of them as the budget allows."""
     points, colors = views.points, views.colors
     if len(points) > options.gaussians:
         keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(options.seed))[: options.gaussians]

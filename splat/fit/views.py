@@ -1,4 +1,4 @@
-"""What a scene is fitted to: pictures, and the cameras that took them."""
+"""What a scene is fitted to: pictures and the cameras that took them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
 
 _FOV = 50.0
-# Of the formats that Pillow reads some start other programs.
+# Not all that Pillow reads: for some formats it starts other programs.
 _PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 _REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
 
 
 @dataclass(frozen=True)
 class Views:
-    """C pictures of one scene, of one size. Tensors float32."""
+    """C pictures of one scene, all of one size. All tensors are float32."""
 
     images: Tensor
     """[C, H, W, 3], 0 to 1."""
@@ -37,7 +37,7 @@ class Views:
     Ks: Tensor
     """[C, 3, 3] intrinsics in pixels."""
     points: Tensor
-    """[P, 3] where the first Gaussians are, and [P, 3] their colours, 0 to 1."""
+    """[P, 3], where the first Gaussians are placed, and [P, 3], their colours, 0 to 1."""
     colors: Tensor
 
     def __len__(self) -> int:
@@ -50,27 +50,27 @@ class Views:
         return self.images.shape[2], self.images.shape[1]
 
     def select(self, indices: Sequence[int]) -> Views:
-        """Some of the pictures, by their numbers."""
+        """The pictures with these numbers."""
         rows = list(indices)
         return replace(self, images=self.images[rows], viewmats=self.viewmats[rows], Ks=self.Ks[rows])
 
     def to(self, device: torch.device) -> Views:
-        """The same on a device."""
+        """The same views on a device."""
         return Views(*(value.to(device) for value in vars(self).values()))
 
 
 def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
-    """The pictures that a command names.
+    """Read the pictures that a command names.
 
     - None: the built-in scene, rendered from cameras around it.
-    - One SCENE.npz: `images` [C, H, W, 3] (uint8, or floating from 0 to 1), `viewmats` [C, 4, 4] and `Ks` [C, 3, 3],
-      and if there are any, `points` [P, 3] and their `colors` [P, 3] (uint8, or floating from 0 to 1).
-    - One picture: seen by a camera that is made up.
+    - One SCENE.npz: `images` [C, H, W, 3], `viewmats` [C, 4, 4] and `Ks` [C, 3, 3], and optionally `points` [P, 3] and
+      their `colors` [P, 3]. Images and colours are uint8, or floating-point from 0 to 1.
+    - One picture: with an assumed camera.
 
-    Where no points are given, `points` random ones are drawn.
+    If there are no points, `points` random ones are drawn.
 
     Raises:
-        SceneError: if that is not what is there; it says what is needed.
+        SceneError: if the files hold something else; the message says what is required.
         OSError: if a file cannot be read.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -80,9 +80,9 @@ def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
         return _read_npz(paths[0], points, generator)
     if len(paths) > 1:
         raise SceneError(
-            f"{len(paths)} pictures need to be told where their cameras stood: one SCENE.npz with "
+            f"{len(paths)} pictures need camera poses: one SCENE.npz with "
             f"{', '.join(f'{name} {shape}' for name, shape in _REQUIRED.items())} is required "
-            "(world-to-camera matrices, and intrinsics in pixels; COLMAP finds both); one picture alone needs none"
+            "(world-to-camera matrices, and intrinsics in pixels; COLMAP computes both); a single picture needs none"
         )
     return _one_picture(_read_picture(paths[0]), points, generator)
 
@@ -108,7 +108,7 @@ def _builtin_views(points: int, generator: torch.Generator) -> Views:
 
 
 def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> Views:
-    """A camera in front of a slab, at z = 2 and looking along -z, with y upwards; the picture is 2 wide or high."""
+    """A camera in front of a thin box, looking along -z with y upwards; the longer side of the picture is 2 units."""
     height, width = image.shape[:2]
     focal = 0.5 * max(width, height) / math.tan(math.radians(_FOV) / 2)
     distance = 1 / math.tan(math.radians(_FOV) / 2)
@@ -127,14 +127,16 @@ def _read_picture(path: Path) -> Tensor:
     with path.open("rb") as file:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of large pictures, and of odd ones; too large ones are an error
+                warnings.simplefilter(
+                    "ignore"
+                )  # about large and unusual pictures; those that are too large are an error
                 with Image.open(file, formats=_PICTURES) as picture:
                     pixels = np.asarray(picture.convert("RGB"))
         except UnidentifiedImageError as error:
             raise SceneError(f"{path}: {required} neither") from error
         except MemoryError:
             raise
-        except Exception as error:  # Pillow's decoders have no common class of errors for what is damaged
+        except Exception as error:  # Pillow's decoders have no common error class for damaged files
             raise SceneError(f"{path}: {required} a damaged picture, or one that is too large: {error}") from error
     return _as_colors(pixels, f"{path}")
 
@@ -166,11 +168,11 @@ def _read_npz(path: Path, points: int, generator: torch.Generator) -> Views:
 
 
 def _seen_points(views: Views, points: int, generator: torch.Generator) -> Tensor:
-    """Random points around where the cameras look: the point nearest to all their axes."""
+    """Random points around what the cameras look at: the point nearest to all of their axes."""
     rotations, shifts = views.viewmats[:, :3, :3].double(), views.viewmats[:, :3, 3:].double()
     centers, axes = (-rotations.mT @ shifts)[..., 0], rotations[:, 2]
     across = torch.eye(3, dtype=torch.float64) - axes[:, :, None] * axes[:, None]
-    # The small terms decide where the axes do not, for one camera or parallel ones: then it is one unit before them.
+    # The small terms decide if the axes cannot, for one camera or parallel ones: the point is one unit ahead of them.
     ahead = (centers + axes).mean(0)
     system = across.sum(0) + 1e-6 * torch.eye(3)
     middle: Tensor = torch.linalg.solve(system, (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead)
@@ -180,18 +182,18 @@ def _seen_points(views: Views, points: int, generator: torch.Generator) -> Tenso
 
 
 def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
-    """Values from 0 to 1, of bytes or of floating numbers."""
+    """Values from 0 to 1, from bytes or floating-point numbers."""
     if values.dtype == np.uint8:
         return torch.from_numpy(values.astype(np.float32) / 255)
     if values.dtype.kind != "f":
-        raise SceneError(f"{what} must be uint8, or floating from 0 to 1; found {values.dtype}")
+        raise SceneError(f"{what} must be uint8, or floating-point from 0 to 1; found {values.dtype}")
     return _as_floats(values, what).clamp(0, 1)
 
 
 def _as_floats(values: npt.NDArray[np.generic], what: str) -> Tensor:
     if values.dtype.kind not in "fiu":
         raise SceneError(f"{what} must be finite numbers, found {values.dtype}")
-    with np.errstate(over="ignore"):  # too large for float32 is infinite
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite
         floats = values.astype(np.float32)
     if not np.isfinite(floats).all():
         raise SceneError(f"{what} must be finite numbers that float32 can hold, found others")

@@ -1,1 +1,1 @@
-"""The public functions, and what torch must know of the compiled operators."""
+"""The public functions, and what torch must know about the compiled operators."""

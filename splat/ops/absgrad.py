@@ -24,11 +24,11 @@ def rasterize_with_absgrad(
     isect_offsets: Tensor,
     flatten_ids: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The operator `rasterize`; its backward pass sets the attribute `absgrad` of `absgrad_of`.
+    """The operator `rasterize`, whose backward pass sets the attribute `absgrad` of `absgrad_of`.
 
-    `absgrad_of` is `means2d`, or a tensor of which `means2d` is a view. The attribute has its shape, and holds the sums
-    over the pixels of the absolute values of what each pixel adds to its gradient. An attribute is no part of a graph:
-    `torch.compile` runs this outside of the graph, and with `fullgraph=True` refuses to.
+    `absgrad_of` is `means2d`, or a tensor of which `means2d` is a view. The attribute has its shape and holds, summed
+    over the pixels, the absolute values of their contributions to its gradient. A graph cannot set an attribute, so
+    `torch.compile` runs this outside of the graph, and refuses it with `fullgraph=True`.
     """
     result: tuple[Tensor, Tensor, Tensor] = _apply(
         [absgrad_of],
@@ -40,7 +40,7 @@ def rasterize_with_absgrad(
 class _RasterizeWithAbsgrad(torch.autograd.Function):
     @staticmethod
     def forward(absgrad_of: list[Tensor], *inputs: Any) -> Any:
-        # In a list, that tensor is no input to autograd: it is means2d, or what means2d is a view of.
+        # In a list, the tensor is not an input to autograd: it is means2d, or what means2d is a view of.
         return torch.ops.splat.rasterize(*inputs)
 
     @staticmethod
@@ -58,7 +58,8 @@ def _apply(*inputs: Any) -> Any:
     return _RasterizeWithAbsgrad.apply(*inputs)  # type: ignore[no-untyped-call]
 
 
-# What torch.compiler.disable does, which would import torch's compiler, a second, with the package.
+# This is what torch.compiler.disable does, but that would import torch's compiler with the package, which takes a
+# second.
 vars(_apply).update(
     _torchdynamo_disable=True,
     _torchdynamo_disable_msg="absgrad=True sets an attribute of means2d, which a compiled graph cannot do",

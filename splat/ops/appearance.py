@@ -1,4 +1,4 @@
-"""What is blended of each Gaussian, and whether it is fit to be blended at all.
+"""The values that are blended for each Gaussian, and which Gaussians are finite.
 
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M visible pairs of camera and Gaussian.
 """
@@ -18,7 +18,7 @@ from .projection import GaussianParameters
 
 @torch.no_grad()
 def find_finite(gaussians: GaussianParameters, colors: Tensor, per_camera: bool, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """Which Gaussians hold finite numbers only, bool [..., N], and how many do not, int64 []."""
+    """Which Gaussians have only finite numbers, bool [..., N], and how many have not, int64 []."""
     _kernels.require(gaussians.means.device)
     scenes, n, dims = sizes.batches, sizes.gaussians, len(sizes.batch)
     sets, width = (sizes.cameras, colors.shape[dims + 2 :]) if per_camera else (1, colors.shape[dims + 1 :])
@@ -38,7 +38,7 @@ def find_finite(gaussians: GaussianParameters, colors: Tensor, per_camera: bool,
 
 
 def features_of_pairs(colors: Tensor, per_camera: bool, visible: Visible | None, sizes: Sizes) -> Tensor:
-    """Colours of all pairs, [..., C, N, D], or of those that are visible, [M, D]."""
+    """Colours of all pairs, [..., C, N, D], or of the visible ones, [M, D]."""
     if visible is not None:
         return (visible.pack if per_camera else visible.pack_gaussians)(colors, sizes)
     shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])

@@ -1,8 +1,8 @@
-"""Checking what is passed to `splat.rasterization` and its pieces.
+"""Checking the arguments of `splat.rasterization` and of the functions it is made of.
 
-Two kinds of refusal: `refuse_unsupported` for what gsplat can do and splat cannot (NotImplementedError), and checks for
-what is wrong (TypeError, ValueError). Types and devices come first, then shapes, then values, so that the first message
-names the first cause.
+`refuse_unsupported` raises NotImplementedError for features that gsplat has and splat does not; the checks raise
+TypeError or ValueError for wrong arguments. Types and devices are checked first, then shapes, then values, so that the
+first message names the first cause.
 
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D channels, K coefficients.
 """
@@ -33,7 +33,7 @@ from .checks import (
 
 RENDER_MODES: Final = ("RGB", "D", "ED", "RGB+D", "RGB+ED")
 RASTERIZE_MODES: Final = ("classic", "antialiased")
-# In the order in which the operators number them.
+# In the order of their numbers in the operators.
 CAMERA_MODELS: Final = ("pinhole", "ortho", "fisheye")
 MAX_SH_DEGREE: Final = 4
 
@@ -48,8 +48,8 @@ class RollingShutterType(Enum):
     GLOBAL = 4
 
 
-_DISTORTION = "undistort the images and their intrinsics before"
-_WAYS_OUT: Final = {
+_DISTORTION = "undistort the images and their intrinsics first"
+_ALTERNATIVES: Final = {
     "distributed": "let each process render its own cameras with all Gaussians",
     "with_ut": "leave it False: the projection is linearised at each Gaussian's mean",
     "with_eval3d": "leave it False: Gaussians are evaluated in the image plane",
@@ -62,11 +62,11 @@ _WAYS_OUT: Final = {
 
 
 def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
-    """Raise NotImplementedError for a feature of gsplat that is not here.
+    """Raise NotImplementedError for a feature of gsplat that splat does not have.
 
-    `values` are arguments, by name, for which None and False are the only values that work.
+    `values` are arguments by name whose only supported values are None and False.
     """
-    # By name, so that gsplat's own enumeration may be passed.
+    # Compared by name, so that gsplat's own enumeration works too.
     if getattr(rolling_shutter, "name", None) != "GLOBAL":
         raise NotImplementedError(
             f"rolling_shutter={rolling_shutter} is not implemented, only GLOBAL works; pass one pose per image"
@@ -74,11 +74,11 @@ def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
     for name, value in values.items():
         if value is not None and value is not False:
             found = "a tensor" if isinstance(value, Tensor) else repr(value)
-            raise NotImplementedError(f"{name} is not implemented (found {found}); {_WAYS_OUT[name]}")
+            raise NotImplementedError(f"{name} is not implemented (found {found}); {_ALTERNATIVES[name]}")
 
 
 class ProjectionSettings(NamedTuple):
-    """How Gaussians are projected, checked."""
+    """How Gaussians are projected; checked values."""
 
     width: int
     height: int
@@ -102,7 +102,7 @@ def check_projection_settings(
     antialiased: bool,
     camera_model: str,
 ) -> ProjectionSettings:
-    """The numbers of a projection; TypeError or ValueError for a wrong one, NotImplementedError for ftheta cameras."""
+    """Check the numbers of a projection: TypeError, ValueError, or NotImplementedError for ftheta cameras."""
     if camera_model == "ftheta":
         raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
     model = CAMERA_MODELS.index(one_of("camera_model", camera_model, CAMERA_MODELS))
@@ -123,7 +123,7 @@ def check_projection_settings(
 
 
 class Sizes(NamedTuple):
-    """What the shapes of Gaussians and cameras agree on."""
+    """The sizes on which the shapes of Gaussians and cameras agree."""
 
     batch: tuple[int, ...]
     gaussians: int
@@ -131,12 +131,12 @@ class Sizes(NamedTuple):
 
     @property
     def batches(self) -> int:
-        """How many scenes there are."""
+        """The number of scenes."""
         return math.prod(self.batch)
 
     @property
     def images(self) -> int:
-        """How many images there are: C for each batch."""
+        """The number of images: C for each batch."""
         return self.batches * self.cameras
 
 
@@ -151,7 +151,7 @@ def check_scene(
     viewmats: Tensor,
     Ks: Tensor,
 ) -> Sizes:
-    """Gaussians and cameras. `covars_shape` is what one covariance looks like: (6,) or (3, 3)."""
+    """Check Gaussians and cameras. `covars_shape` is the shape of one covariance: (6,) or (3, 3)."""
     if covars is None and (quats is None or scales is None):
         missing = " and ".join(name for name, value in (("quats", quats), ("scales", scales)) if value is None)
         raise ValueError(f"quats and scales, or covars, are required; found no covars and no {missing}")
@@ -181,14 +181,14 @@ def check_scene(
     sizes = Sizes(batch, n, c)
     check_count("images", sizes.images, most=MAX_TILES)
     check_count("images x Gaussians", max(sizes.images, sizes.batches), n)
-    # Cameras on a GPU are not waited for, and those of a graph have no values yet.
+    # Checking cameras on a GPU would wait for it, and those of a graph have no values yet.
     if not (viewmats.is_cuda or torch.compiler.is_compiling()):
         _check_camera_values(viewmats.detach().flatten(0, -3), Ks.detach().flatten(0, -3))
     return sizes
 
 
 def _check_camera_values(viewmats: Tensor, Ks: Tensor) -> None:
-    """Cameras are few, and a bad one gives a black image without a word."""
+    """Cameras are few, so checking them is cheap; a bad one would silently give a black image."""
     for name, values in (("viewmats", viewmats), ("Ks", Ks)):
         for camera in (~torch.isfinite(values)).flatten(1).any(1).nonzero().flatten().tolist():
             raise ValueError(f"{name} must be finite, found {name}[{camera}] = {values[camera].tolist()}")
@@ -200,7 +200,7 @@ def _check_camera_values(viewmats: Tensor, Ks: Tensor) -> None:
 
 
 def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:
-    """A degree of spherical harmonics, 0 to 4, for which there are enough of `bases` coefficients."""
+    """Check a degree of spherical harmonics: 0 to 4, with no more coefficients than `bases`."""
     degree = integer(name, degree)
     if not 0 <= degree <= MAX_SH_DEGREE:
         raise ValueError(f"{name} must be 0 to {MAX_SH_DEGREE}, found {degree}")
@@ -217,7 +217,7 @@ def check_colors(
     means: Tensor,
     render_mode: str,
 ) -> bool:
-    """Colours and backgrounds of `rasterization`; whether each camera has colours of its own."""
+    """Check the colours and backgrounds of `rasterization`; return whether each camera has its own colours."""
     check_tensor("colors", colors, means)
     if backgrounds is not None:
         check_tensor("backgrounds", backgrounds, means)

@@ -11,22 +11,22 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-# What the kernels take: a tile's pixels are the threads of one CUDA block.
+# The limits of the kernels. A tile's pixels are the threads of one CUDA block.
 MAX_TILE_SIZE: Final = 32
 MAX_SIDE: Final = 2**20
-# They number channels, tiles, Gaussians and intersections with 32 bits. An intersection's key has 32 bits for its image
-# and tile together, which suffice for so many tiles of all images.
+# Channels, tiles, Gaussians and intersections are numbered with 32 bits. An intersection's key has 32 bits for image
+# and tile together, which is enough for MAX_TILES tiles of all images.
 MAX_CHANNELS: Final = 2**30
 MAX_TILES: Final = 2**30
 MAX_COUNT: Final = 2**31 - 1
-# Bytes are numbered with 64.
+# Bytes are numbered with 64 bits.
 MAX_VALUES: Final = 2**61 - 1
 
 
 def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
-    """Raise TypeError for what is no tensor of `dtype`, ValueError for one that is not where `like` is.
+    """Raise TypeError for anything but a tensor of `dtype`, ValueError for one on another device than `like`.
 
-    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would get lost.
+    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost.
     """
     words = str(dtype).removeprefix("torch.")
     if not isinstance(tensor, Tensor):
@@ -51,7 +51,7 @@ def _tangent(tensor: Tensor) -> Tensor | None:
 
 
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int], words: str) -> None:
-    """Raise ValueError for another shape than `shape`; `words` say what that means, such as [..., N, 3]."""
+    """Raise ValueError for a shape other than `shape`; `words` describe it, such as [..., N, 3]."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} must have shape {words} = {list(shape)}, found {shape_of(tensor)}")
 
@@ -63,14 +63,14 @@ def check_dimensions(name: str, tensor: Tensor, least: int, words: str) -> None:
 
 
 def one_of(name: str, value: str, values: tuple[str, ...]) -> str:
-    """The value, if it is among `values`; else ValueError."""
+    """Return the value if it is one of `values`; raise ValueError if not."""
     if value not in values:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, found {value!r}")
     return value
 
 
 def integer(name: str, value: int) -> int:
-    """The value as an int; TypeError for a float or anything else."""
+    """Return the value as an int; raise TypeError for a float or anything else."""
     try:
         return operator.index(value)
     except TypeError:
@@ -78,7 +78,7 @@ def integer(name: str, value: int) -> int:
 
 
 def positive_int(name: str, value: int, most: int | None = None) -> int:
-    """The value as an int from 1 to `most`; else TypeError or ValueError."""
+    """Return the value as an int from 1 to `most`; raise TypeError or ValueError if it is not one."""
     number = integer(name, value)
     if number <= 0:
         raise ValueError(f"{name} must be above 0, found {number}")
@@ -88,7 +88,7 @@ def positive_int(name: str, value: int, most: int | None = None) -> int:
 
 
 def number(name: str, value: float, allow_infinity: bool = False) -> float:
-    """The value as a float that is at least 0; else TypeError or ValueError."""
+    """Return the value as a float of at least 0; raise TypeError or ValueError if it is not one."""
     try:
         result = float(value)
     except (TypeError, ValueError):
@@ -99,7 +99,7 @@ def number(name: str, value: float, allow_infinity: bool = False) -> float:
 
 
 def check_channels(tensor: Tensor, more: int = 0) -> None:
-    """Raise ValueError for colours [..., D] without channels, or with too many: `more` come behind them."""
+    """Raise ValueError for colours [..., D] without channels, or with too many; `more` channels will follow them."""
     if tensor.shape[-1] == 0:
         raise ValueError(f"colors must have at least one channel, found {shape_of(tensor)}")
     if tensor.shape[-1] + more > MAX_CHANNELS:
@@ -108,24 +108,26 @@ def check_channels(tensor: Tensor, more: int = 0) -> None:
 
 
 def check_count(what: str, *factors: int, most: int = MAX_COUNT, remedy: str = "render fewer images at once") -> None:
-    """Raise ValueError if the product is more than kernels can number."""
-    # In a graph, sizes that depend on data are not known: such are made, and checked, by the operators themselves.
+    """Raise ValueError if the product of the factors is more than the kernels can number."""
+    # In a graph, sizes that depend on data are unknown; the operators, which produce them, check those themselves.
     if not torch.compiler.is_compiling() and math.prod(factors) > most:
         found = " x ".join(map(str, factors))
-        raise ValueError(f"there must be at most {most} {what}, as many as kernels can number; found {found}; {remedy}")
+        raise ValueError(
+            f"there must be at most {most} {what}, which is what the kernels can number; found {found}; {remedy}"
+        )
 
 
 def check_tiles(images: int, columns: int, rows: int) -> None:
-    """Raise ValueError for more tiles than kernels can number."""
+    """Raise ValueError for more tiles than the kernels can number."""
     remedy = "render fewer images at once, or with larger tiles"
     check_count("images x columns of tiles x rows of tiles", images, columns, rows, most=MAX_TILES, remedy=remedy)
 
 
 def check_values(images: int, height: int, width: int, channels: int) -> None:
-    """Raise ValueError for images of more values than memory can number."""
+    """Raise ValueError for images with more values than 64 bits can address."""
     check_count("values of the images", images, height, width, channels, most=MAX_VALUES)
 
 
 def shape_of(tensor: Tensor) -> str:
-    """A shape as messages show it."""
+    """A shape, as messages show it."""
     return str(list(tensor.shape))

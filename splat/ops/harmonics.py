@@ -1,4 +1,4 @@
-"""Colours that depend on the direction from which they are seen.
+"""Colours that depend on the viewing direction.
 
 Shapes: K coefficients of spherical harmonics, of which (degree + 1)^2 are used.
 """
@@ -23,21 +23,21 @@ def spherical_harmonics(
 ) -> Tensor:
     """Sums of real spherical harmonics, in the order and with the signs of 3DGS.
 
-    gsplat 1.5.3's function of this name; here `coeffs` may also broadcast, so that many cameras share one set.
+    The same as gsplat 1.5.3's function, except that `coeffs` may broadcast, so that many cameras can share one set.
     Differentiable with respect to dirs and coeffs.
 
     Args:
         degrees_to_use: 0 to 4.
-        dirs: float32 [..., 3] directions, need not be normalised.
-        coeffs: float32 [..., K, 3] with K >= (degree + 1)^2; dimensions before may be 1 where those of dirs are not.
-        masks: bool [...]; where it is False, the result is 0, nothing is computed and gradients are 0.
+        dirs: float32 [..., 3] directions; they need not be normalised.
+        coeffs: float32 [..., K, 3] with K >= (degree + 1)^2; leading dimensions may be 1 where those of dirs are not.
+        masks: bool [...]; where it is False, nothing is computed, and the result and the gradients are 0.
 
     Returns:
         float32 [..., 3]
 
     Raises:
-        TypeError, ValueError: for wrong types, shapes and values.
-        IncompatibleArtifactError: if no kernels for this device can be had.
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     check_tensor("dirs", dirs)
     check_tensor("coeffs", coeffs, dirs)

@@ -1,4 +1,4 @@
-"""Which tiles of an image each projected Gaussian reaches, in the order in which they are blended.
+"""Which tiles of an image each projected Gaussian reaches, listed in the order of blending.
 
 Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows of a packed layout, L intersections.
 """
@@ -45,7 +45,7 @@ def isect_tiles(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """List the tiles that each Gaussian's rectangle overlaps, by image, tile and depth.
 
-    gsplat 1.5.3's function of this name, and `conics` and `opacities`.
+    The same as gsplat 1.5.3's function, with two more parameters, `conics` and `opacities`.
 
     Args:
         means2d: float32 [..., N, 2], or [M, 2] if `packed`; the other tensors are on the same device.
@@ -54,23 +54,23 @@ def isect_tiles(
         tile_size: side of a tile in pixels.
         tile_width: columns of tiles.
         tile_height: rows of tiles.
-        sort: has no effect: the lists are sorted always.
-        segmented: has no effect: which sort is used is not to be seen.
+        sort: has no effect: the lists are always sorted.
+        segmented: has no effect: the lists are the same with either sort.
         packed: whether the tensors are packed.
         n_images: I; needed if `packed`.
         image_ids: int64 [M]; needed if `packed`.
-        gaussian_ids: has no effect: the image's number is enough.
-        conics: float32 [..., N, 3] or [M, 3]; given with `opacities`, only those tiles are listed where the Gaussian is
-            seen, not all that its rectangle overlaps.
+        gaussian_ids: has no effect: the image's number is sufficient.
+        conics: float32 [..., N, 3] or [M, 3]; if given, along with `opacities`, only the tiles in which the Gaussian is
+            visible are listed, not all that its rectangle overlaps.
         opacities: float32 [..., N] or [M].
 
     Returns:
-        The number of tiles of each Gaussian, int32 [..., N] or [M]; for each intersection its key, int64 [L], with the
-        image, the tile and 32 bits of depth; and the Gaussian's number among all I N or M, int32 [L].
+        The number of tiles of each Gaussian, int32 [..., N] or [M]; the key of each intersection, int64 [L], made of
+        image, tile and 32 bits of depth; and the number of its Gaussian among all I N or M, int32 [L].
 
     Raises:
-        TypeError, ValueError: for wrong types, shapes and values.
-        IncompatibleArtifactError: if no kernels for this device can be had.
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     positive_int("tile_size", tile_size, MAX_TILE_SIZE)
     positive_int("tile_width", tile_width, MAX_SIDE)
@@ -96,7 +96,7 @@ def isect_tiles(
     check_tiles(images, tile_width, tile_height)
     check_count("images x Gaussians", 1 if packed else images, lead[-1])
     if conics is None or opacities is None:
-        # A conic of zeros is no ellipse: the whole rectangle is kept.
+        # A conic of zeros is not an ellipse, so the whole rectangle is kept.
         conics, opacities = depths.new_zeros(*lead, 3), torch.ones_like(depths)
     check_tensor("conics", conics, means2d)
     check_tensor("opacities", opacities, means2d)
@@ -121,7 +121,7 @@ def intersect(
     tile_width: int,
     tile_height: int,
 ) -> Intersections:
-    """`isect_tiles` of what was checked, and `isect_offset_encode`'s result, int32 [I, tile_height, tile_width]."""
+    """`isect_tiles` without its checks; also returns `isect_offset_encode`'s int32 [I, tile_height, tile_width]."""
     _kernels.require(means2d.device)
     shape = depths.shape
     flat = shape if image_ids is not None else (images, shape[-1])
@@ -142,9 +142,9 @@ def intersect(
 
 @torch.no_grad()
 def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_height: int) -> Tensor:
-    """Where each tile's run begins in the lists of `isect_tiles`.
+    """Where each tile's entries begin in the lists of `isect_tiles`.
 
-    gsplat 1.5.3's function of this name.
+    The same as gsplat 1.5.3's function.
 
     Args:
         isect_ids: int64 [L] keys, sorted.
@@ -156,7 +156,7 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
         int32 [I, tile_height, tile_width].
 
     Raises:
-        TypeError, ValueError: for wrong types, shapes and values.
+        TypeError, ValueError: if a type, shape or value is wrong.
     """
     check_tensor("isect_ids", isect_ids, dtype=torch.int64)
     check_shape("isect_ids", isect_ids, (isect_ids.numel(),), "[L]")
@@ -164,7 +164,7 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
     check_tiles(_checked_images(n_images), columns, rows)
     check_count("isect_ids", isect_ids.shape[0])
     tiles = columns * rows
-    # A key is image | tile | depth, with as many bits for the tile as the number of tiles has.
+    # A key is image | tile | depth; the tile has as many bits as it takes to write the number of tiles.
     images = torch.arange(n_images, device=isect_ids.device)[:, None] << tiles.bit_length()
     first = (images | torch.arange(tiles, device=isect_ids.device)) << 32
     return torch.searchsorted(isect_ids, first, out_int32=True).reshape(n_images, rows, columns)

@@ -1,4 +1,4 @@
-"""The packed layout: instead of all pairs of camera and Gaussian, only those that are visible.
+"""The packed layout: only the visible pairs of camera and Gaussian, instead of all.
 
 Shapes: B batches, C cameras of each, N Gaussians of each, M visible pairs, ordered by batch, camera and Gaussian.
 """
@@ -17,7 +17,7 @@ class Visible(NamedTuple):
     """The pairs that a packed layout holds: int64 tensors [M]."""
 
     rows: Tensor
-    """Their numbers among all B C N pairs."""
+    """Their indices among all B C N pairs."""
     image_ids: Tensor
     """batch_ids * C + camera_ids"""
     batch_ids: Tensor
@@ -25,19 +25,19 @@ class Visible(NamedTuple):
     gaussian_ids: Tensor
 
     def pack(self, pairs: Tensor, sizes: Sizes) -> Tensor:
-        """The visible ones of values for all pairs: [..., C, N, *] to [M, *]."""
+        """Select the visible pairs: [..., C, N, *] to [M, *]."""
         return pairs.flatten(0, len(sizes.batch) + 1).index_select(0, self.rows)
 
     def pack_gaussians(self, values: Tensor, sizes: Sizes) -> Tensor:
-        """Values of Gaussians, which all cameras share: [..., N, *] to [M, *]."""
+        """Gather values of Gaussians, which all cameras share: [..., N, *] to [M, *]."""
         ids = self.gaussian_ids if not sizes.batch else self.batch_ids * sizes.gaussians + self.gaussian_ids
         return values.flatten(0, len(sizes.batch)).index_select(0, ids)
 
 
 def visible_pairs(radii: Tensor, sizes: Sizes) -> Visible:
-    """The pairs whose radii, [..., C, N, 2], are both above 0."""
+    """The pairs whose two radii, [..., C, N, 2], are above 0."""
     rows = (radii > 0).all(dim=-1).flatten().nonzero().flatten()
-    # At least 1, to divide by; without Gaussians or cameras there are no rows.
+    # At least 1, because they are divisors; without Gaussians or cameras there are no rows.
     n, c = max(sizes.gaussians, 1), max(sizes.cameras, 1)
     image_ids = rows // n
     batch_ids = image_ids // c
@@ -53,10 +53,10 @@ class Splats(NamedTuple):
     conics: Tensor
     opacities: Tensor
     visible: Visible | None = None
-    """What is in a packed layout."""
+    """Which pairs these are; None unless packed."""
 
     def packed(self, sizes: Sizes) -> Splats:
-        """Those that are visible."""
+        """The visible ones, in the packed layout."""
         visible = visible_pairs(self.radii, sizes)
         return Splats(
             radii=visible.pack(self.radii, sizes),
@@ -68,7 +68,7 @@ class Splats(NamedTuple):
         )
 
     def meta(self) -> dict[str, Any]:
-        """The entries of `meta` about them."""
+        """Their entries of `meta`."""
         visible = self.visible
         return {
             "batch_ids": visible and visible.batch_ids,
@@ -83,28 +83,27 @@ class Splats(NamedTuple):
 
 
 class SparseRows:
-    """Turns gradients of [N, *] tensors into sparse ones, of the rows that were visible.
+    """Turns gradients of [N, *] tensors into sparse ones that hold only the visible rows.
 
-    Made before the projection, which says only afterwards which rows those are: `fill` has to be called before the
-    backward pass.
+    It is created before the projection, which determines those rows; `fill` must be called before the backward pass.
     """
 
     def __init__(self) -> None:
         self._rows: Tensor | None = None
 
     def fill(self, gaussian_ids: Tensor) -> None:
-        """Say which rows, in any order, once or more often."""
+        """Set the rows, in any order; repeated ones count once."""
         self._rows = torch.unique(gaussian_ids)
 
     def of(self, values: Tensor) -> Tensor:
-        """The same values, whose gradient will be sparse."""
+        """The same values; their gradient will be sparse."""
         apply: Any = _SparseGradient.apply
         result: Tensor = apply(values, self)
         return result
 
     def select(self, gradient: Tensor) -> Tensor:
-        """A gradient's rows as a coalesced COO tensor."""
-        assert self._rows is not None, "fill() comes before the backward pass"
+        """The rows of a gradient, as a coalesced COO tensor."""
+        assert self._rows is not None, "fill() must be called before the backward pass"
         values = gradient.index_select(0, self._rows)
         return torch.sparse_coo_tensor(
             self._rows[None], values, gradient.shape, check_invariants=False, is_coalesced=True

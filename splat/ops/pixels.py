@@ -44,8 +44,9 @@ def rasterize_to_pixels(
 ) -> tuple[Tensor, Tensor]:
     r"""Blend Gaussians front to back, :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)`.
 
-    Kerbl et al. (2023), equation 3; gsplat 1.5.3's function of this name, for any number of channels, and in a packed
-    layout too for backgrounds. Differentiable with respect to means2d, conics, colors, opacities and backgrounds.
+    Kerbl et al. (2023), equation 3. The same as gsplat 1.5.3's function, except that it takes any number of channels,
+    and backgrounds in a packed layout too. Differentiable with respect to means2d, conics, colors, opacities and
+    backgrounds.
 
     Args:
         means2d: float32 [..., N, 2], or [M, 2] if `packed`; the other tensors are on the same device.
@@ -55,20 +56,20 @@ def rasterize_to_pixels(
         image_width: in pixels.
         image_height: in pixels.
         tile_size: side of a tile in pixels, 1 to 32.
-        isect_offsets: int32 [..., rows, columns], of `isect_offset_encode`; as many tiles as the image needs.
+        isect_offsets: int32 [..., rows, columns], of `isect_offset_encode`, with as many tiles as the image needs.
         flatten_ids: int32 [L], of `isect_tiles`.
         backgrounds: float32 [..., D]; None: zeros.
-        masks: bool [..., rows, columns]; tiles where it is False show the background, and have no gradients.
+        masks: bool [..., rows, columns]; tiles where it is False show the background and give no gradients.
         packed: whether the Gaussians are packed.
-        absgrad: after the backward pass, `means2d.absgrad`, like means2d, holds the sum over pixels of the absolute
-            gradients (Ye et al., *AbsGS*, 2024).
+        absgrad: the backward pass sets `means2d.absgrad`, of the shape of means2d, to the sums over the pixels of the
+            absolute gradients (Ye et al., *AbsGS*, 2024).
 
     Returns:
         Colours [..., image_height, image_width, D], and opacities [..., image_height, image_width, 1].
 
     Raises:
-        TypeError, ValueError: for wrong types, shapes and values.
-        IncompatibleArtifactError: if no kernels for this device can be had.
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
     width = positive_int("image_width", image_width, MAX_SIDE)
@@ -139,7 +140,7 @@ def rasterize(
     packed: bool,
     absgrad: bool,
 ) -> tuple[Tensor, Tensor]:
-    """`rasterize_to_pixels` of what was checked."""
+    """`rasterize_to_pixels` without its checks."""
     _kernels.require(means2d.device)
     *images, rows, columns = isect_offsets.shape
     count, channels = math.prod(images), colors.shape[-1]

@@ -32,20 +32,20 @@ def quat_scale_to_covar_preci(
 ) -> tuple[Tensor | None, Tensor | None]:
     r"""Covariances :math:`R S S R^T` and their inverses, of Gaussians given by rotations and standard deviations.
 
-    As Kerbl et al. (2023), equation 6. Differentiable; gsplat 1.5.3's function of this name.
+    Kerbl et al. (2023), equation 6. Differentiable. The same as gsplat 1.5.3's function.
 
     Args:
-        quats: [..., 4] float32 quaternions w, x, y, z; need not be normalised.
+        quats: [..., 4] float32 quaternions w, x, y, z; they need not be normalised.
         scales: [..., 3] float32 standard deviations.
-        compute_covar: whether the covariances are wanted.
-        compute_preci: whether the inverses are wanted.
+        compute_covar: whether to compute the covariances.
+        compute_preci: whether to compute the inverses.
         triu: whether to return upper triangles, xx, xy, xz, yy, yz, zz.
 
     Returns:
-        Covariances and inverses, [..., 3, 3], or [..., 6] if `triu`; None for what is not wanted.
+        Covariances and inverses, [..., 3, 3], or [..., 6] if `triu`; None for what is not computed.
 
     Raises:
-        TypeError, ValueError: for tensors that are not float32 or do not fit together.
+        TypeError, ValueError: if a tensor is not float32, or the shapes do not fit together.
     """
     check_tensor("quats", quats)
     check_tensor("scales", scales, quats)
@@ -54,7 +54,7 @@ def quat_scale_to_covar_preci(
     axes = _rotations(quats)
 
     def matrices(variances: Tensor) -> Tensor:
-        # Sums, and no matrix product, which torch may be told to make in less than float32.
+        # Sums instead of a matrix product, which torch can be set to compute with less precision than float32.
         full = (axes[..., :, None, :] * variances[..., None, None, :] * axes[..., None, :, :]).sum(-1)
         return upper_triangles(full) if triu else full
 
@@ -96,41 +96,41 @@ def fully_fused_projection(
     camera_model: str = "pinhole",
     opacities: Tensor | None = None,
 ) -> Projected | PackedProjected:
-    """Project Gaussians into images by the EWA approximation, and cull those that cannot be seen.
+    """Project Gaussians into images by the EWA approximation, and cull those that are not visible.
 
-    gsplat 1.5.3's function of this name. Differentiable with respect to means, covars, quats, scales and viewmats. What
-    is culled, a Gaussian that is not finite among it, is zero everywhere and has gradients of zero.
+    The same as gsplat 1.5.3's function. Differentiable with respect to means, covars, quats, scales and viewmats.
+    The results and gradients of culled Gaussians are zero. Gaussians that are not finite are culled too.
 
     Args:
         means: [..., N, 3] centres; this and all other tensors float32, on one device.
-        covars: [..., N, 6] upper triangles of the covariances, xx, xy, xz, yy, yz, zz; None: from quats and scales,
-            which else are not looked at.
-        quats: [..., N, 4] rotations w, x, y, z, need not be normalised.
+        covars: [..., N, 6] upper triangles of the covariances, xx, xy, xz, yy, yz, zz, or None to use quats and
+            scales, which are ignored otherwise.
+        quats: [..., N, 4] rotations w, x, y, z; they need not be normalised.
         scales: [..., N, 3] standard deviations.
         viewmats: [..., C, 4, 4] world-to-camera matrices.
         Ks: [..., C, 3, 3] intrinsics in pixels.
-        width: of the images, in pixels.
-        height: of the images, in pixels.
+        width: image width in pixels.
+        height: image height in pixels.
         eps2d: added to the diagonal of each projected covariance.
-        near_plane: nearer Gaussians are culled.
-        far_plane: Gaussians beyond it are culled.
-        radius_clip: Gaussians with no larger radius along both axes are culled.
-        packed: return visible pairs only.
-        sparse_grad: gradients of means, covars, quats and scales are sparse COO tensors of the visible Gaussians; needs
-            `packed`, and no batch dimensions.
-        calc_compensations: return the factors of "antialiased" opacities.
+        near_plane: Gaussians nearer than this are culled.
+        far_plane: Gaussians beyond this are culled.
+        radius_clip: Gaussians whose radius is at most this along both axes are culled.
+        packed: whether to return only the visible pairs.
+        sparse_grad: gradients of means, covars, quats and scales are sparse COO tensors of the visible Gaussians;
+            requires `packed` and no batch dimensions.
+        calc_compensations: whether to return the factors for "antialiased" opacities.
         camera_model: "pinhole", "ortho" or "fisheye".
-        opacities: [..., N]; makes the radii smaller for faint Gaussians, and culls those that nobody can see.
+        opacities: [..., N]; if given, faint Gaussians get smaller radii, and invisible ones are culled.
 
     Returns:
         radii (int32 [..., C, N, 2]), means2d ([..., C, N, 2]), depths ([..., C, N]), conics ([..., C, N, 3], upper
-        triangles of the inverse covariances) and compensations ([..., C, N], or None if not wanted). If `packed`, first
-        batch_ids, camera_ids and gaussian_ids (int64 [M]), then the same with [M] in place of [..., C, N].
+        triangles of the inverse covariances) and compensations ([..., C, N], or None if not requested). If `packed`,
+        first batch_ids, camera_ids and gaussian_ids (int64 [M]), then the same with [M] in place of [..., C, N].
 
     Raises:
         NotImplementedError: for ftheta cameras, or if Ks requires grad.
-        TypeError, ValueError: for wrong types, shapes and values.
-        IncompatibleArtifactError: if no kernels for this device can be had.
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     settings = check_projection_settings(
         width=width,
@@ -172,19 +172,21 @@ def fully_fused_projection(
 
 
 def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
-    """Raise ValueError where gradients cannot be sparse."""
+    """Raise ValueError if the gradients cannot be sparse."""
     if sparse_grad and not packed:
         raise ValueError("sparse_grad needs packed=True, found packed=False")
     if sparse_grad and sizes.batch:
         raise ValueError(
             f"sparse_grad needs Gaussians without batch dimensions, found {list(sizes.batch)}; "
-            "render one scene after the other"
+            "render the scenes one by one"
         )
 
 
 class GaussianParameters(NamedTuple):
-    """What is projected, checked: [..., N, *] float32 tensors; quats and scales, or covars, [..., N, 6] where they are
-    projected."""
+    """The Gaussians to project, checked: float32 tensors [..., N, *].
+
+    Either quats and scales are given or covars, which the operator takes as [..., N, 6].
+    """
 
     means: Tensor
     quats: Tensor | None
@@ -194,17 +196,17 @@ class GaussianParameters(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """All of them, in the order in which the operator takes them."""
+        """All of them, in the order of the operator's arguments."""
         return self.means, self.quats, self.scales, self.covars, self.opacities
 
     def with_sparse_gradients(self, rows: SparseRows) -> GaussianParameters:
-        """The same, where all but the opacities get sparse gradients."""
+        """The same Gaussians; the gradients of all but the opacities will be sparse."""
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
         return GaussianParameters(rows.of(self.means), quats, scales, covars, self.opacities)
 
 
 class Harmonics(NamedTuple):
-    """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] for each camera."""
+    """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] if `per_camera`."""
 
     coeffs: Tensor
     per_camera: bool
@@ -212,7 +214,7 @@ class Harmonics(NamedTuple):
 
     @property
     def for_images(self) -> Tensor:
-        """As the operator takes them, [..., 1 or C, N, K, 3]."""
+        """The coefficients as the operator takes them, [..., 1 or C, N, K, 3]."""
         return self.coeffs if self.per_camera else self.coeffs[..., None, :, :, :]
 
 
@@ -224,10 +226,10 @@ def project(
     settings: ProjectionSettings,
     harmonics: Harmonics | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radii, means2d, depths, conics, compensations, [..., C, N, *], and, by `harmonics`, colours, of what was checked.
+    """Radii, means2d, depths, conics, compensations, [..., C, N, *], and colours, from checked arguments.
 
-    The operator takes one scene at a time. Colours are [..., C, N, 3] as each camera sees them, zero where culled;
-    without harmonics, [..., 0, N, 3].
+    The operator takes one scene at a time. Colours are [..., C, N, 3], as each camera sees the harmonics, zero where
+    culled; without harmonics, [..., 0, N, 3].
     """
     _kernels.require(gaussians.means.device)
     tensors = (*gaussians.tensors, None if harmonics is None else harmonics.for_images, viewmats, Ks)

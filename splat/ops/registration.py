@@ -1,5 +1,5 @@
-"""What torch must know of the compiled operators beyond their schemas: the shapes of their outputs, for `torch.compile`
-and `torch.export`, and their gradients.
+"""What torch must know about the compiled operators besides their schemas: the shapes of their outputs, which
+`torch.compile` and `torch.export` need, and their gradients.
 
 The schemas are in csrc/ops.cpp. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K coefficients of
 spherical harmonics, D channels, n intersections.
@@ -16,7 +16,7 @@ from torch import Tensor, library
 
 @functools.cache
 def register() -> None:
-    """Register shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
+    """Register the shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
     library.register_fake("splat::project", _project_shapes)
     library.register_fake("splat::project_backward", _project_backward_shapes)
     library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)
@@ -40,7 +40,7 @@ def register() -> None:
 
 def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
     raise NotImplementedError(
-        f"splat::{name} has no second derivative: detach its gradients before you differentiate what is made of them"
+        f"splat::{name} has no second derivative: detach its gradients before you differentiate what follows from them"
     )
 
 
@@ -95,7 +95,7 @@ def _project_backward_shapes(
     viewmats: Tensor,
     *others: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of means, quats, scales, covars, coeffs and viewmats: their shapes, size 0 for what is not given."""
+    """Gradients of means, quats, scales, covars, coeffs and viewmats; of size 0 for inputs that are None."""
     axes, whole = (0, means.shape[0]) if quats is None else (means.shape[0], 0)
     return (
         means.new_empty(means.shape),
@@ -198,7 +198,7 @@ def _rasterize_backward_shapes(
     absgrad: bool,
     deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients like means2d, conics, colours, opacities and backgrounds; the second like means2d, or size 0."""
+    """Gradients of means2d (and absolute ones, or size 0), conics, colours, opacities and backgrounds."""
     return (
         means2d.new_empty(means2d.shape),
         means2d.new_empty(means2d.shape if absgrad else (0,)),

@@ -69,20 +69,20 @@ def rasterization(
     *EWA Splatting*, 2002), then blended front to back,
     :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)` (equation 3).
 
-    All tensors are float32 on one device, CPU or CUDA; they need not be contiguous. `...` are batch dimensions, none or
-    any number: scenes of their own, rendered in one call. Differentiable with respect to every tensor but Ks.
+    All tensors are float32 on one device, CPU or CUDA; they need not be contiguous. `...` are any number of batch
+    dimensions: separate scenes, rendered in one call. Differentiable with respect to every tensor but Ks.
 
     Args:
         means: [..., N, 3] centres, in world coordinates.
-        quats: [..., N, 4] rotations as quaternions w, x, y, z; need not be normalised. None only with `covars`.
+        quats: [..., N, 4] rotations as quaternions w, x, y, z; they need not be normalised. None only with `covars`.
         scales: [..., N, 3] standard deviations along the rotated axes, in world units. None only with `covars`.
         opacities: [..., N] between 0 and 1.
         colors: [..., N, D] or [..., C, N, D] values with any D >= 1; with `sh_degree`, [..., N, K, 3] or
             [..., C, N, K, 3] coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and
             negative results become 0.
-        viewmats: [..., C, 4, 4] world-to-camera matrices, of which the last row is taken to be 0, 0, 0, 1; the camera
+        viewmats: [..., C, 4, 4] world-to-camera matrices; the last row is taken to be 0, 0, 0, 1. The camera
             looks along +z, with x to the right and y down.
-        Ks: [..., C, 3, 3] intrinsics in pixels; focal lengths and principal point are used, a skew is not.
+        Ks: [..., C, 3, 3] intrinsics in pixels; the focal lengths and the principal point are used, skew is ignored.
         width: image width in pixels, 1 to 1048576.
         height: image height in pixels, 1 to 1048576.
         near_plane: Gaussians whose centre is nearer than this depth are left out.
@@ -90,25 +90,25 @@ def rasterization(
         radius_clip: Gaussians whose radius in pixels is at most this along both axes are left out.
         eps2d: added to the diagonal of each projected covariance, in square pixels.
         sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
-        packed: layout of the entries of `meta`, see below. The images are the same.
-        tile_size: side of the square tiles in pixels, 1 to 32. The images are the same.
-        backgrounds: [..., C, D] values behind everything, or None for zeros. Depth has background 0, whatever is given.
+        packed: layout of the entries of `meta`, see below. It does not change the images.
+        tile_size: side of the square tiles in pixels, 1 to 32. It does not change the images.
+        backgrounds: [..., C, D] values behind everything, or None for zeros. The background of depth is always 0.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
-            expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" put depth behind the
+            expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" append depth to the
             colours as the last channel.
-        sparse_grad: gradients of means, quats, scales and covars are sparse COO tensors of the visible Gaussians; needs
-            `packed`, and no batch dimensions.
-        absgrad: after the backward pass `meta["means2d"].absgrad`, like means2d, holds the sum over pixels of the
-            absolute gradients (Ye et al., *AbsGS*, 2024).
+        sparse_grad: gradients of means, quats, scales and covars are sparse COO tensors of the visible Gaussians;
+            requires `packed` and no batch dimensions.
+        absgrad: the backward pass sets `meta["means2d"].absgrad`, of the shape of means2d, to the sums over the pixels
+            of the absolute gradients (Ye et al., *AbsGS*, 2024).
         rasterize_mode: "classic", or "antialiased" to scale opacities by the root of the ratio of the
             projected covariance's determinants before and after `eps2d` (the 2D Mip filter of Yu et al.,
             *Mip-Splatting*, 2024).
         channel_chunk: must be positive; has no effect: the kernels take any number of channels at once.
         distributed: must be False.
         camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant).
-        segmented: has no effect: which sort is used is not to be seen.
-        covars: [..., N, 3, 3] covariances, in place of quats and scales, which then are not looked at. Of each matrix
-            the upper triangle is used.
+        segmented: has no effect: the results are the same with either sort.
+        covars: [..., N, 3, 3] covariances, in place of quats and scales, which are then ignored. Only the upper
+            triangle of each matrix is used.
         with_ut: must be False.
         with_eval3d: must be False.
         radial_coeffs: must be None.
@@ -132,16 +132,16 @@ def rasterization(
         that is), isect_offsets (int32, [..., C, tile_height, tile_width]: where each tile's run starts) and the
         integers tile_width, tile_height, width, height, tile_size, n_batches and n_cameras. A tile that a
         Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter
-        than gsplat's. Not in gsplat: n_invalid (int64, []), how many Gaussians hold a NaN or an infinity. They are
-        left out, and their gradients are 0.
+        than gsplat's. Not in gsplat: n_invalid (int64, []), the number of Gaussians with a NaN or an infinity. They
+        are left out, and their gradients are 0.
 
     Raises:
-        NotImplementedError: for gsplat's features that are not here: those marked "must be" above, ftheta cameras, and
-            Ks that requires grad while grad mode is on.
+        NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, ftheta
+            cameras, and Ks that requires grad while grad mode is on.
         TypeError: if a tensor is not float32 or a number is not one.
-        ValueError: if a shape, device or value is wrong. Cameras that are on a GPU are not waited for, so that their
-            values are not checked.
-        IncompatibleArtifactError: if no kernels for this device can be had.
+        ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
+            would wait for the GPU.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     refuse_unsupported(
         rolling_shutter,
@@ -193,7 +193,7 @@ def rasterization(
         gaussians = gaussians.with_sparse_gradients(rows)
     gaussians = gaussians._replace(
         covars=None if gaussians.covars is None else upper_triangles(gaussians.covars),
-        # Nobody can see a Gaussian without opacity, so the projection culls it.
+        # A Gaussian with opacity 0 is invisible, so the projection culls it.
         opacities=torch.where(finite, opacities, 0.0),
     )
     harmonics = None
@@ -211,7 +211,7 @@ def rasterization(
     if renders_depth:
         features.append(splats.depths[..., None])
     if backgrounds is not None and renders_depth:
-        # Depth has none.
+        # Depth has no background.
         backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
     images, alphas, lists = _blend(splats, features, backgrounds, sizes, settings, tile_size, absgrad)
     if render_mode.endswith("ED"):
@@ -238,7 +238,7 @@ def _project_splats(
     settings: ProjectionSettings,
     harmonics: Harmonics | None,
 ) -> tuple[Splats, Tensor]:
-    """All pairs of camera and Gaussian, and, by `harmonics`, their colours."""
+    """All pairs of camera and Gaussian, and their colours if there are `harmonics`."""
     assert gaussians.opacities is not None
     radii, means2d, depths, conics, compensations, colors = project(gaussians, viewmats, Ks, sizes, settings, harmonics)
     opacities = gaussians.opacities[..., None, :].expand(depths.shape)
@@ -255,7 +255,7 @@ def _blend(
     tile_size: int,
     absgrad: bool,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Images, opacities, and the entries of `meta` about tiles."""
+    """The images, their opacities, and the entries of `meta` about tiles."""
     tile_width, tile_height = -(-settings.width // tile_size), -(-settings.height // tile_size)
     tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = intersect(
         splats.means2d,

@@ -1,1 +1,1 @@
-"""Scenes: Gaussians in memory, the files that hold them, and what looks at them."""
+"""Scenes: Gaussians in memory, the files that store them, images and cameras."""

@@ -1,6 +1,6 @@
-"""A built-in scene, to have something to render without a file: a glossy trefoil knot above a chequered floor.
+"""A built-in scene that can be rendered without a file: a glossy trefoil knot above a chequered floor.
 
-Everything is computed from formulas; no random numbers are drawn. Y is up.
+Everything is computed from formulas, without random numbers. Y points up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GLOSS: Final = 7.0
 
 
 def knot_scene() -> Gaussians:
-    """The scene: some 14,000 Gaussians with SH of degree 3, on the CPU."""
+    """The scene: about 14,000 Gaussians with SH of degree 3, on the CPU."""
     parts = [vars(part).values() for part in (_knot(), _floor())]
     return Gaussians(*(torch.cat(values) for values in zip(*parts, strict=True)))
 
@@ -37,12 +37,12 @@ def _knot(turns: int = 420, around: int = 22) -> Gaussians:
     t = np.linspace(0, 2 * np.pi, turns, endpoint=False)
     step = 1e-4
     tangent = _unit(_curve(t + step) - _curve(t - step))
-    # Across the tube: outwards from the ring that the centre line winds around, made square to the tangent.
+    # Across the tube: outwards from the ring that the centre line winds around, made perpendicular to the tangent.
     ring = np.stack([np.cos(2 * t), np.sin(2 * t), np.zeros_like(t)], axis=1)
     across = _unit(ring - (ring * tangent).sum(axis=1, keepdims=True) * tangent)
     third = np.cross(tangent, across)
 
-    # Every second ring is turned by half a step, so that the discs fill each other's gaps.
+    # Every second ring is rotated by half a step, so that the discs fill the gaps of their neighbours.
     angle = 2 * np.pi * (np.arange(around) + 0.5 * (np.arange(turns) % 2)[:, None]) / around
     normal = np.cos(angle)[..., None] * across[:, None] + np.sin(angle)[..., None] * third[:, None]
     normal = normal.reshape(-1, 3)
@@ -78,7 +78,7 @@ def _floor(radius: float = 2.7, square: float = 0.6, per_square: int = 9) -> Gau
 
     squares = (np.floor(x / square) + np.floor(z / square)) % 2
     paint = np.where(squares[:, None] > 0, [0.86, 0.84, 0.80], [0.34, 0.40, 0.50])
-    # Light reaches the floor unless the way to it comes near the knot's centre line; near the edge it fades.
+    # Light reaches the floor unless its path passes close to the knot's centre line; near the edge it fades.
     to_knot = _curve(np.linspace(0, 2 * np.pi, 240))[None] - means[:, None]
     clearance = np.linalg.norm(np.cross(to_knot, _LIGHT), axis=2).min(axis=1)
     light = np.clip((clearance - 0.7 * _TUBE) / (0.8 * _TUBE), 0, 1)[:, None]
@@ -95,12 +95,12 @@ def _surface(
     shine: Array,
     opacities: Array | None = None,
 ) -> Gaussians:
-    """Discs on a surface: scales are along `along`, along the normal's other side, and along the normal."""
+    """Discs on a surface. The scales are along `along`, across it within the surface, and along the normal."""
     axes = np.stack([along, np.cross(normal, along), normal], axis=2)
     sh = np.zeros((len(means), 16, 3))
     sh[:, 0] = (color - 0.5) / SH_C0
-    # A highlight where the camera's direction is the mirrored light's: exp(gloss (cos - 1)) around that axis,
-    # whose band l has about the weight 2 pi / gloss * exp(-l (l + 1) / (2 gloss)).
+    # A highlight where the camera sees the mirrored light: exp(gloss (cos - 1)) around that axis, whose band l has a
+    # weight of about 2 pi / gloss * exp(-l (l + 1) / (2 gloss)).
     mirrored = _LIGHT - 2 * (normal @ _LIGHT)[:, None] * normal
     band = np.floor(np.sqrt(np.arange(16)))
     weights = 2 * np.pi / _GLOSS * np.exp(-band * (band + 1) / (2 * _GLOSS))
@@ -145,7 +145,7 @@ def _quaternions(axes: Array) -> Array:
     xx, yy, zz = a[:, 0, 0], a[:, 1, 1], a[:, 2, 2]
     wx, wy, wz = a[:, 2, 1] - a[:, 1, 2], a[:, 0, 2] - a[:, 2, 0], a[:, 1, 0] - a[:, 0, 1]
     xy, xz, yz = a[:, 1, 0] + a[:, 0, 1], a[:, 0, 2] + a[:, 2, 0], a[:, 2, 1] + a[:, 1, 2]
-    # The rows of 4 q q^T: all are multiples of q, the one with the largest diagonal is the most exact.
+    # The rows of 4 q q^T are all multiples of q; the one with the largest diagonal entry is the most accurate.
     outer = np.stack(
         [
             np.stack([1 + xx + yy + zz, wx, wy, wz], axis=1),

@@ -1,4 +1,4 @@
-"""Cameras, and one that finds its own place in front of a scene.
+"""Cameras, and how to place one so that it sees a whole scene.
 
 Cameras follow the convention of COLMAP and OpenCV: x to the right, y down, z forward.
 """
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from .gaussians import Gaussians
 
-# Up, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender (z),
-# and the same turned over.
+# The up direction, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender
+# (z), and the same upside down.
 _FRAMES: Final[dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]]] = {
     "x": ((1, 0, 0), (0, 0, 1)),
     "-x": ((-1, 0, 0), (0, 0, 1)),
@@ -38,7 +38,7 @@ class Camera:
     width: int
     height: int
     near: float = 0.01
-    """A near plane that fits the size of what it looks at."""
+    """The near plane, chosen for the size of the scene."""
 
 
 def orbit(
@@ -52,7 +52,7 @@ def orbit(
     distance: float = 1.0,
     up: str = "y",
 ) -> Camera:
-    """A camera which looks at the middle of `scene` from so far away that the scene fills the image.
+    """A camera that looks at the middle of `scene` from a distance at which the scene fills the image.
 
     Args:
         scene: what to look at; `Gaussians.bounds` says where it is.
@@ -60,13 +60,13 @@ def orbit(
         height: image height in pixels.
         azimuth: degrees, counter-clockwise as seen from above.
         elevation: degrees above the horizon, -90 to 90.
-        fov: degrees that the image's shorter side covers, between 0 and 180.
+        fov: degrees that the shorter side of the image covers, between 0 and 180.
         distance: factor on the distance at which the scene just fills the image.
-        up: the world's axis that points up in the image: one of `UP_AXES`.
+        up: the axis of the world that points up in the image, one of `UP_AXES`.
 
     Raises:
         ValueError: if a value is out of range.
-        SceneError: if there is nothing to look at.
+        SceneError: if nothing in the scene is visible.
     """
     if min(width, height) < 1:
         raise ValueError(f"width and height must be at least 1, found {width} and {height}")
@@ -83,11 +83,11 @@ def orbit(
 
     lower, upper = (corner.double().cpu() for corner in scene.bounds())
     center = (lower + upper) / 2
-    # A single point has no size of its own: let its deviation stand in, so that the camera is not inside it.
+    # A single point has no extent: use its standard deviation, so that the camera is not inside it.
     radius = float(torch.linalg.norm(upper - lower)) / 2 or 3 * float(scene.scales.max()) or 1.0
     back = radius / math.sin(math.radians(fov) / 2) * distance
 
-    # Rotating the camera's axes rather than aiming it leaves nothing undefined at the poles.
+    # The camera's axes are rotated rather than aimed, so that they are defined at the poles too.
     above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
     side = torch.linalg.cross(above, front)
     a, e = math.radians(azimuth), math.radians(elevation)

@@ -1,4 +1,4 @@
-"""Writing files that appear whole or not at all."""
+"""Writing files that either appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 
 def check_writable(path: str | Path, suffix: str, what: str) -> Path:
-    """Raise ValueError or OSError, as `replacing` would, before any work is put into the file.
+    """Raise ValueError or OSError if the file cannot be written, before any work is done for it.
 
-    `what` says in the plural what such files hold, as in "pictures are written as PNG".
+    `what` names, in the plural, what such files hold, as in "pictures are written as PNG".
     """
     path = Path(path)
     if path.suffix.lower() != suffix:
@@ -24,17 +24,17 @@ def check_writable(path: str | Path, suffix: str, what: str) -> Path:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {str(path.parent)!r} for {path.name!r} must exist; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable, and is not")
+        raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable; it is not")
     return path
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends without an error."""
-    # Beside the file, since a rename is atomic only within a file system; not by tempfile, which would make the file
-    # readable by its owner alone.
+    """A file to write to, which replaces `path` when the block ends without an error."""
+    # In the same folder, since a rename is atomic only within a file system; not made by tempfile, which would make the
+    # file readable by its owner only.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    with temporary.open("xb") as file:  # in a shared folder, never through a link that somebody else put there
+    with temporary.open("xb") as file:  # "x": in a shared folder, never follow a link that somebody else put there
         try:
             yield file
             file.flush()

@@ -14,7 +14,7 @@ SH_C0 = 0.28209479177387814
 
 
 class SceneError(ValueError):
-    """A scene that cannot be read or shown; the message says what was required and what was found."""
+    """A scene cannot be read or shown; the message says what was required and what was found."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Gaussians:
 
     @property
     def degree(self) -> int:
-        """Degree of the spherical harmonics: 0 for colours that are the same from everywhere."""
+        """Degree of the spherical harmonics; with 0, colours are the same from every direction."""
         return math.isqrt(self.sh.shape[1]) - 1
 
     def to(self, device: torch.device | str) -> Gaussians:
@@ -66,12 +66,12 @@ class Gaussians:
         )
 
     def bounds(self, outside: float = 0.02) -> tuple[Tensor, Tensor]:
-        """Corners [3], [3] of the box that holds all but a share `outside` at each end of each axis.
+        """Corners [3], [3] of the box that leaves out the share `outside` of the Gaussians at each end of each axis.
 
-        Gaussians count by their opacity. Trained scenes have a few Gaussians far away from everything, so the
-        full extent (`outside=0`) says little about what there is to see.
+        Gaussians are weighted by their opacity. Trained scenes have a few Gaussians far away from everything else, so
+        the full extent (`outside=0`) says little about the visible part.
 
-        Raises SceneError if no Gaussian is opaque at all.
+        Raises SceneError if all Gaussians are fully transparent.
         """
         weights = self.opacities.double()
         if not len(self) or not weights.sum() > 0:

@@ -1,4 +1,4 @@
-"""Names that files hold, as messages show them."""
+"""How messages show names from files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _MOST = 12
 
 
 def shown(name: str) -> str:
-    """A name that is not too long, and does not move the cursor."""
+    """A name for a message: shortened if it is long, escaped if it is not printable."""
     return name if len(name) <= _LONGEST and name.isprintable() else ascii(name[:_LONGEST])
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names, not too many of them."""
+    """A list of names for a message, shortened if there are many."""
     words = [shown(name) for name in names[:_MOST]]
     if len(names) > _MOST:
         words.append(f"and {len(names) - _MOST} more")

@@ -1,7 +1,7 @@
 """Reading .npz files, zip files of arrays, that may be damaged or hostile.
 
-numpy alone makes room for whatever size a header claims, and unpacks whatever it is given. Here the zip file's
-directory and an array's header must agree before there is room made for the array.
+numpy itself allocates whatever size a header claims, and unpacks whatever it is given. Here the zip file's directory
+and the header of an array must agree before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from .gaussians import SceneError
 from .names import listed
 
 MAX_HEADER: Final = 1024
-"""Bytes of an array's header, which has some 120."""
+"""Maximum size of an array's header in bytes; numpy writes about 120."""
 MAX_RATIO: Final = 100
-"""How many times the file's size its arrays may have, once unpacked."""
+"""The unpacked arrays may be at most this many times as large as the file,"""
 ALWAYS: Final = 2**26
-"""Bytes that arrays may have in any case."""
+"""or have this many bytes, whichever is more."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 def read_npz(path: Path, names: Sequence[str]) -> tuple[Arrays, str]:
-    """Those arrays of a file that have these names; and, for messages, the names that it has.
+    """Read the arrays with these names; also return, for messages, the names that the file has.
 
     Raises:
-        SceneError: if it is no .npz file, damaged, or much larger than it seems; the message names the file.
+        SceneError: if it is damaged, not an .npz file, or unpacks to far more than its size; the message names it.
         OSError: if it cannot be opened.
     """
     with path.open("rb") as file:
         try:
             archive = zipfile.ZipFile(file)
-        except Exception as error:  # zipfile and numpy have no common class of errors for what is damaged
+        except Exception as error:  # zipfile and numpy have no common error class for damaged files
             raise SceneError(f"{path}: an .npz file of arrays is required, found {_brief(error)}") from error
         with archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -63,22 +63,22 @@ def _read_array(path: Path, name: str, archive: zipfile.ZipFile, info: zipfile.Z
     try:
         _check_array(archive, info)
     except Exception as error:  # as above
-        raise SceneError(f"{path}: {name} is damaged, or no array: {_brief(error)}") from error
+        raise SceneError(f"{path}: {name} is damaged, or not an array: {_brief(error)}") from error
     try:
         with archive.open(info) as member:
             array: npt.NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
     except MemoryError:
         raise
     except Exception as error:
-        raise SceneError(f"{path}: {name} is damaged, or no array: {_brief(error)}") from error
+        raise SceneError(f"{path}: {name} is damaged, or not an array: {_brief(error)}") from error
     return array
 
 
 def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
-    """That the array's header and the zip file's directory agree on its size."""
+    """Check that the array's header and the zip file's directory agree on its size."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        # zipfile unpacks others whole, whatever their size should be.
-        raise ValueError("it is not compressed as numpy.savez_compressed does it")
+        # zipfile unpacks others completely, whatever size they claim.
+        raise ValueError("its compression is not that of numpy.savez_compressed")
     with archive.open(info) as member:
         shape, dtype = _read_header(member)
         held = info.file_size - member.tell()
@@ -92,7 +92,7 @@ def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
 def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(member)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that Python 2 wrote it
+        warnings.simplefilter("ignore")  # that the file was written by Python 2
         if version == (1, 0):
             shape, _, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=MAX_HEADER)
         elif version == (2, 0):
@@ -103,6 +103,6 @@ def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _brief(value: object) -> str:
-    """What is found, or an error, on a part of a line."""
+    """A value or an error, shortened to part of a line."""
     text = " ".join(str(value).split()) or type(value).__name__
     return text if len(text) <= 150 else f"{text[:150]}..."

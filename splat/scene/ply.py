@@ -19,21 +19,19 @@ from .ply_rows import Array, Vertices, read_vertices
 def read_ply(path: str | Path) -> Gaussians:
     """Read the Gaussians of a PLY file, activated, on the CPU.
 
-    Properties of the element `vertex` are found by name, in any order and of any scalar type; unknown ones
-    and other elements are passed over. What they are, and what stands in for those that are absent:
+    The properties of the element `vertex` are found by name, in any order and of any scalar type; unknown ones and
+    other elements are ignored. These are the properties, and what is used if they are missing:
 
     - `x`, `y`, `z`: the centres; required.
-    - `scale_0..2`: logarithms. Without `scale_2` the Gaussians are flat (2D Gaussian splatting), with
-      `scale_0` alone they are balls, and without any they are balls sized by how densely points fill the
-      scene.
-    - `rot_0..3`: quaternions w, x, y, z; else no rotation.
-    - `opacity`: logits, may be infinite; else opaque.
-    - `f_dc_0..2`: constant SH coefficients; else `red`, `green`, `blue` (0 to 255, or 0 to 1 if floating),
-      else grey.
-    - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; else none.
+    - `scale_0..2`: logarithms. Without `scale_2` the Gaussians are flat (2D Gaussian splatting), with only `scale_0`
+      they are spheres, and without any they are spheres whose size is chosen by the density of the points.
+    - `rot_0..3`: quaternions w, x, y, z; otherwise no rotation.
+    - `opacity`: logits, may be infinite; otherwise opaque.
+    - `f_dc_0..2`: constant SH coefficients; otherwise `red`, `green`, `blue` (0 to 255, or 0 to 1 if floating-point),
+      otherwise grey.
+    - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
 
-    Gaussians which hold a NaN or an infinity, or a quaternion of length 0, are left out, with a warning that
-    counts them.
+    Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many.
 
     Raises:
         SceneError: if the file is empty, truncated, malformed, not PLY, or holds no centres.
@@ -42,8 +40,8 @@ def read_ply(path: str | Path) -> Gaussians:
     path = Path(path)
     with path.open("rb") as file:
         try:
-            if not file.seekable():  # its size could not be known
-                raise SceneError("a regular file is required, found a pipe or the like; save it first")
+            if not file.seekable():  # its size would be unknown
+                raise SceneError("a regular file is required, found a pipe or similar; save it to a file first")
             gaussians = _to_gaussians(read_vertices(file, _choose))
         except SceneError as error:
             raise SceneError(f"{path}: {error}") from error.__cause__
@@ -52,7 +50,7 @@ def read_ply(path: str | Path) -> Gaussians:
     if left_out:
         warnings.warn(
             f"{path}: left out {left_out} of {len(gaussians)} Gaussians, "
-            "which hold NaN, infinity or a rotation of length 0",
+            "which have a NaN, an infinity or a rotation of length 0",
             stacklevel=2,
         )
         gaussians = Gaussians(*(value[valid] for value in vars(gaussians).values()))
@@ -65,11 +63,11 @@ _ROTATION: Final = ("rot_0", "rot_1", "rot_2", "rot_3")
 _CONSTANT: Final = ("f_dc_0", "f_dc_1", "f_dc_2")
 _COLOR: Final = ("red", "green", "blue")
 _BANDS: Final = (0, 9, 24, 45, 72)
-"""How many coefficients above the constant there are, by the degree."""
+"""The number of coefficients besides the constant, by degree."""
 
 
 def _choose(names: list[str]) -> set[str]:
-    """The properties that mean something; SceneError where some are missing of those that belong together."""
+    """The properties to read; SceneError if some of those that belong together are missing."""
     found = set(names)
     scales = [name for name in _SCALES if name in found]
     if scales != list(_SCALES[: len(scales)]):
@@ -89,16 +87,16 @@ def _choose(names: list[str]) -> set[str]:
 def _to_gaussians(vertices: Vertices) -> Gaussians:
     columns = vertices.columns
     n = len(columns["x"])
-    # What is no finite number in the end is left out and counted, so numpy need not warn of what makes it so; and a
-    # logit of -inf is an opacity of 0.
+    # Gaussians that turn out not to be finite are left out and counted, so numpy need not warn; a logit of -inf is an
+    # opacity of 0.
     with np.errstate(all="ignore"):
         means = _stack(columns, _CENTRES)
         logits = columns["opacity"].astype(np.float64) if "opacity" in columns else np.full(n, np.inf)
         opacities = 1 / (1 + np.exp(-logits))
         scales = _scales(columns, means)
         sh = _coefficients(vertices, n)
-    unturned = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
-    quats = _stack(columns, _ROTATION) if "rot_0" in columns else unturned
+    identity = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
+    quats = _stack(columns, _ROTATION) if "rot_0" in columns else identity
     return Gaussians(
         means=torch.from_numpy(means),
         quats=torch.from_numpy(quats),
@@ -111,7 +109,7 @@ def _to_gaussians(vertices: Vertices) -> Gaussians:
 def _scales(columns: dict[str, Array], means: Array) -> Array:
     names = [name for name in _SCALES if name in columns]
     if not names:
-        # Points on a surface of the scene's size, half their distance from each other in deviation.
+        # As if the points lay on a surface of the scene's size: standard deviations are half the distance between them.
         points = means[np.isfinite(means).all(axis=1)].astype(np.float64)
         low, high = np.quantile(points, (0.02, 0.98), axis=0) if len(points) else np.zeros((2, 3))
         size = 0.5 * float(np.linalg.norm(high - low)) / math.sqrt(max(len(points), 1))

@@ -15,14 +15,14 @@ from .gaussians import SceneError
 from .names import listed
 
 MAX_HEADER: Final = 2**20
-"""Bytes of a header."""
+"""Maximum size of a header in bytes."""
 MAX_LINE: Final = 2**16
-"""Bytes of one of its lines."""
+"""Maximum length of a line in bytes."""
 MAX_ELEMENTS: Final = 256
 MAX_PROPERTIES: Final = 4096
-"""Of all elements together."""
+"""Maximum number of properties of all elements together."""
 MAX_DIGITS: Final = 18
-"""Of an element's count, which then fits 64 bits."""
+"""Maximum number of digits of an element's count, so that it fits in 64 bits."""
 
 _TYPES: Final = {
     **{"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4"},
@@ -37,13 +37,13 @@ class Property(NamedTuple):
 
     name: str
     type: str
-    """As numpy writes it, without a byte order."""
+    """In numpy's notation, without a byte order."""
     length_type: str | None
-    """Of what stands in front of a list; None for a scalar."""
+    """The type of a list's length; None for a scalar."""
 
     @property
     def size(self) -> int:
-        """Bytes of a number."""
+        """Size of a number in bytes."""
         return int(self.type[1:])
 
 
@@ -56,20 +56,20 @@ class Element(NamedTuple):
 
     @property
     def has_lists(self) -> bool:
-        """Whether rows differ in size."""
+        """Whether its rows can differ in size."""
         return any(prop.length_type is not None for prop in self.properties)
 
 
 class Header(NamedTuple):
-    """What a file says that it holds."""
+    """What a file claims to hold."""
 
     byte_order: str
-    """As numpy writes it; empty: text."""
+    """In numpy's notation; empty for text."""
     elements: list[Element]
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read a header from the start of a file; SceneError if it is malformed or beyond a limit."""
+    """Read the header at the start of a file; SceneError if it is malformed or exceeds a limit."""
     byte_order = None
     elements: list[Element] = []
     properties = 0
@@ -99,7 +99,7 @@ def read_header(file: BinaryIO) -> Header:
 
 
 def _header_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines between the first and the last of a header, with their numbers from 1 on."""
+    """The lines between the first and the last of a header, with their line numbers."""
     _check_magic(file.readline(MAX_LINE))
     for number in itertools.count(2):
         line = file.readline(MAX_LINE)
@@ -139,5 +139,5 @@ def _read_property(words: list[str], number: int) -> Property:
 
 
 def repeated(names: list[str]) -> list[str]:
-    """What is there more than once."""
+    """The names that occur more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -1,8 +1,8 @@
-"""The rows of PLY files: those of the element `vertex` as numbers, past those of the elements before it.
+"""Reading the rows of the element `vertex` of a PLY file, after skipping the elements before it.
 
-A file may be damaged or hostile, so nothing that its header says is believed before the file's size agrees with it:
-time is linear in the size, and memory is a small multiple of it. plyfile (1.1.5) was measured against that and is not
-used: a corrupt count is a MemoryError there, and lists take 8 s for each megabyte.
+A file may be damaged or hostile, so the header is not trusted until the file's size agrees with it: time is linear in
+the size, and memory is a small multiple of it. plyfile (1.1.5) does not achieve that and is not used: there a corrupt
+count is a MemoryError, and lists take 8 s per megabyte.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .names import listed, shown
 from .ply_header import MAX_LINE, Element, read_header, repeated
 
 MAX_TEXT_ROW: Final = 2**20
-"""Bytes of a row of `vertex` in a text file: 256 for each of the most properties."""
+"""Maximum size of a row of `vertex` in a text file, in bytes: 256 for each property of the longest row."""
 
 _CHUNK: Final = 2**18
-"""Bytes that are looked at together: as many as a core keeps at hand."""
+"""Bytes that are read at a time: what fits in a core's cache."""
 
 Array = npt.NDArray[np.float32]
 
@@ -32,13 +32,13 @@ class Vertices(NamedTuple):
     """The rows of `vertex`."""
 
     columns: dict[str, Array]
-    """The numbers of each property."""
+    """The values of each property."""
     integers: frozenset[str]
-    """Properties that are not floating in the file."""
+    """Properties that are integers in the file."""
 
 
 class _Body:
-    """The rows, read forwards."""
+    """The rows of a file, read in order."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -47,7 +47,7 @@ class _Body:
         file.seek(self.position)
 
     def require(self, size: int, element: Element, least: str = "") -> None:
-        """Raise SceneError unless so many bytes are left: before memory is asked for."""
+        """Raise SceneError unless `size` bytes are left; called before memory is allocated."""
         left = self.end - self.position
         if left < size:
             raise SceneError(
@@ -56,12 +56,12 @@ class _Body:
             )
 
     def skip(self, size: int, element: Element) -> None:
-        """Pass over so many bytes."""
+        """Skip `size` bytes."""
         self.require(size, element)
         self.position = self.file.seek(self.position + size)
 
     def chunk(self, at: int, least: int, element: Element) -> bytes:
-        """At least so many bytes from `at` on, and as many more as are looked at together; what comes next stays."""
+        """At least `least` bytes from `at` on, up to _CHUNK; the position does not change."""
         self.require(at + least - self.position, element, "at least ")
         self.file.seek(at)
         data = self.file.read(_CHUNK)
@@ -70,7 +70,7 @@ class _Body:
         return data
 
     def read(self, size: int, element: Element) -> bytes:
-        """So many bytes."""
+        """Read `size` bytes."""
         self.require(size, element)
         data = self.file.read(size)
         if len(data) != size:
@@ -82,14 +82,14 @@ class _Body:
         return SceneError(f"the file must have {self.end} bytes, as it had when it was opened, found {end}: truncated")
 
     def line(self, limit: int) -> bytes:
-        """The rest of a line, or so many bytes of it; none at the end."""
+        """The rest of a line, or `limit` bytes of it; empty at the end."""
         line = self.file.readline(limit)
         self.position += len(line)
         return line
 
 
 def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]]) -> Vertices:
-    """Read the element `vertex` of a file that can seek: of its properties those that `choose` names, as float32.
+    """Read the element `vertex` of a seekable file: the properties that `choose` selects, as float32.
 
     Raises:
         SceneError: if the file is empty, truncated, malformed or not PLY.
@@ -143,14 +143,14 @@ def _read_binary(body: _Body, vertex: Element, byte_order: str, wanted: list[int
     for start in range(0, vertex.rows, step):
         part = table[start : start + step]
         rows = np.frombuffer(body.read(len(part) * row.itemsize, vertex), row)
-        with np.errstate(over="ignore", invalid="ignore"):  # too large for float32 is infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
             for column, i in enumerate(wanted):
                 part[:, column] = rows[f"{i}"]
     return table
 
 
 def _read_text(body: _Body, vertex: Element, wanted: list[int]) -> Array:
-    # Each number has a digit and a character behind it, but for the last of a file.
+    # Each number has at least a digit and a separator, except for the last one of a file.
     body.require(2 * len(vertex.properties) * vertex.rows - 1, vertex, "at least ")
     table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
     start = 0
@@ -161,14 +161,14 @@ def _read_text(body: _Body, vertex: Element, wanted: list[int]) -> Array:
         except ValueError as error:
             raise SceneError(f"the rows of 'vertex' must be numbers: {str(error)[:100]}") from error
         _check_integers(numbers, vertex, start)
-        with np.errstate(over="ignore", invalid="ignore"):  # too large for float32 is infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
             table[start : start + len(rows)] = numbers[:, wanted]
         start += len(rows)
     return table
 
 
 def _read_text_rows(body: _Body, vertex: Element, start: int) -> list[list[bytes]]:
-    """The words of rows from `start` on: of a chunk, for they take some twenty times the memory of the text."""
+    """The words of the next rows, a chunk at a time: they take about twenty times the memory of the text."""
     width = len(vertex.properties)
     rows: list[list[bytes]] = []
     end = body.position + _CHUNK // 2
@@ -179,9 +179,9 @@ def _read_text_rows(body: _Body, vertex: Element, start: int) -> list[list[bytes
             raise SceneError(f"{vertex.rows} rows of 'vertex' are required, found {number}: truncated")
         words = line.split()
         if not words:
-            continue  # white space is no row, and may be longer than any
+            continue  # a blank line is not a row, and may be longer than any row
         if len(line) == MAX_TEXT_ROW:
-            raise SceneError(f"row {number} of 'vertex' must have less than {MAX_TEXT_ROW} bytes, found more")
+            raise SceneError(f"row {number} of 'vertex' must have fewer than {MAX_TEXT_ROW} bytes, found more")
         if len(words) != width:
             raise SceneError(f"row {number} of 'vertex' must have {width} numbers, found {len(words)}")
         rows.append(words)
@@ -189,7 +189,7 @@ def _read_text_rows(body: _Body, vertex: Element, start: int) -> list[list[bytes
 
 
 def _check_integers(numbers: npt.NDArray[np.float64], vertex: Element, start: int) -> None:
-    """That the numbers [rows, properties] are of the types that the header says."""
+    """Check that the numbers [rows, properties] have the types that the header declares."""
     for i, prop in enumerate(vertex.properties):
         if prop.type[0] == "f":
             continue
@@ -205,15 +205,15 @@ def _check_integers(numbers: npt.NDArray[np.float64], vertex: Element, start: in
 
 
 def _skip_lines(body: _Body, element: Element) -> None:
-    """Pass over text rows, which may be of any length. Lines of nothing but white space are no rows."""
+    """Skip text rows, which may be of any length. Blank lines are not rows."""
     if not element.properties:
         return
     row = 0
-    written = False  # whether the line has shown anything yet
+    written = False  # whether the line has had anything but white space
     while row < element.rows:
         piece = body.line(MAX_LINE)
         if not piece:
-            if written:  # the last line of a file may lack its end
+            if written:  # the last line of a file may lack a newline
                 row, written = row + 1, False
                 continue
             raise SceneError(f"{element.rows} rows of {shown(element.name)!r} are required, found {row}: truncated")
@@ -223,10 +223,10 @@ def _skip_lines(body: _Body, element: Element) -> None:
 
 
 def _skip_lists(body: _Body, element: Element, byte_order: str) -> None:
-    """Pass over binary rows with lists, in front of each of which stands its length.
+    """Skip binary rows with lists, each of which is preceded by its length.
 
-    A row says only by its lengths where the next one begins. As long as they are those of the rows before it, as in a
-    mesh of triangles, as many rows are compared at once as were the same so far.
+    Only the lengths in a row tell where the next one begins. While they stay the same, as in a mesh of triangles, many
+    rows are compared at once: as many as have been the same so far.
     """
     lists, tail = _lists(element, byte_order)
     left, at, alike = element.rows, body.position, 0
@@ -258,14 +258,14 @@ def _skip_lists(body: _Body, element: Element, byte_order: str) -> None:
 
 
 _ALIKE: Final = 64
-"""From so many rows on, comparing several at once pays."""
+"""After this many equal rows, comparing several at once is faster."""
 
 _List = tuple[int, Struct, int]
-"""Bytes of the scalars in front of a list, what reads its length, and bytes of an item."""
+"""Bytes of the scalars before a list, the format of its length, and bytes of an item."""
 
 
 def _lists(element: Element, byte_order: str) -> tuple[list[_List], int]:
-    """The lists of a row, and the bytes of the scalars behind them."""
+    """The lists of a row, and the bytes of the scalars after them."""
     lists: list[_List] = []
     scalars = 0
     for prop in element.properties:
@@ -279,7 +279,7 @@ def _lists(element: Element, byte_order: str) -> tuple[list[_List], int]:
 
 
 def _alike(rows: npt.NDArray[np.uint8], lists: list[_List], lengths: list[int]) -> int:
-    """How many rows, bytes [rows, size], from the first on have lists of these lengths."""
+    """How many of the first rows, bytes [rows, size], have lists of these lengths."""
     same = np.ones(len(rows), bool)
     at = 0
     for (scalars, length_of, item), length in zip(lists, lengths, strict=True):

@@ -10,20 +10,20 @@ import torch
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians
 
-# An opacity of 1 has no logit, and a scale of 0 no logarithm: these stand in.
+# An opacity of 1 has no logit, and a scale of 0 has no logarithm; these are written instead.
 _MOST_OPAQUE = 1 - 2.0**-24
 _THINNEST = 1e-30
 
 
 def check_scene_file(path: str | Path) -> Path:
-    """Raise ValueError or OSError, as `write_ply` would, before any work is put into the scene."""
+    """Raise ValueError or OSError if `write_ply` would, before any work is done for the scene."""
     return check_writable(path, ".ply", "scenes")
 
 
 def write_ply(path: str | Path, scene: Gaussians) -> None:
     """Write a scene as a binary little-endian PLY file, which `read_ply` reads.
 
-    The file appears whole or not at all; one that was there is replaced. Properties, all float: x, y, z, nx, ny, nz
+    The file appears complete or not at all; an existing one is replaced. Properties, all float: x, y, z, nx, ny, nz
     (0), f_dc_0..2, f_rest_0.. (all of red, then green, then blue), opacity (logit), scale_0..2 (log) and rot_0..3 (w,
     x, y, z, normalised).
 
