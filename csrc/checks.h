@@ -13,7 +13,7 @@ constexpr int64_t kMaxImageSide = 1 << 20;
 // Kernels number channels with 32 bits.
 constexpr int64_t kMaxChannels = 1 << 30;
 
-// Returns `tensor` in contiguous memory; an error if its dtype, shape or device is not the one required.
+// Returns `tensor` in contiguous memory; raises an error if its dtype, shape or device is not as required.
 inline Tensor checked(const Tensor& tensor, const char* name, ScalarType dtype, std::initializer_list<int64_t> shape,
                       const Tensor& same_device) {
   STD_TORCH_CHECK(tensor.scalar_type() == dtype, name, " must have dtype ", torch::headeronly::toString(dtype),
@@ -38,13 +38,13 @@ inline std::optional<Tensor> checked(const std::optional<Tensor>& tensor, const 
   return checked(*tensor, name, dtype, shape, same_device);
 }
 
-// The size of one dimension, an error where there is no such dimension.
+// The size of one dimension; raises an error unless there are `dims` dimensions.
 inline int64_t checked_size(const Tensor& tensor, const char* name, int64_t dim, int64_t dims) {
   STD_TORCH_CHECK(tensor.dim() == dims, name, " must have ", dims, " dimensions; found ", tensor.dim());
   return tensor.size(dim);
 }
 
-// An integer that fits a kernel's `int`.
+// The value as an `int` for a kernel; raises an error unless low <= value <= high.
 inline int checked_int(int64_t value, const char* name, int64_t low, int64_t high) {
   STD_TORCH_CHECK(value >= low && value <= high, name, " must be between ", low, " and ", high, "; found ", value);
   return static_cast<int>(value);
@@ -57,10 +57,10 @@ inline int64_t checked_count(int64_t images, int64_t gaussians) {
   return images * gaussians;
 }
 
-// The offsets into the lists, and the list's indices, are 32-bit integers.
+// The offsets into the lists and the indices in them are 32-bit integers.
 inline void check_intersections(int64_t total) {
   STD_TORCH_CHECK(total <= kMaxCount, "the Gaussians touch ", total,
-                  " tiles, more than 2^31 - 1; render fewer images at once or larger tiles");
+                  " tiles, more than 2^31 - 1; render fewer images at once, or use larger tiles");
 }
 
 }  // namespace splat

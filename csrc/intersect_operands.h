@@ -11,9 +11,9 @@ namespace splat {
 
 struct IntersectOperands {
   Tensor means2d, radii, depths, conics, opacities;  // [I, N, ...] or [M, ...]
-  std::optional<Tensor> image_ids;                   // [M] where packed
+  std::optional<Tensor> image_ids;                   // [M] if packed
   int64_t images, count;                             // count: I * N or M
-  int64_t gaussians;                                 // N; 0 where packed
+  int64_t gaussians;                                 // N; 0 if packed
   TileGrid grid;
   Tensor tiles_per_gauss, offsets;  // outputs: like depths, [I, rows, columns]
 

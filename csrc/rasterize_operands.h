@@ -1,4 +1,5 @@
-// Arguments, checked and contiguous, and outputs, allocated, of rasterize and rasterize_backward, on the CPU and on CUDA.
+// Arguments, checked and contiguous, and outputs, allocated, of rasterize and rasterize_backward, on the CPU and on
+// CUDA.
 //
 // Shapes: I images, N Gaussians, M rows of a packed layout, D channels, n intersections.
 #pragma once
@@ -12,7 +13,7 @@ namespace splat {
 struct RasterizeOperands {
   Tensor means2d, conics, colors, opacities;  // [I, N, ...] or [M, ...]
   std::optional<Tensor> backgrounds;          // [I, D]
-  std::optional<Tensor> masks;                // [I, rows, columns], bool: false where a tile is not rendered
+  std::optional<Tensor> masks;                // [I, rows, columns], bool; tiles where it is false are not rendered
   Tensor offsets, flatten_ids;                // [I, rows, columns], [n]
   int64_t images, count, channels, intersections;
   int width, height;
@@ -63,7 +64,7 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
       grid,
   };
   STD_TORCH_CHECK(p.tiles() <= kMaxCount, images, " images of ", grid.columns, " x ",
-                  grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once or larger tiles");
+                  grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once, or use larger tiles");
   return p;
 }
 
@@ -82,8 +83,9 @@ struct RasterizeBackwardOperands {
   Tensor alphas, last_ids;     // outputs of the forward pass
   Tensor v_images, v_alphas;   // [I, H, W, D], [I, H, W, 1]: gradients of its outputs
   bool absgrad;
-  // Outputs, like the tensors that they are the gradients of. v_means2d_abs, the sums of the absolute values of what
-  // each pixel adds to v_means2d, has size 0 unless absgrad; v_backgrounds, where there are no backgrounds.
+  // Outputs, shaped like the tensors whose gradients they are. v_means2d_abs, the sum over the pixels of the absolute
+  // values of their contributions to v_means2d, has size 0 unless absgrad; v_backgrounds has size 0 without
+  // backgrounds.
   Tensor v_means2d, v_means2d_abs, v_conics, v_colors, v_opacities, v_backgrounds;
 };
 

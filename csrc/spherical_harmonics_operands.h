@@ -23,7 +23,7 @@ struct HarmonicsOperands {
   }
 };
 
-// `coeffs` [1 or I, N, K, 3], for all images or for each, with K enough for the degree.
+// `coeffs` [1 or I, N, K, 3]: one set for all images or one for each, with K large enough for the degree.
 inline Tensor checked_coeffs(const Tensor& coeffs, int64_t images, int64_t gaussians, int degree, const Tensor& like) {
   const int64_t sets = checked_size(coeffs, "coeffs", 0, 4), bases = coeffs.size(2);
   STD_TORCH_CHECK(sets == 1 || sets == images, "coeffs must hold 1 set of coefficients or one for each of the ", images,

@@ -16,7 +16,7 @@ namespace splat {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// In the shape that a tensor must have: any size will do.
+// In a required shape: any size is accepted.
 constexpr int64_t kAny = -1;
 
 inline std::string describe_shape(const int64_t* sizes, size_t count) {
@@ -44,7 +44,7 @@ inline Tensor empty_like_device(std::initializer_list<int64_t> shape, ScalarType
                               std::nullopt, like.device());
 }
 
-// A pointer for a kernel; null where there is no tensor.
+// A pointer for a kernel; null if there is no tensor.
 template <class T>
 const T* data_or_null(const std::optional<Tensor>& tensor) {
   return tensor ? tensor->const_data_ptr<T>() : nullptr;

@@ -1,5 +1,5 @@
-// The operators on single Gaussians on the CPU: splat::find_finite, project and spherical_harmonics, with their backward
-// passes.
+// The operators on single Gaussians on the CPU: splat::find_finite, project and spherical_harmonics, with their
+// backward passes.
 #include <atomic>
 #include <tuple>
 #include <vector>
@@ -66,11 +66,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
   return {r.radii, r.means2d, r.depths, r.conics, r.compensations, r.colors};
 }
 
-// Gaussians whose gradients by the camera are summed by one thread. That sums are made in the same order whatever the
-// number of threads, this does not depend on it.
+// The number of Gaussians whose gradients by the camera one thread sums. It does not depend on the number of threads,
+// so that sums are always made in the same order.
 constexpr int64_t kChunk = 1024;
 
-// A sum over one chunk, or over all.
+// A sum over one chunk, or over all chunks.
 struct PoseSum {
   double rows[12] = {};  // of the viewmat's first three rows, row-major
 
@@ -151,7 +151,7 @@ std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor d
   const float* v_color = g.v_colors.const_data_ptr<float>();
   float* v_directions = g.v_directions.mutable_data_ptr<float>();
   float* v_coeffs = g.v_coeffs.mutable_data_ptr<float>();
-  // One thread makes all of a set's sums, over the images that share it, in their order.
+  // One thread makes all sums of a set, over the images that share it, in their order.
   torch::stable::parallel_for(0, set_count(in), 256, [&](int64_t begin, int64_t end) {
     for (int64_t set = begin; set < end; ++set) harmonics_set_backward(in, set, v_color, v_directions, v_coeffs);
   });

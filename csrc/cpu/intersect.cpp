@@ -1,7 +1,7 @@
 // splat::intersect on the CPU.
 //
-// Instead of sorting all pairs of Gaussian and tile, the Gaussians are sorted once, by depth, and their tiles are then
-// dealt out in that order by a counting sort over the tiles of all images. Both sorts are stable, so the order is the
+// Instead of sorting all pairs of Gaussian and tile, the Gaussians are sorted once, by depth, and their pairs are then
+// distributed in that order by a counting sort over the tiles of all images. Both sorts are stable, so the order is the
 // same for any number of threads.
 #include <algorithm>
 #include <numeric>
@@ -35,7 +35,7 @@ void radix_sort(std::vector<DepthEntry>& entries) {
   }
 }
 
-// Indices of the Gaussians that were not culled, by depth, then index.
+// The indices of the Gaussians that were not culled, ordered by depth, then index.
 std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
   std::vector<DepthEntry> entries;
   for (int64_t i = 0; i < in.count; ++i) {
@@ -63,8 +63,8 @@ void for_each_span(const IntersectInputs& in, const std::vector<DepthEntry>& ent
   }
 }
 
-// Contiguous pieces of the entries, each with its own counters of all tiles: one per thread, unless the counters would
-// take more than 64 MiB.
+// The number of contiguous pieces of the entries, each with its own counters for all tiles: one per thread, unless the
+// counters would take more than 64 MiB.
 int64_t piece_count(const IntersectOperands& p) {
   const int64_t affordable = (int64_t{64} << 20) / (4 * std::max<int64_t>(p.tiles(), 1));
   return std::clamp<int64_t>(affordable, 1, torch::stable::get_num_threads());
@@ -87,7 +87,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   const int64_t pieces = piece_count(p);
   const auto piece_start = [&](int64_t piece) { return visible * piece / pieces; };
 
-  // First the counts, then the next free place, of each piece in each tile.
+  // First the number of entries of each piece in each tile, then the next free place.
   std::vector<int32_t> places(static_cast<size_t>(pieces * tiles), 0);
   std::vector<int64_t> totals(static_cast<size_t>(pieces), 0);
   int32_t* tiles_per_gauss = p.tiles_per_gauss.mutable_data_ptr<int32_t>();

@@ -8,7 +8,7 @@ namespace {
 constexpr int kMaxChannels = 16;  // colours blended in one pass over the list
 
 struct Block {
-  // Transmittance; negated once the pixel is finished, and for the places of a block that are not pixels.
+  // Transmittance; negated once the pixel is finished, and for places of the block outside of the image.
   Floats transmittance[kBlockSide][kChunks];
   Ints last[kBlockSide][kChunks];
   Floats colors[kMaxChannels][kBlockSide][kChunks];
@@ -94,7 +94,7 @@ SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const B
   }
 }
 
-// Renders `channels` colours from `first_channel` on; C is their number where it is known, else 0.
+// Renders `channels` colours from `first_channel` on; C is their number if it is known at compile time, otherwise 0.
 template <int C>
 static void rasterize_channels(const BlockScene& scene, const BlockJob& job, const BlockImages& images,
                                int first_channel, int channels) {

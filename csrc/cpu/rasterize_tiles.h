@@ -1,5 +1,5 @@
-// What rasterize and rasterize_backward on the CPU share: the Gaussians as the blocks read them, and the tiles, shared
-// out among threads and cut into blocks of 16 x 16 pixels.
+// What rasterize and rasterize_backward on the CPU share: the Gaussians as the blocks read them, and the tiles,
+// distributed among threads and cut into blocks of 16 x 16 pixels.
 #pragma once
 
 #include "../rasterize_operands.h"
@@ -9,7 +9,7 @@
 
 namespace splat {
 
-// That of the functions {baseline, avx2, avx512} which the instruction set in use calls for.
+// Selects the function {baseline, avx2, avx512} for the instruction set in use.
 #if defined(__x86_64__)
 #define SPLAT_FOR_INSTRUCTION_SET(function)                                       \
   (instruction_set() == InstructionSet::kAvx512 ? avx512::function                \
@@ -19,7 +19,7 @@ namespace splat {
 #define SPLAT_FOR_INSTRUCTION_SET(function) (baseline::function)
 #endif
 
-// The lists index memory, so they are not believed.
+// The lists are used as indices into memory, so they are not trusted.
 inline void check_lists(const RasterizeOperands& p) {
   const int32_t* ids = p.flatten_ids.const_data_ptr<int32_t>();
   for (int64_t i = 0; i < p.intersections; ++i) {
@@ -46,7 +46,7 @@ inline Tensor gaussian_records(const RasterizeOperands& p) {
   const float* opacities = p.opacities.const_data_ptr<float>();
   torch::stable::parallel_for(0, p.count, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      // At most 126, so that the power of two remains a normal float.
+      // At most 126, so that the power of two is still a normal float.
       const float limit = minimum(visible_exponent(opacities[i]) + kExponentSlack, 126.0f);
       const ScaledConic conic = scaled_conic(conics[3 * i], conics[3 * i + 1], conics[3 * i + 2]);
       records[i] = {means[2 * i], means[2 * i + 1], conic, opacities[i], limit, 0.0f};
@@ -61,7 +61,7 @@ inline BlockScene block_scene(const RasterizeOperands& p, const Tensor& records)
 }
 
 // Calls work(worker, tile, blocks) for each tile of all images, where blocks(visit) calls visit(job) for its blocks, in
-// a fixed order. The list of a tile that is masked is empty. `worker` is below the number of torch's threads, and no
+// a fixed order. The list of a masked tile is empty. `worker` is below the number of torch's threads, and no
 // two calls with the same one overlap.
 template <class Work>
 void for_each_tile(const RasterizeOperands& p, const Work& work) {

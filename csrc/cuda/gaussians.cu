@@ -1,5 +1,5 @@
 // The operators on single Gaussians on CUDA: splat::find_finite, project and spherical_harmonics, with their backward
-// passes. In one file, because each file costs seconds of a build, whatever is in it.
+// passes. In one file, because every file adds seconds to a build, whatever it contains.
 #include <tuple>
 
 #include <torch/csrc/stable/library.h>

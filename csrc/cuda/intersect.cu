@@ -1,5 +1,5 @@
-// splat::intersect on CUDA: count each Gaussian's tiles, sort the Gaussians by depth, make room for their pairs in that
-// order by a prefix sum, write them, sort them by tile. See intersect_kernels.cuh.
+// splat::intersect on CUDA: count the tiles of each Gaussian, sort the Gaussians by depth, find the places of their
+// pairs in that order by a prefix sum, write the pairs, and sort them by tile. See intersect_kernels.cuh.
 #include <tuple>
 
 #include <torch/csrc/stable/library.h>
@@ -11,8 +11,8 @@
 namespace splat {
 namespace {
 
-// Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Returns the number of pairs, for which it waits:
-// it is the size of two of the operator's results.
+// Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Waits for the number of pairs and returns it: it
+// is the size of two results of the operator.
 int64_t count(const LaunchContext& launch, const IntersectInputs& in, const Tensor& tiles_per_gauss,
               Pairs& by_depth) {
   const Tensor totals = empty_like_device({2}, ScalarType::Long, tiles_per_gauss);

@@ -1,5 +1,6 @@
 // Pairs of Gaussian and tile, ordered by image, tile, depth and index, in two sorts of 32-bit keys: the Gaussians by
-// depth, then their pairs, written in that order, by tile. The second sort is stable and needs the tile's bits only.
+// depth, then their pairs, written in that order, by tile. The second sort is stable and needs only the bits of the
+// tile.
 #pragma once
 
 #include "../math/intersect_rows.h"
@@ -13,8 +14,8 @@ struct IntersectTotals {
   unsigned long long bad_image;  // Gaussians whose image does not exist
 };
 
-// One thread per Gaussian: its number of tiles, and what sorts it by depth, with those that touch no tile at the end.
-// Adds to *totals. A Gaussian whose image does not exist touches no tile.
+// One thread per Gaussian: its number of tiles, and its key for the sort by depth, which puts Gaussians without tiles
+// at the end. Adds to *totals. A Gaussian whose image does not exist has no tiles.
 __global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32_t* depth_keys, int32_t* order,
                             IntersectTotals* totals) {
   __shared__ unsigned long long block_tiles, block_bad;
@@ -49,15 +50,15 @@ __global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32
   if (block_bad != 0) atomicAdd(&totals->bad_image, block_bad);
 }
 
-// One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth, and 0
-// at the end, ready for a prefix sum.
+// One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth,
+// followed by 0, ready for a prefix sum.
 __global__ void order_counts(int64_t count, const int32_t* order, const int32_t* tiles_per_gauss, int64_t* starts) {
   const int64_t rank = thread_index();
   if (rank > count) return;
   starts[rank] = rank < count ? tiles_per_gauss[order[rank]] : 0;
 }
 
-// Writes the pairs of one Gaussian, from position `at` on: those of lanes `lane`, `lane + lanes`, ... of each row.
+// Writes pairs of one Gaussian, whose places begin at `at`: columns `lane`, `lane + lanes`, ... of each row of tiles.
 static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int64_t at, int lane, int lanes,
                                      uint32_t* tile_keys, int32_t* indices) {
   const int64_t image = image_of(in, i);
@@ -73,10 +74,10 @@ static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int64
   }
 }
 
-// One thread per Gaussian, in the order of depth; one that touches many tiles is written by its whole warp.
+// One thread per Gaussian, in the order of depth; a Gaussian with many tiles is written by its whole warp.
 // Preconditions: starts is the exclusive prefix sum of order_counts' numbers, tile_keys and indices have room for
-// starts[count], and no image was bad. The spans are computed again, which moves fewer bytes than keeping them
-// (docs/kernels.md), and come out the same to the last bit: this file is compiled without contraction to fused
+// starts[count], and no image was bad. The spans are computed again, which moves fewer bytes than storing them
+// (docs/kernels.md), and are the same to the last bit, because this file is compiled without contraction to fused
 // operations.
 __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64_t* starts, uint32_t* tile_keys,
                            int32_t* indices) {
@@ -100,7 +101,7 @@ __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64
   }
 }
 
-// One thread per pair: its whole key, as gsplat 1.5.3 lays it out.
+// One thread per pair: its complete key, laid out as in gsplat 1.5.3.
 __global__ void write_keys(int64_t total, const uint32_t* tile_keys, const int32_t* indices, const float* depths,
                            int64_t* keys) {
   const int64_t i = thread_index();

@@ -1,4 +1,4 @@
-// How kernels are launched: on torch's current stream and the tensors' device, with every launch checked.
+// Launching kernels on torch's current stream and the device of the tensors, with every launch checked.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ namespace splat {
 
 constexpr int kThreads = 256;
 
-// Makes the tensor's device the current one for as long as it lives, and holds torch's current stream there.
+// Makes the device of a tensor the current one during its lifetime, and holds torch's current stream of that device.
 class LaunchContext {
  public:
   explicit LaunchContext(const Tensor& tensor) : guard_(tensor.get_device_index()) {
@@ -24,7 +24,7 @@ class LaunchContext {
 
   cudaStream_t stream() const { return stream_; }
 
-  // `count` blocks of `threads` threads, nothing if there are none.
+  // Launches `count` blocks of `threads` threads, if there are any.
   template <class... Parameters, class... Arguments>
   void blocks(int64_t count, int threads, void (*kernel)(Parameters...), Arguments... arguments) const {
     STD_TORCH_CHECK(count <= kMaxCount, count, " blocks of threads are more than the ", kMaxCount,
@@ -34,7 +34,7 @@ class LaunchContext {
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   }
 
-  // One thread for each of `count` items.
+  // Launches one thread for each of `count` items.
   template <class... Parameters, class... Arguments>
   void for_each(int64_t count, void (*kernel)(Parameters...), Arguments... arguments) const {
     blocks(divide_up(count, kThreads), kThreads, kernel, arguments...);

@@ -1,4 +1,4 @@
-// splat::rasterize_backward on CUDA. Nothing here waits for the GPU: what depends on the data has a bound.
+// splat::rasterize_backward on CUDA. Nothing here waits for the GPU: bounds are used for sizes that depend on the data.
 #include <tuple>
 
 #include <torch/csrc/stable/library.h>
@@ -21,7 +21,7 @@ float* data_or_null_if_empty(const Tensor& tensor) {
   return tensor.numel() == 0 ? nullptr : tensor.mutable_data_ptr<float>();
 }
 
-// What each Gaussian's slots add up to, in an order that does not change.
+// Adds up the slots of each Gaussian in a fixed order.
 void add_slots(const LaunchContext& launch, const RasterizeOperands& p, const kernels::RasterizeInputs& in,
                const kernels::BackwardOutputs& out) {
   Pairs by_id(p.intersections, p.means2d);
@@ -56,7 +56,7 @@ void differentiate(const LaunchContext& launch, const RasterizeBackwardOperands&
   launch.blocks(tiles + 1, threads, kernels::count_blocks, in, gradients.last_ids, plan);
   exclusive_sum(launch, like, plan.block_starts, tiles + 1);
   for_each_chunk(forward.channels, chunk_size(threads), [&](auto c, int64_t first, int channels) {
-    if (first > 0) return;  // it stages the first channels, and reads the others
+    if (first > 0) return;  // it stages the first channels and reads the others from memory
     launch.blocks(tiles, threads, kernels::replay<decltype(c)::value>, in, gradients, plan, channels);
   });
   for_each_chunk(forward.channels, chunk_size(kernels::kDifferentiateThreads),

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
   bool finished = !pixel.inside;
 
   for (int64_t start = range.begin; start < range.end; start += kBatch<C>) {
-    // Also keeps the batch before in shared memory until all have read it.
+    // Also keeps the previous batch in shared memory until all threads have read it.
     if (__syncthreads_and(finished)) break;
     const int count = static_cast<int>(range.end - start < kBatch<C> ? range.end - start : kBatch<C>);
     stage_batch<C>(in, start, count, first_channel, channels, batch);

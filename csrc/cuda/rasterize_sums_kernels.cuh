@@ -1,4 +1,5 @@
-// Sums in a fixed order: of `differentiate`'s slots, where results must be deterministic, and of the backgrounds' gradient.
+// Sums in a fixed order: of the slots of `differentiate`, if results must be deterministic, and of the gradient of the
+// backgrounds.
 #pragma once
 
 #include "rasterize_differentiate_kernel.cuh"
@@ -6,7 +7,7 @@
 namespace splat {
 namespace kernels {
 
-// One thread per position of the lists: what sum_slots' sort starts from.
+// One thread per position of the lists: the input of the sort that sum_slots needs.
 __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
   const int64_t i = thread_index();
   if (i >= in.intersections) return;
@@ -15,7 +16,7 @@ __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* pos
 }
 
 // One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
-// number_positions' after a stable sort by the ids.
+// those of number_positions after a stable sort by the ids.
 __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
   const int64_t thread = thread_index();
   const int64_t id = thread / kWarp, lane = thread % kWarp;
@@ -41,7 +42,7 @@ __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t
   }
 }
 
-// The gradient of the backgrounds is the incoming one, weighted with what each pixel lets through. One block per image
+// The gradient of the backgrounds is the incoming one, weighted by the transmittance of each pixel. One block per image
 // and slice of its pixels; partial [images, slices, channels].
 __global__ void slice_background(const float* alphas, const float* v_colors, int64_t pixels, int64_t slices,
                                  int64_t channels, float* partial) {

@@ -14,7 +14,7 @@ __global__ void spherical_harmonics(HarmonicsInputs in, float* colors) {
 }
 
 // One thread per set of coefficients, for all images that share it in their order: no atomics. v_colors and
-// v_directions [I, N, 3], v_coeffs like coeffs. Preconditions as above.
+// v_directions [I, N, 3], v_coeffs shaped like coeffs. Preconditions as above.
 __global__ void spherical_harmonics_backward(HarmonicsInputs in, const float* v_colors, float* v_directions,
                                              float* v_coeffs) {
   const int64_t set = thread_index();

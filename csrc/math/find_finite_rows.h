@@ -1,6 +1,6 @@
 // Whether all numbers of a Gaussian are finite.
 //
-// Shapes: B scenes, N Gaussians, S sets of colours, one or one for each image, of W numbers each.
+// Shapes: B scenes, N Gaussians, S sets of colours, either one or one per image, of W numbers each.
 #pragma once
 
 #include "platform.h"
@@ -8,7 +8,7 @@
 namespace splat {
 
 struct FiniteInputs {
-  const float *means, *quats, *scales, *covars;  // [B, N, 3], [B, N, 4], [B, N, 3], [B, N, C]; null where not given
+  const float *means, *quats, *scales, *covars;  // [B, N, 3], [B, N, 4], [B, N, 3], [B, N, C]; null if not given
   const float *opacities, *colors;               // [B, N], [B, S, N, W]
   int64_t scenes, gaussians, sets;               // B, N, S
   int64_t covar_width, color_width;              // C, W

@@ -1,11 +1,11 @@
-// Arithmetic of whole numbers that sizes, launches and keys share.
+// Integer arithmetic for sizes, launches and keys.
 #pragma once
 
 #include "platform.h"
 
 namespace splat {
 
-// Gaussians, tiles, intersections and blocks of threads are numbered with 32-bit integers: the most that there may be.
+// The maximum number of Gaussians, tiles, intersections and blocks of threads, which are numbered with 32-bit integers.
 constexpr int64_t kMaxCount = 2147483647;
 
 // value / divisor, rounded up. Preconditions: value >= 0, divisor > 0.

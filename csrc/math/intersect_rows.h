@@ -1,4 +1,4 @@
-// The Gaussians that splat::intersect is given, in arrays of the operator's shapes.
+// The Gaussians that splat::intersect lists, in arrays of the operator's shapes.
 #pragma once
 
 #include "tile_reach.h"
@@ -8,8 +8,8 @@ namespace splat {
 struct IntersectInputs {
   const float *means, *depths, *conics, *opacities;  // [count, 2], [count], [count, 3], [count]
   const int32_t* radii;                              // [count, 2]
-  const int64_t* image_ids;                          // [count]; null where dense, then gaussians > 0
-  int64_t count, gaussians, images;                  // I N or M, N or 0 where packed, I
+  const int64_t* image_ids;                          // [count]; null if dense; then gaussians > 0
+  int64_t count, gaussians, images;                  // I N or M, N or 0 if packed, I
   TileGrid grid;
   int tile_bits;  // of a key
 };

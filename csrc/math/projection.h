@@ -8,7 +8,7 @@
 
 namespace splat {
 
-// The numbers are those of the operators' camera_model.
+// The values are those of the operators' camera_model.
 enum CameraModel { kPinhole = 0, kOrtho = 1, kFisheye = 2 };
 
 struct CameraParameters {
@@ -26,13 +26,13 @@ struct ProjectionSettings {
   int camera_model;  // a CameraModel
 };
 
-// The parameters of N Gaussians, or of one: quats and scales, or covars; the others are null.
+// The parameters of N Gaussians, or of one: either quats and scales or covars; the others are null.
 struct GaussianParameters {
   const float* means;      // [N, 3]
   const float* quats;      // [N, 4] w, x, y, z
   const float* scales;     // [N, 3]
   const float* covars;     // [N, 6] xx, xy, xz, yy, yz, zz
-  const float* opacities;  // [N] or null: then the extent is kMaxExtent
+  const float* opacities;  // [N]; if null, the extent is kMaxExtent
 };
 
 SPLAT_HD GaussianParameters gaussian_at(const GaussianParameters& all, int64_t i) {
@@ -42,7 +42,7 @@ SPLAT_HD GaussianParameters gaussian_at(const GaussianParameters& all, int64_t i
 }
 
 struct Projection {
-  int radius_x, radius_y;  // pixels; 0 where culled
+  int radius_x, radius_y;  // pixels; 0 if culled
   float x, y, depth;       // centre in pixels, distance along the camera's z axis
   float a, b, c;           // conic: inverse of the blurred 2D covariance, [[a, b], [b, c]]
   float compensation;      // opacity factor that undoes the blur's gain in area (Yu et al. 2024, "Mip-Splatting",
@@ -69,7 +69,7 @@ struct Shape {
   Sym3 covariance;
 };
 
-// False for a Gaussian whose quaternion is no rotation.
+// Returns false if the quaternion of the Gaussian is not a rotation.
 SPLAT_HD bool load_shape(const GaussianParameters& g, Shape& shape) {
   if (g.covars != nullptr) {
     shape = {{{{1.0f, 0.0f, 0.0f}, {0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}}},
@@ -84,16 +84,16 @@ SPLAT_HD bool load_shape(const GaussianParameters& g, Shape& shape) {
   return true;
 }
 
-// Where the image of a point is, and how it moves with the point (in camera coordinates).
+// The image of a point, and how it moves with the point (in camera coordinates).
 struct Linearization {
   float x, y;          // pixels
   Vec3 row_x, row_y;   // the Jacobian
 };
 
-// The x / z and y / z at which a perspective projection is linearised: pulled in to the frustum's margin.
+// The x / z and y / z at which a perspective projection is linearised, clamped to the frustum with its margin.
 struct Tangents {
   float x, y;
-  bool x_inside, y_inside;  // not pulled in
+  bool x_inside, y_inside;  // not clamped
 };
 
 SPLAT_HD Tangents clamped_tangents(const CameraParameters& camera, const ProjectionSettings& settings,
@@ -128,7 +128,7 @@ SPLAT_HD Linearization linearize(const CameraParameters& camera, const Projectio
           {jx, 0.0f, -jx * at.x}, {0.0f, jy, -jy * at.y}};
 }
 
-// The covariance M on the image, before and after the blur, and what it is made of: M = F C F^T with F = J W A, where J
+// The covariance M in the image, before and after the blur, and its factors: M = F C F^T with F = J W A, where J
 // is the projection's Jacobian, W the camera's rotation and A C A^T the 3D covariance.
 struct Footprint {
   Vec3 frame_x, frame_y;    // rows of F
@@ -150,20 +150,20 @@ SPLAT_HD Footprint footprint(const CameraParameters& camera, const Linearization
   f.xy = dot(f.frame_x, f.spread_y);
   f.yy = dot(f.frame_y, f.spread_y);
   // det(F C F^T) by Cauchy and Binet. Unlike xx yy - xy xy it does not cancel for needles, and the blurred determinant
-  // is a sum of terms that are not negative. A NaN stays one.
+  // is a sum of non-negative terms. A NaN stays NaN.
   f.determinant = maximum(0.0f, dot(f.normal, cross(f.spread_x, f.spread_y)));
   f.blurred = f.determinant + eps2d * (f.xx + f.yy) + eps2d * eps2d;
   return f;
 }
 
-// How many standard deviations a Gaussian of this opacity reaches before its alpha falls under the smallest visible one
+// How many standard deviations a Gaussian of this opacity extends before its alpha falls below the smallest visible one
 // (Radl et al. 2024, "StopThePop", section B.2). Precondition: opacity >= kMinAlpha.
 SPLAT_HD float extent(float opacity) {
   return minimum(kMaxExtent, square_root(2.0f * natural_log(opacity / kMinAlpha)));
 }
 
-// `g` is one Gaussian. Returns false, and all zeros, for one that this camera does not see, or that has a parameter
-// which is not finite: such a one leaves a NaN or an infinity in what is compared here.
+// `g` is one Gaussian. Returns false, and all zeros, for one that is not visible to this camera, or that has a
+// parameter which is not finite: that leaves a NaN or an infinity in the values that are compared here.
 SPLAT_HD bool project_gaussian(const CameraParameters& camera, const ProjectionSettings& settings,
                                const GaussianParameters& g, Projection& out) {
   out = {0, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};

@@ -87,7 +87,7 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
     }
     store_group(v_group, count, v_wide, v_coeffs + 3 * first);
   }
-  // Through d / |d|, only what is at right angles to d remains.
+  // Through d / |d|, only the part perpendicular to d remains.
   const Vec3 v_d = harmonics_basis_backward<kDegree>(d, v_basis);
   const Vec3 tangent = combined(inverse, v_d, -inverse * dot(v_d, d), d);
   v_direction[0] = tangent.x;
@@ -95,8 +95,8 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
   v_direction[2] = tangent.z;
 }
 
-// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [bases, 3], which are added to if
-// `add_up`, else set. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
+// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [bases, 3], to which it adds if
+// `add_up`, and which it sets otherwise. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
 SPLAT_HD void spherical_harmonics_color_backward(int degree, int64_t bases, const float* direction,
                                                  const float* coeffs, const float* v_color, bool add_up,
                                                  float* v_direction, float* v_coeffs) {

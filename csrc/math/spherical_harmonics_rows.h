@@ -1,4 +1,4 @@
-// What splat::spherical_harmonics and its backward pass do for one Gaussian, in arrays of the operator's shapes.
+// What splat::spherical_harmonics and its backward pass do for one Gaussian, on arrays of the operator's shapes.
 //
 // Shapes: I images, N Gaussians, K coefficients per channel. A row is image * N + Gaussian.
 #pragma once
@@ -15,7 +15,7 @@ struct HarmonicsInputs {
   int degree;                        // 0 to kMaxDegree
 };
 
-// Sets of coefficients of all Gaussians: as many as coeffs holds.
+// The number of sets of coefficients, counted for each Gaussian.
 SPLAT_HD int64_t set_count(const HarmonicsInputs& in) { return (in.shared_coeffs ? 1 : in.images) * in.gaussians; }
 
 // Writes row `row` of colors [I, N, 3].
@@ -29,8 +29,8 @@ SPLAT_HD void harmonics_row(const HarmonicsInputs& in, int64_t row, float* color
   spherical_harmonics_color(in.degree, in.bases, in.directions + 3 * row, in.coeffs + 3 * in.bases * set, color);
 }
 
-// The gradients of set `set`, for all images that share it, in their order: v_coeffs is like the coefficients, v_colors
-// and v_directions are [I, N, 3]. What is masked gets 0.
+// The gradients of set `set`, for all images that share it, in their order: v_coeffs is shaped like the
+// coefficients, v_colors and v_directions are [I, N, 3]. Masked rows get 0.
 SPLAT_HD void harmonics_set_backward(const HarmonicsInputs& in, int64_t set, const float* v_colors,
                                      float* v_directions, float* v_coeffs) {
   const float* coeffs = in.coeffs + 3 * in.bases * set;

@@ -29,8 +29,8 @@ SPLAT_HD TileOrigin tile_origin(const TileGrid& grid, int64_t tile) {
           static_cast<int>(in_image / grid.columns) * grid.tile_size};
 }
 
-// The key of an intersection is image | tile | depth, as gsplat 1.5.3 lays it out: the bits of the depth are the lower
-// 32, and the tile has as many bits as the number of tiles in an image has.
+// The key of an intersection is image | tile | depth, laid out as in gsplat 1.5.3: the lower 32 bits are those of the
+// depth, and the tile has as many bits as it takes to write the number of tiles in an image.
 SPLAT_HD int tile_bits(const TileGrid& grid) { return bit_length(tiles_per_image(grid)); }
 
 // The upper half of a key. `tile` is numbered within the image.

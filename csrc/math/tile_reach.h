@@ -1,9 +1,9 @@
 // Which tiles a projected Gaussian can change.
 //
-// The candidates are the tiles that the rectangle centre +- radius touches. Of those a tile is kept iff some point of
-// the rectangle spanned by its pixel centres lies inside the ellipse on which alpha is kMinAlpha. Both are convex, so
-// within one row of tiles the kept ones are neighbours, and it is enough to know from where to where the ellipse
-// reaches within the row's band of pixel centres.
+// The candidates are the tiles that the rectangle centre +- radius touches. A candidate is kept iff some point of the
+// rectangle spanned by its pixel centres lies inside the ellipse on which alpha is kMinAlpha. Both are convex, so
+// within one row of tiles the kept ones are contiguous, and it is enough to know how far the ellipse extends to the
+// left and to the right within the row's band of pixel centres.
 #pragma once
 
 #include "blend.h"
@@ -25,7 +25,7 @@ struct TileSpan {
   int begin, end;
 };
 
-// A tile number as an integer, kept within [0, count]. NaN gives 0.
+// A tile number as an integer, clamped to [0, count]. NaN gives 0.
 SPLAT_HD int clamp_tile(float tile, int count) {
   return static_cast<int>(clamp(tile, 0.0f, static_cast<float>(count)));
 }
@@ -46,8 +46,8 @@ SPLAT_HD TileReach tile_reach(const TileGrid& grid, float x, float y, int radius
   reach.row_end = clamp_tile(round_up(tile_y + half_height), grid.rows);
 
   // The rasterizer computes the exponent with an error of a few ulps of its largest term, which inside the ellipse is
-  // at most limit * a c / det; the determinant itself is off by a few ulps of a c. Both are allowed for. Where they are
-  // no longer small (a needle some thousand times longer than wide, oblique to the axes) the ellipse is not trusted.
+  // at most limit * a c / det; the determinant itself is off by a few ulps of a c. Both are accounted for. If they are
+  // no longer small (for an oblique needle about a thousand times longer than wide) the ellipse is not used.
   const float product = a * c;
   const float determinant = product - b * b;
   reach.elliptic = a > 0.0f && c > 0.0f && determinant > 16.0f * kExponentUlps * product;
@@ -62,7 +62,7 @@ SPLAT_HD TileReach tile_reach(const TileGrid& grid, float x, float y, int radius
   return reach;
 }
 
-// Distance from the centre, to the right for sign = 1 and to the left for -1, that the ellipse reaches within the band
+// How far the ellipse extends from the centre, to the right for sign = 1 and to the left for -1, within the band
 // top <= v <= bottom, which it must touch.
 SPLAT_HD float band_extent(const TileReach& reach, float top, float bottom, float sign) {
   const float v = clamp(-sign * reach.shear_x, top, bottom);
@@ -70,7 +70,7 @@ SPLAT_HD float band_extent(const TileReach& reach, float top, float bottom, floa
   return (root - sign * reach.b * v) / reach.a;
 }
 
-// The tiles of one row that are kept. Precondition: row_begin <= row < row_end.
+// The kept tiles of one row. Precondition: row_begin <= row < row_end.
 SPLAT_HD TileSpan tile_span(const TileGrid& grid, const TileReach& reach, int row) {
   TileSpan span = {reach.column_begin, reach.column_end};
   if (!reach.elliptic) return span;
