@@ -1,5 +1,5 @@
-// The operators' schemas. The CPU implementations are linked into the same library; those for CUDA are a library of
-// their own, which adds itself to these when it is loaded.
+// The schemas of the operators. The CPU implementations are linked into the same library; those for CUDA are a separate
+// library, which registers them when it is loaded.
 #include <torch/csrc/stable/library.h>
 
 STABLE_TORCH_LIBRARY(splat, m) {

@@ -3,15 +3,15 @@
 // Shapes: I images, N Gaussians, K coefficients per channel.
 #pragma once
 
-#include "harmonics_operands.h"
+#include "spherical_harmonics_operands.h"
 #include "math/project_rows.h"
 
 namespace splat {
 
 struct ProjectOperands {
   Tensor means;                                      // [N, 3]
-  std::optional<Tensor> quats, scales;               // [N, 4], [N, 3], or neither
-  std::optional<Tensor> covars;                      // [N, 6], where the two are not
+  std::optional<Tensor> quats, scales;               // [N, 4], [N, 3], or neither is given
+  std::optional<Tensor> covars;                      // [N, 6], if those are not given
   std::optional<Tensor> opacities;                   // [N]
   std::optional<Tensor> coeffs;                      // [1 or I, N, K, 3]
   Tensor viewmats, intrinsics;                       // [I, 4, 4], [I, 3, 3]
@@ -19,7 +19,7 @@ struct ProjectOperands {
   ProjectionSettings settings;
   int degree;
 
-  Gaussians pointers() const {
+  GaussianParameters pointers() const {
     return {means.const_data_ptr<float>(), data_or_null<float>(quats), data_or_null<float>(scales),
             data_or_null<float>(covars), data_or_null<float>(opacities)};
   }
@@ -42,7 +42,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
   checked_count(images, n);
   STD_TORCH_CHECK(eps2d >= 0.0, "eps2d must not be negative; found ", eps2d);
   STD_TORCH_CHECK(quats.has_value() == scales.has_value() && quats.has_value() != covars.has_value(),
-                  "a shape is quats and scales, or covars; found ", quats ? "quats, " : "no quats, ",
+                  "either quats and scales or covars are required; found ", quats ? "quats, " : "no quats, ",
                   scales ? "scales, " : "no scales, ", covars ? "covars" : "no covars");
   const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
   constexpr auto f32 = ScalarType::Float;
@@ -88,9 +88,9 @@ inline ProjectResults allocate_project(const ProjectOperands& p) {
 }
 
 struct ProjectGradients {
-  Tensor radii, conics, compensations, colors;                          // what project gave
+  Tensor radii, conics, compensations, colors;                          // the results of project
   Tensor v_means2d, v_depths, v_conics, v_compensations, v_colors;      // incoming, like its results
-  Tensor v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats;  // outputs; of size 0 without such an input
+  Tensor v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats;  // outputs; size 0 if there is no such input
 
   ProjectionGradientRows rows() const {
     return {radii.const_data_ptr<int32_t>(),      conics.const_data_ptr<float>(),

@@ -1,9 +1,9 @@
 """3D Gaussian splatting for PyTorch, from a wheel that knows what is inside it.
 
-`rasterization` renders, and the functions beside it are its pieces; `build_info` says which kernels are installed and
-whether they fit this machine. Importing checks the installed kernels and loads those for the CPU; it compiles nothing
-and does not initialise CUDA. Kernels that do not fit are an `IncompatibleArtifactError` at the first call that needs
-them.
+`rasterization` renders; the other functions are the steps it is made of. `build_info` reports which kernels are
+installed and whether they fit this machine. Importing splat checks the installed kernels and loads the ones for the
+CPU; it compiles nothing and does not initialise CUDA. If the kernels do not fit, the first call that needs them raises
+`IncompatibleArtifactError`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ._kernels import KERNELS as _KERNELS
 from ._kernels import build_info
 from ._kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError
 from ._version import VERSION as __version__
-from .arguments import RollingShutterType
-from .harmonics import spherical_harmonics
-from .intersection import isect_offset_encode, isect_tiles
-from .pixels import rasterize_to_pixels
-from .projection import fully_fused_projection, quat_scale_to_covar_preci
-from .rendering import rasterization
+from .ops.arguments import RollingShutterType
+from .ops.harmonics import spherical_harmonics
+from .ops.intersection import isect_offset_encode, isect_tiles
+from .ops.pixels import rasterize_to_pixels
+from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
+from .ops.rendering import rasterization
 
 __all__ = [
     "BuildError",

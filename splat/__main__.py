@@ -7,5 +7,5 @@ if __name__ == "__main__":
         from .cli import main
 
         sys.exit(main())
-    except KeyboardInterrupt:  # before main could say so
+    except KeyboardInterrupt:  # before main could handle it
         sys.exit(130)

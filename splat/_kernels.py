@@ -1,4 +1,4 @@
-"""The compiled kernels of this package: the one place that says which Artifact is ours."""
+"""The compiled kernels of this package: the only place that says which artifact is splat's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from . import ops
 from ._kernelwheel.runtime import Kernels
 from ._version import VERSION
+from .ops import registration
 
 KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
@@ -25,21 +25,21 @@ def _require(device: torch.device) -> None:
     if device.type == "cuda" and index is None:
         index = torch.cuda.current_device()
     KERNELS.require(device.type, index)
-    with KERNELS.lock:  # of threads at their first call, one registers
-        ops.register()
+    with KERNELS.lock:  # several threads may make their first call at once; one registers
+        registration.register()
 
 
-# What torch.compiler.assume_constant_result does, which would import torch's compiler, a second, with the package:
-# torch.compile calls it while it traces, and leaves it out of the graph.
+# This is what torch.compiler.assume_constant_result does, but that would import torch's compiler with the package,
+# which takes a second. torch.compile calls the function while it traces, and leaves it out of the graph.
 require: Callable[[torch.device], None] = _require
 vars(_require)["_dynamo_marked_constant"] = True
 
 
 def build_info() -> dict[str, Any]:
-    """What the installed kernels are and what they are worth on this machine, as plain JSON values.
+    """What the installed kernels are and whether they work on this machine, as plain JSON values.
 
     Keys: `package`, `version`, `artifact` (its folder), `manifest`, `damage`, `host`, `verdict` (a list of
-    mismatches; empty means usable) and `loaded` (the device types whose library is in this process). The GPUs are
-    part of the verdict from the first CUDA call on; asking does not initialise CUDA.
+    mismatches; empty means usable) and `loaded` (the device types whose library is loaded in this process). The GPUs
+    count towards the verdict after the first CUDA call; this function does not initialise CUDA.
     """
     return KERNELS.info()

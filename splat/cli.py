@@ -1,6 +1,7 @@
 """The command line, `python -m splat COMMAND`.
 
-Exit status 0 good, 1 a finding, 2 wrong usage, 130 interrupted, 141 where nobody reads the output any more.
+Exit status: 0 for success, 1 for a failure or a finding, 2 for wrong usage, 130 if interrupted, 141 if nobody reads
+the output any more.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
-from . import __version__, cache_command, doctor_command, fit_command, inspect_command, render_command
+from . import __version__
 from ._kernelwheel.core.errors import KernelWheelError
-from .interrupts import INTERRUPTED
-from .memory import NotEnoughMemory, enough_memory
+from .commands import cache_command, doctor_command, fit_command, inspect_command, render_command
+from .commands.interrupts import INTERRUPTED
+from .commands.memory import NotEnoughMemory, enough_memory
 
 COMMANDS = {
-    "render": (render_command, "render a scene to a picture"),
-    "fit": (fit_command, "make a scene from pictures"),
-    "doctor": (doctor_command, "say what is installed, what this machine has, and whether they fit"),
-    "inspect": (inspect_command, "say what a wheel holds and whether it fits this machine"),
-    "cache": (cache_command, "look after the store of compiled kernels, and fill it"),
+    "render": (render_command, "render a picture of a scene"),
+    "fit": (fit_command, "fit a scene to pictures"),
+    "doctor": (doctor_command, "show what is installed, what this machine has, and whether they fit"),
+    "inspect": (inspect_command, "show what a wheel contains and whether it fits this machine"),
+    "cache": (cache_command, "manage the store of compiled kernels"),
 }
 BROKEN_PIPE = 141
 
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error.__cause__, BrokenPipeError):
             return BROKEN_PIPE
         return _fail(f"standard output cannot be written to: {error}")
-    except BrokenPipeError:  # of standard error: those of standard output are above
+    except BrokenPipeError:  # on standard error; those on standard output are handled above
         _abandon(sys.stderr)
         return BROKEN_PIPE
     except (KernelWheelError, NotEnoughMemory, OSError) as error:
@@ -53,7 +55,7 @@ def _run(argv: Sequence[str] | None) -> int:
     for name, (module, summary) in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     args = parser.parse_args(argv)
-    with enough_memory(lambda: args.command, "give it more, or end what else uses it"):
+    with enough_memory(lambda: args.command, "free some, or use a machine with more"):
         return int(COMMANDS[args.command][0].run(args))
 
 
@@ -66,11 +68,11 @@ def _fail(message: str, status: int = 1) -> int:
 
 
 class _OutputError(Exception):
-    """Standard output fails. No OSError, which would look like that of a file, and which argparse passes over."""
+    """Writing to standard output failed. Not an OSError, which would look like a file's, and which argparse ignores."""
 
 
 class _Output:
-    """Standard output, whose failures are _OutputErrors."""
+    """Standard output, with its failures raised as _OutputError."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -97,9 +99,9 @@ class _Output:
 
 @contextmanager
 def _checked_output() -> Iterator[None]:
-    """Whatever was printed has been written in the end, or there is an _OutputError."""
+    """Make sure that everything printed is written by the end, or raise _OutputError."""
     before = sys.stdout
-    output = _Output(before)  # None where it was closed from the beginning
+    output = _Output(before)  # None if it was closed from the start
     sys.stdout = cast(TextIO, output)
     try:
         yield
@@ -109,7 +111,7 @@ def _checked_output() -> Iterator[None]:
 
 
 def _abandon(stream: TextIO | None) -> None:
-    """Let what is still to be written go nowhere: Python writes it at exit, and would complain."""
+    """Discard what is not yet written: Python would write it at exit, and complain."""
     if stream is None:
         return
     with suppress(OSError, ValueError):

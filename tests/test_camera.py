@@ -10,10 +10,10 @@ import torch
 from scenes import real_scene
 from torch import Tensor
 
-from splat.builtin import knot_scene
-from splat.camera import UP_AXES, Camera, orbit
-from splat.ply import read_ply
-from splat.scene import Gaussians, SceneError
+from splat.scene.builtin import knot_scene
+from splat.scene.camera import UP_AXES, Camera, orbit
+from splat.scene.gaussians import Gaussians, SceneError
+from splat.scene.ply import read_ply
 
 AXES = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
 

@@ -20,7 +20,7 @@ from builds import needs_cpu_torch
 from test_ply import XYZ, columns, header, ply
 
 from splat import cli
-from splat.ply import read_ply
+from splat.scene.ply import read_ply
 
 Done = subprocess.CompletedProcess[str]
 
@@ -151,8 +151,8 @@ def test_pictures_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "render", "-o", "out.png", "--size", "16384x16384", "--device", "cpu")
     assert done.returncode == 1
     assert re.fullmatch(
-        r"splat: rendering 14409 Gaussians at 16384x16384 needs more memory than there is \(5\.00 GiB asked for at "
-        r"once\); choose a smaller --size, or a scene of fewer Gaussians\n",
+        r"splat: rendering 14409 Gaussians at 16384x16384 needs more memory than there is \(5\.00 GiB in one "
+        r"allocation\); choose a smaller --size, or a scene of fewer Gaussians\n",
         done.stderr,
     )
     assert list(tmp_path.iterdir()) == []
@@ -167,7 +167,7 @@ def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "render", str(path), "-o", "out.png")
     assert done.returncode == 1
     assert done.stderr == (
-        f"splat: reading {path} needs more memory than there is (3.00 GiB asked for at once); choose a scene of "
+        f"splat: reading {path} needs more memory than there is (3.00 GiB in one allocation); choose a scene of "
         "fewer Gaussians\n"
     )
 
@@ -176,7 +176,7 @@ def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "fit", "-o", "out.ply", "--gaussians", "2000000000", "--device", "cpu")
     assert done.returncode == 1
     assert re.fullmatch(
-        r"splat: reading the pictures needs more memory than there is \(7\.45 GiB asked for at once\); choose fewer "
+        r"splat: reading the pictures needs more memory than there is \(7\.45 GiB in one allocation\); choose fewer "
         r"--gaussians, or smaller or fewer pictures\n",
         done.stderr,
     )
@@ -204,8 +204,10 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
 
 INTERRUPTING = """
 import os, signal, sys
-from splat import cli, ply_writer, training
-from splat.files import replacing
+from splat import cli
+from splat.scene import ply_writer
+from splat.fit import training
+from splat.scene.file_output import replacing
 at, again = int(sys.argv[1]), sys.argv[2]
 step, steps = training.Trainer.step, []
 

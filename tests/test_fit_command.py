@@ -14,13 +14,13 @@ from PIL import Image
 from scenes import random_scene, real_scene
 
 import splat
-from splat import fit_command
-from splat.losses import psnr, ssim
-from splat.ply import read_ply
-from splat.ply_writer import write_ply
-from splat.scene import Gaussians
-from splat.training import Plan, Trainer, rotate
-from splat.views import read_views
+from splat.commands import fit_command
+from splat.fit.losses import psnr, ssim
+from splat.fit.training import FitOptions, Trainer, rotate
+from splat.fit.views import read_views
+from splat.scene.gaussians import Gaussians
+from splat.scene.ply import read_ply
+from splat.scene.ply_writer import write_ply
 
 
 def run(*arguments: str | Path) -> int:
@@ -53,8 +53,8 @@ def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
     text, err = capsys.readouterr()
     assert err == ""
     assert text.startswith("300 Gaussians from 14 pictures of 48x36, 250 steps, cpu, ")
-    assert f"side by side: {tmp_path / 'scene.png'}" in text
-    quality = float(text.split("PSNR ")[1].split(" dB on 2 that were kept aside")[0])
+    assert f"comparison: {tmp_path / 'scene.png'}" in text
+    quality = float(text.split("PSNR ")[1].split(" dB on 2 held-out pictures")[0])
     assert quality > 22
     scene = read_ply(out)
     assert len(scene) == 300
@@ -75,13 +75,13 @@ def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytes
     assert run(tmp_path / "a.png", "-o", out, "--picture", picture, "--steps", "150", "--gaussians", "200") == 0
     text = capsys.readouterr().out
     assert "from 1 picture of 40x30, 150 steps" in text
-    assert float(text.split("PSNR ")[1].split(" dB on what it was fitted to")[0]) > 25
+    assert float(text.split("PSNR ")[1].split(" dB on the picture it was fitted to")[0]) > 25
     with Image.open(picture) as image:
         assert np.array_equal(np.asarray(image)[:, :40], pixels)
 
 
 def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
-    trainer = Trainer(read_views([], 300, 0), Plan(steps=60, gaussians=400, sh_degree=1))
+    trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     assert len(trainer.parameters["means"]) == 300
     losses: list[float] = []
     trainer.fit(lambda _, loss: losses.append(loss))
@@ -93,7 +93,7 @@ def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
 
 
 def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None:
-    trainer = Trainer(read_views([], 300, 0), Plan(steps=60, gaussians=400, sh_degree=1))
+    trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     for step in range(1, 6):
         trainer.step(step)
     before = {name: (value, dict(trainer.optimizer.state[value])) for name, value in trainer.parameters.items()}
@@ -120,7 +120,7 @@ def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None
 def test_the_same_seed_gives_the_same_scene() -> None:
     scenes = []
     for seed in (1, 1, 2):
-        trainer = Trainer(read_views([], 100, seed), Plan(steps=20, gaussians=150, sh_degree=0, seed=seed))
+        trainer = Trainer(read_views([], 100, seed), FitOptions(steps=20, gaussians=150, sh_degree=0, seed=seed))
         trainer.fit(lambda *_: None)
         scenes.append(trainer.gaussians())
     for first, again, other in zip(*(vars(scene).values() for scene in scenes), strict=True):
@@ -191,9 +191,7 @@ def test_pictures_without_cameras_are_refused(tmp_path: Path, capsys: pytest.Cap
         Image.new("RGB", (8, 8)).save(tmp_path / name)
     assert run(tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "a.ply") == 1
     err = capsys.readouterr().err
-    assert (
-        "2 pictures need to be told where their cameras stood: one SCENE.npz with images [C, H, W, 3], viewmats" in err
-    )
+    assert "2 pictures need camera poses: one SCENE.npz with images [C, H, W, 3], viewmats" in err
     assert not (tmp_path / "a.ply").exists()
 
 
@@ -203,7 +201,10 @@ def test_pictures_without_cameras_are_refused(tmp_path: Path, capsys: pytest.Cap
         ({"images": None}, r"images [C, H, W, 3] required, found viewmats, Ks"),
         ({"Ks": None, "viewmats": None}, r"viewmats [C, 4, 4] and Ks [C, 3, 3] required, found images"),
         ({"images": np.zeros((9, 8, 8), np.uint8)}, "images must have shape [C, H, W, 3], found [9, 8, 8]"),
-        ({"images": np.zeros((9, 8, 8, 3), np.int64)}, "images must be uint8, or floating from 0 to 1; found int64"),
+        (
+            {"images": np.zeros((9, 8, 8, 3), np.int64)},
+            "images must be uint8, or floating-point from 0 to 1; found int64",
+        ),
         ({"viewmats": np.zeros((8, 4, 4))}, "viewmats must have shape [9, 4, 4], found [8, 4, 4]"),
         ({"viewmats": np.zeros((9, 4, 4))}, "viewmats must be invertible"),
         ({"Ks": np.full((9, 3, 3), np.nan)}, "Ks must be finite numbers"),

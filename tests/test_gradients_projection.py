@@ -512,7 +512,7 @@ def test_a_colour_that_just_is_black_has_a_gradient_and_one_that_was_negative_ha
 def test_a_shape_is_given_once() -> None:
     axes, whole = make_case(0), make_case(0, whole=True)
     for changes in ({"covars": whole.covars}, {"scales": None}, {"quats": None, "scales": None}):
-        with pytest.raises(RuntimeError, match="a shape is quats and scales, or covars; found"):
+        with pytest.raises(RuntimeError, match="either quats and scales or covars are required; found"):
             axes.project(**changes)
 
 

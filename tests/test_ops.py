@@ -804,7 +804,7 @@ REFUSALS: list[tuple[str, Callable[[Arguments], Arguments], str]] = [
     ("intersect", given(tile_size=33), "tile_size must be between 1 and 32"),
     ("intersect", given(tile_width=1 << 20, tile_height=1 << 20), "more than the 32 bits"),
     ("intersect", given(image_ids=torch.zeros(600, dtype=torch.int64)), "packed, because image_ids is given"),
-    ("rasterize", replaced("colors", lambda t: t[..., :0]), "at least one channel"),
+    ("rasterize", replaced("colors", lambda t: t[..., :0]), "channels of colors must be between 1 and"),
     ("rasterize", replaced("colors", lambda t: t[0]), "colors must have 3 dimensions; found 2"),
     ("rasterize", replaced("backgrounds", lambda t: t[..., :2]), r"backgrounds must have shape \[2, 3\]"),
     ("rasterize", replaced("isect_offsets", lambda t: t[..., 1:]), r"isect_offsets must have shape \[2, 3, 5\]"),

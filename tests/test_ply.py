@@ -1,4 +1,4 @@
-"""`splat.ply.read_ply`: every way to write the same scene, what stands in for what is absent, and broken files."""
+"""`read_ply`: every way to write the same scene, what stands in for what is absent, and broken files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import real_scene
 
-from splat import ply_rows
-from splat.ply import read_ply
-from splat.scene import SH_C0, Gaussians, SceneError
+from splat.scene import ply_rows
+from splat.scene.gaussians import SH_C0, Gaussians, SceneError
+from splat.scene.ply import read_ply
 
 FORMATS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 TYPES = {"float": "f4", "double": "f8", "uchar": "u1", "short": "i2", "int": "i4"}
@@ -197,7 +197,7 @@ def test_gaussians_that_are_not_finite_are_left_out_and_counted(tmp_path: Path, 
     values["scale_2"][6] = -np.inf
     for i in range(4):
         values[f"rot_{i}"][7] = 0
-    with pytest.warns(UserWarning, match="left out 6 of 9 Gaussians, which hold NaN, infinity or a rotation of"):
+    with pytest.warns(UserWarning, match="left out 6 of 9 Gaussians, which have a NaN, an infinity or a rotation of"):
         found = read(tmp_path, ply(values, form))
     kept = [0, 6, 8]
     assert np.array_equal(found.means[:, 0], values["x"][kept])
@@ -291,7 +291,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
         header("element vertex 0\n" + "".join(f"property int {i}\x1b{'n' * 50}\n" for i in range(99))),
         r"found '0\\x1bn{38}', .*, and 87 more$",
     ),
-    "long row": (text(f"element vertex 1\n{XYZ}", b"1 " * 2**20), "row 0 of 'vertex' must have less than 1048576 byt"),
+    "long row": (text(f"element vertex 1\n{XYZ}", b"1 " * 2**20), "row 0 of 'vertex' must have fewer than 1048576 byt"),
     "white space": (
         text(f"element vertex 1\n{XYZ}", b" \n" * 2**20),
         "1 rows of 'vertex' are required, found 0: trunc",
@@ -326,7 +326,9 @@ def no_other_warning() -> Iterator[None]:
     """Any warning is an error, but for ours that counts what was left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*: left out .* Gaussians, which hold NaN, infinity or a rotation")
+        warnings.filterwarnings(
+            "ignore", message=".*: left out .* Gaussians, which have a NaN, an infinity or a rotation"
+        )
         yield
 
 

@@ -17,9 +17,9 @@ from scenes import Scene, random_scene, real_scene
 from torch import Tensor
 
 import splat
-from splat.arguments import RollingShutterType
-from splat.camera import orbit
-from splat.ply import read_ply
+from splat.ops.arguments import RollingShutterType
+from splat.scene.camera import orbit
+from splat.scene.ply import read_ply
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 

@@ -14,8 +14,8 @@ from PIL import Image
 from scenes import real_scene
 from test_ply import columns, ply
 
-from splat import render_command
-from splat.image import to_bytes, write_png
+from splat.commands import render_command
+from splat.scene.image import to_bytes, write_png
 
 
 def parse(*arguments: str | Path) -> argparse.Namespace:
@@ -151,9 +151,9 @@ def test_gaussians_left_out_are_counted_on_stderr(tmp_path: Path, capsys: pytest
     render(tmp_path / "a.png", scene, "--size", "20x10")
     out, err = capsys.readouterr()
     assert out.startswith("19 Gaussians, 20x10")
-    assert (
-        err
-        == f"splat: warning: {scene}: left out 1 of 20 Gaussians, which hold NaN, infinity or a rotation of length 0\n"
+    assert err == (
+        f"splat: warning: {scene}: left out 1 of 20 Gaussians, which have a NaN, an infinity or a rotation of "
+        "length 0\n"
     )
 
 

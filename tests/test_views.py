@@ -1,4 +1,4 @@
-"""`splat.views.read_views`: files of pictures that are damaged, hostile or something else are one clear error."""
+"""`read_views`: files of pictures that are damaged, hostile or something else are one clear error."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from splat.scene import SceneError
-from splat.views import Views, read_views
+from splat.fit.views import Views, read_views
+from splat.scene.gaussians import SceneError
 
 MEGABYTE = 2**20
 
@@ -85,46 +85,46 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "pickle": (b"\x80\x04]\x94.", "an .npz file of arrays is required, found File is not a zip file"),
     "objects": (
         npz({**arrays(), "images": np.array([{}, 1], object)}),
-        "images is damaged, or no array: plain numbers are required, found objects",
+        "images is damaged, or not an array: plain numbers are required, found objects",
     ),
-    "no array": (with_member("images", b"text"), "images is damaged, or no array: .*magic string"),
-    "no header": (with_member("images", b"\x93NUMPY\x01\x00"), "images is damaged, or no array: EOF"),
+    "no array": (with_member("images", b"text"), "images is damaged, or not an array: .*magic string"),
+    "no header": (with_member("images", b"\x93NUMPY\x01\x00"), "images is damaged, or not an array: EOF"),
     "version": (
         with_member("images", b"\x93NUMPY\x03\x00" + bytes(90)),
-        r"images is damaged, or no array: version 1.0 or 2.0 is required, found \(3, 0\)",
+        r"images is damaged, or not an array: version 1.0 or 2.0 is required, found \(3, 0\)",
     ),
     "header": (
         with_member("images", npy("{}\n")),
-        "images is damaged, or no array: Header does not contain the correct keys",
+        "images is damaged, or not an array: Header does not contain the correct keys",
     ),
     "code": (
         with_member("images", npy("__import__('os').abort()\n")),
-        "images is damaged, or no array: malformed node",
+        "images is damaged, or not an array: malformed node",
     ),
     "brackets": (
         with_member("images", npy("(" * 60000 + "\n")),
-        "images is damaged, or no array: .*Header info length",
+        "images is damaged, or not an array: .*Header info length",
     ),
-    "deep": (with_member("images", npy("-" * 9000 + "1\n")), "images is damaged, or no array: "),
+    "deep": (with_member("images", npy("-" * 9000 + "1\n")), "images is damaged, or not an array: "),
     "python 2": (
         with_member("images", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (9L,), }\n")),
         "images is",
     ),
     "more than there is": (
         with_member("images", shaped("(1000000000, 6, 8, 3)", rest=bytes(90))),
-        "images is damaged, or no array: 144000000000 bytes are required for its shape .* found 90",
+        "images is damaged, or not an array: 144000000000 bytes are required for its shape .* found 90",
     ),
     "many dimensions": (
         with_member("images", shaped(f"{(10**9,) * 9}", rest=bytes(9))),
-        r"images is damaged, or no array: 10{81} bytes are required",
+        r"images is damaged, or not an array: 10{81} bytes are required",
     ),
     "negative": (
         with_member("images", shaped("(-1, 6, 8, 3)", rest=bytes(90))),
-        "images is damaged, or no array: -144 bytes",
+        "images is damaged, or not an array: -144 bytes",
     ),
     "less than there is": (
         with_member("images", shaped("(1, 2, 2, 3)", rest=bytes(90))),
-        "images is damaged, or no array: 12 bytes are required .* found 90",
+        "images is damaged, or not an array: 12 bytes are required .* found 90",
     ),
     "bomb": (
         npz({**arrays(), "images": np.zeros((200, 600, 800, 3), np.uint8)}, compressed=True),
@@ -132,17 +132,17 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "other bomb": (
         with_member("images", bytes(2**26 - MEGABYTE), zipfile.ZIP_BZIP2),
-        "images is damaged, or no array: it is not compressed as numpy.savez_compressed does it",
+        "images is damaged, or not an array: its compression is not that of numpy.savez_compressed",
     ),
     "encrypted": (
         WHOLE.replace(b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00", b"PK\x01\x02\x2d\x03\x2d\x00\x01\x00").replace(
             b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00"
         ),
-        "images is damaged, or no array: .*encrypted",
+        "images is damaged, or not an array: .*encrypted",
     ),
     "damaged": (
         WHOLE.replace(bytes([100] * 9), bytes([100] * 8 + [101])),
-        "images is damaged, or no array: Bad CRC-32",
+        "images is damaged, or not an array: Bad CRC-32",
     ),
     "one number": (npz({**arrays(), "images": np.float32(1)}), r"images must have shape \[C, H, W, 3\], found \[\]"),
     "no pictures": (npz({**arrays(), "images": np.zeros((0, 6, 8, 3), np.uint8)}), r"found \[0, 6, 8, 3\]"),

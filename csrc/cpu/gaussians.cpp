@@ -1,13 +1,12 @@
-// The operators on single Gaussians on the CPU: splat::find_finite, project and spherical_harmonics, with their backward
-// passes.
+// The operators on single Gaussians on the CPU: splat::find_finite, project and spherical_harmonics, with their
+// backward passes.
 #include <atomic>
 #include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
 
-#include "../finite_operands.h"
-#include "../math/spherical_harmonics_backward.h"
+#include "../find_finite_operands.h"
 #include "../project_operands.h"
 #include "parallel.h"
 
@@ -32,10 +31,10 @@ std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats
   return {p.finite, p.invalid};
 }
 
-std::vector<Camera> load_cameras(const ProjectOperands& p) {
+std::vector<CameraParameters> load_cameras(const ProjectOperands& p) {
   const float* viewmats = p.viewmats.const_data_ptr<float>();
   const float* intrinsics = p.intrinsics.const_data_ptr<float>();
-  std::vector<Camera> cameras;
+  std::vector<CameraParameters> cameras;
   cameras.reserve(p.images);
   for (int64_t image = 0; image < p.images; ++image) {
     cameras.push_back(load_camera(viewmats + 16 * image, intrinsics + 9 * image));
@@ -51,13 +50,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
   const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectResults r = allocate_project(p);
-  const Gaussians gaussians = p.pointers();
+  const GaussianParameters gaussians = p.pointers();
   const Harmonics harmonics = p.harmonics();
   const ProjectionRows out = r.pointers();
 
-  const std::vector<Camera> cameras = load_cameras(p);
+  const std::vector<CameraParameters> cameras = load_cameras(p);
   for (int64_t image = 0; image < p.images; ++image) {
-    const Camera& camera = cameras[image];
+    const CameraParameters& camera = cameras[image];
     torch::stable::parallel_for(0, p.gaussians, 1024, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         project_row(camera, p.settings, gaussians, harmonics, image * p.gaussians + i, i, out);
@@ -67,11 +66,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
   return {r.radii, r.means2d, r.depths, r.conics, r.compensations, r.colors};
 }
 
-// Gaussians whose gradients by the camera are summed by one thread. That sums are made in the same order whatever the
-// number of threads, this does not depend on it.
+// The number of Gaussians whose gradients by the camera one thread sums. It does not depend on the number of threads,
+// so that sums are always made in the same order.
 constexpr int64_t kChunk = 1024;
 
-// A sum over one chunk, or over all.
+// A sum over one chunk, or over all chunks.
 struct PoseSum {
   double rows[12] = {};  // of the viewmat's first three rows, row-major
 
@@ -96,20 +95,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
                                                      v_conics, v_compensations, v_colors);
-  const Gaussians gaussians = p.pointers();
+  const GaussianParameters gaussians = p.pointers();
   const Harmonics harmonics = p.harmonics();
   const ProjectionGradientRows in = g.rows();
   const GaussianGradients out = g.pointers();
   float* const v_coeffs = g.v_coeffs.mutable_data_ptr<float>();
 
-  const std::vector<Camera> cameras = load_cameras(p);
-  const int64_t chunks = (p.gaussians + kChunk - 1) / kChunk;
+  const std::vector<CameraParameters> cameras = load_cameras(p);
+  const int64_t chunks = divide_up(p.gaussians, kChunk);
   std::vector<PoseSum> poses(chunks * p.images);
   parallel_dynamic(chunks, 1, [&](int64_t, int64_t chunk) {
     PoseSum* const pose_sums = poses.data() + chunk * p.images;
     const int64_t last = chunk * kChunk + kChunk;
     for (int64_t i = chunk * kChunk; i < (last < p.gaussians ? last : p.gaussians); ++i) {
-      const Gaussians gaussian = gaussian_at(gaussians, i);
+      const GaussianParameters gaussian = gaussian_at(gaussians, i);
       GaussianGradient sums = {};
       for (int64_t image = 0; image < p.images; ++image) {
         PoseGradient pose;
@@ -136,21 +135,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
 Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const Tensor result = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
-  const float* direction = p.directions.const_data_ptr<float>();
-  const float* coeff = p.coeffs.const_data_ptr<float>();
-  const bool* visible = data_or_null<bool>(p.mask);
+  const HarmonicsInputs in = p.inputs();
   float* colors = result.mutable_data_ptr<float>();
-
   torch::stable::parallel_for(0, p.images * p.gaussians, 1024, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      float* color = colors + 3 * i;
-      if (visible != nullptr && !visible[i]) {
-        color[0] = color[1] = color[2] = 0.0f;
-        continue;
-      }
-      const int64_t set = p.shared_coeffs ? i % p.gaussians : i;
-      spherical_harmonics_color(p.degree, p.bases, direction + 3 * i, coeff + 3 * p.bases * set, color);
-    }
+    for (int64_t row = begin; row < end; ++row) harmonics_row(in, row, colors);
   });
   return result;
 }
@@ -159,19 +147,13 @@ std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor d
                                                         std::optional<Tensor> mask, Tensor v_colors) {
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
-  const float* direction = p.directions.const_data_ptr<float>();
-  const float* coeff = p.coeffs.const_data_ptr<float>();
-  const bool* visible = data_or_null<bool>(p.mask);
+  const HarmonicsInputs in = p.inputs();
   const float* v_color = g.v_colors.const_data_ptr<float>();
-  float* v_direction = g.v_directions.mutable_data_ptr<float>();
-  float* v_coeff = g.v_coeffs.mutable_data_ptr<float>();
-
-  // One thread makes all of a set's sums, over the images that share it, in their order.
-  torch::stable::parallel_for(0, p.sets() * p.gaussians, 256, [&](int64_t begin, int64_t end) {
-    for (int64_t set = begin; set < end; ++set) {
-      harmonics_set_backward(p.degree, p.bases, direction, coeff + 3 * p.bases * set, visible, v_color, set,
-                             p.gaussians, p.shared_coeffs ? p.images : 1, v_direction, v_coeff + 3 * p.bases * set);
-    }
+  float* v_directions = g.v_directions.mutable_data_ptr<float>();
+  float* v_coeffs = g.v_coeffs.mutable_data_ptr<float>();
+  // One thread makes all sums of a set, over the images that share it, in their order.
+  torch::stable::parallel_for(0, set_count(in), 256, [&](int64_t begin, int64_t end) {
+    for (int64_t set = begin; set < end; ++set) harmonics_set_backward(in, set, v_color, v_directions, v_coeffs);
   });
   return {g.v_directions, g.v_coeffs};
 }

@@ -39,7 +39,8 @@ std::atomic<InstructionSet>& selected() {
   return set;
 }
 
-// The operator splat::instruction_set: selects the named one unless the name is empty, and returns that in use.
+// The operator splat::instruction_set: selects an instruction set by name, unless that is empty, and returns the one in
+// use.
 std::string select(std::string name) {
   if (!name.empty()) {
     bool known = false;

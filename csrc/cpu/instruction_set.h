@@ -5,7 +5,7 @@ namespace splat {
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
-// The one in use: the best that this CPU has, unless another was selected.
+// The one in use: the best one of this CPU, unless another was selected.
 InstructionSet instruction_set();
 
 }  // namespace splat

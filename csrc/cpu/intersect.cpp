@@ -1,56 +1,44 @@
 // splat::intersect on the CPU.
 //
-// Instead of sorting all pairs of Gaussian and tile, the Gaussians are sorted once, by depth, and their tiles are then
-// dealt out in that order by a counting sort over the tiles of all images. Both sorts are stable, so the order is the
+// Instead of sorting all pairs of Gaussian and tile, the Gaussians are sorted once, by depth, and their pairs are then
+// distributed in that order by a counting sort over the tiles of all images. Both sorts are stable, so the order is the
 // same for any number of threads.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
 
-#include "../operators.h"
+#include "../intersect_operands.h"
 #include "parallel.h"
 
 namespace splat {
 namespace {
 
-struct Inputs {
-  const float *means, *depths, *conics, *opacities;
-  const int32_t* radii;
-  const int64_t* image_ids;  // null where dense
-  int64_t gaussians;
-
-  TileReach reach(const TileGrid& grid, int64_t i) const {
-    return tile_reach(grid, means[2 * i], means[2 * i + 1], radii[2 * i], radii[2 * i + 1], conics[3 * i],
-                      conics[3 * i + 1], conics[3 * i + 2], opacities[i]);
-  }
-  int64_t image(int64_t i) const { return image_ids == nullptr ? i / gaussians : image_ids[i]; }
-};
-
-struct Entry {
+struct DepthEntry {
   uint32_t key;  // bits of the depth
   int32_t index;
 };
 
 // Sorts by the keys; stable.
-void radix_sort(std::vector<Entry>& entries) {
+void radix_sort(std::vector<DepthEntry>& entries) {
   constexpr int kDigit = 11;
-  std::vector<Entry> other(entries.size());
+  std::vector<DepthEntry> other(entries.size());
   for (int shift = 0; shift < 32; shift += kDigit) {
     constexpr uint32_t kMask = (1u << kDigit) - 1;
     std::vector<int64_t> start((1u << kDigit) + 1, 0);
-    for (const Entry& entry : entries) ++start[(entry.key >> shift & kMask) + 1];
+    for (const DepthEntry& entry : entries) ++start[(entry.key >> shift & kMask) + 1];
     for (size_t digit = 1; digit < start.size(); ++digit) start[digit] += start[digit - 1];
-    for (const Entry& entry : entries) other[start[entry.key >> shift & kMask]++] = entry;
+    for (const DepthEntry& entry : entries) other[start[entry.key >> shift & kMask]++] = entry;
     entries.swap(other);
   }
 }
 
-// Indices of the Gaussians that were not culled, by depth, then index.
-std::vector<Entry> sorted_by_depth(const Inputs& in, const IntersectOperands& p) {
-  std::vector<Entry> entries;
-  for (int64_t i = 0; i < p.count; ++i) {
+// The indices of the Gaussians that were not culled, ordered by depth, then index.
+std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
+  std::vector<DepthEntry> entries;
+  for (int64_t i = 0; i < in.count; ++i) {
     if (in.radii[2 * i] > 0 && in.radii[2 * i + 1] > 0) {
       entries.push_back({float_bits(in.depths[i]), static_cast<int32_t>(i)});
     }
@@ -61,22 +49,22 @@ std::vector<Entry> sorted_by_depth(const Inputs& in, const IntersectOperands& p)
 
 // Calls visit(first_tile, end_tile, index), in order, for each row of tiles that one of entries [begin, end) touches.
 template <class Visit>
-void for_each_span(const Inputs& in, const IntersectOperands& p, const std::vector<Entry>& entries, int64_t begin,
-                   int64_t end, const Visit& visit) {
+void for_each_span(const IntersectInputs& in, const std::vector<DepthEntry>& entries, int64_t begin, int64_t end,
+                   const Visit& visit) {
   for (int64_t e = begin; e < end; ++e) {
     const int32_t index = entries[e].index;
-    const TileReach reach = in.reach(p.grid, index);
-    const int64_t image_start = in.image(index) * p.grid.rows * p.grid.columns;
+    const TileReach reach = reach_of(in, index);
+    const int64_t image_start = image_of(in, index) * tiles_per_image(in.grid);
     for (int row = reach.row_begin; row < reach.row_end; ++row) {
-      const TileSpan span = tile_span(p.grid, reach, row);
-      const int64_t row_start = image_start + static_cast<int64_t>(row) * p.grid.columns;
+      const TileSpan span = tile_span(in.grid, reach, row);
+      const int64_t row_start = image_start + static_cast<int64_t>(row) * in.grid.columns;
       visit(row_start + span.begin, row_start + span.end, index);
     }
   }
 }
 
-// Contiguous pieces of the entries, each with its own counters of all tiles: one per thread, unless the counters would
-// take more than 64 MiB.
+// The number of contiguous pieces of the entries, each with its own counters for all tiles: one per thread, unless the
+// counters would take more than 64 MiB.
 int64_t piece_count(const IntersectOperands& p) {
   const int64_t affordable = (int64_t{64} << 20) / (4 * std::max<int64_t>(p.tiles(), 1));
   return std::clamp<int64_t>(affordable, 1, torch::stable::get_num_threads());
@@ -87,22 +75,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
                                                      int64_t tile_size, int64_t tile_width, int64_t tile_height) {
   const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                               tile_width, tile_height);
-  const Inputs in = {p.means2d.const_data_ptr<float>(),   p.depths.const_data_ptr<float>(),
-                     p.conics.const_data_ptr<float>(),    p.opacities.const_data_ptr<float>(),
-                     p.radii.const_data_ptr<int32_t>(),   data_or_null<int64_t>(p.image_ids),
-                     p.gaussians};
+  const IntersectInputs in = p.inputs();
   if (in.image_ids != nullptr) {
     for (int64_t i = 0; i < p.count; ++i) {
       STD_TORCH_CHECK(in.image_ids[i] >= 0 && in.image_ids[i] < images, "image_ids[", i, "] is ", in.image_ids[i],
                       ", but there are ", images, " images");
     }
   }
-  const std::vector<Entry> entries = sorted_by_depth(in, p);
+  const std::vector<DepthEntry> entries = sorted_by_depth(in);
   const int64_t tiles = p.tiles(), visible = static_cast<int64_t>(entries.size());
   const int64_t pieces = piece_count(p);
   const auto piece_start = [&](int64_t piece) { return visible * piece / pieces; };
 
-  // First the counts, then the next free place, of each piece in each tile.
+  // First the number of entries of each piece in each tile, then the next free place.
   std::vector<int32_t> places(static_cast<size_t>(pieces * tiles), 0);
   std::vector<int64_t> totals(static_cast<size_t>(pieces), 0);
   int32_t* tiles_per_gauss = p.tiles_per_gauss.mutable_data_ptr<int32_t>();
@@ -110,7 +95,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
     int32_t* counts = places.data() + piece * tiles;
     int64_t total = 0;
-    for_each_span(in, p, entries, piece_start(piece), piece_start(piece + 1),
+    for_each_span(in, entries, piece_start(piece), piece_start(piece + 1),
                   [&](int64_t first, int64_t last, int32_t index) {
                     for (int64_t tile = first; tile < last; ++tile) ++counts[tile];
                     tiles_per_gauss[index] += static_cast<int32_t>(last - first);
@@ -135,16 +120,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
   Tensor flatten_ids = empty_like_device({total}, ScalarType::Int, means2d);
   int64_t* ids = isect_ids.mutable_data_ptr<int64_t>();
   int32_t* flat = flatten_ids.mutable_data_ptr<int32_t>();
-  const int64_t per_image = static_cast<int64_t>(p.grid.rows) * p.grid.columns;
   parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
     int32_t* place = places.data() + piece * tiles;
-    for_each_span(in, p, entries, piece_start(piece), piece_start(piece + 1),
+    for_each_span(in, entries, piece_start(piece), piece_start(piece + 1),
                   [&](int64_t first, int64_t last, int32_t index) {
-                    const int64_t depth = float_bits(in.depths[index]);
-                    const int64_t image = first / per_image, image_key = image << p.tile_bits;
+                    const int64_t image = image_of_tile(in.grid, first);
+                    const int64_t first_of_image = image * tiles_per_image(in.grid);
                     for (int64_t tile = first; tile < last; ++tile) {
                       const int32_t at = place[tile]++;
-                      ids[at] = (image_key | (tile - image * per_image)) << 32 | depth;
+                      ids[at] = intersection_key(tile_key(image, tile - first_of_image, in.tile_bits), in.depths[index]);
                       flat[at] = index;
                     }
                   });

@@ -1,4 +1,4 @@
-// Sharing work out among torch's threads.
+// Distributing work among torch's threads.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 
 namespace splat {
 
-// Calls work(worker, i) for each i in [0, count), each on whichever thread is free next: for pieces of unequal size.
-// `worker` is below the number of threads, and no two calls with the same one overlap.
+// Calls work(worker, i) for each i in [0, count), on the thread that is free next: for work of unequal size. Threads
+// take `piece` items at a time. `worker` is below the number of threads, and no two calls with the same one overlap.
 template <class Work>
 void parallel_dynamic(int64_t count, int64_t piece, const Work& work) {
   std::atomic<int64_t> next{0};
   const int64_t workers = torch::stable::get_num_threads();
-  // Each worker takes pieces until there are none left, so it does not matter how torch shares out the workers.
+  // Each worker takes pieces until there are none left, so it does not matter how torch distributes the workers.
   torch::stable::parallel_for(0, workers, 1, [&](int64_t worker, int64_t) {
     for (;;) {
       const int64_t begin = next.fetch_add(piece);

@@ -1,4 +1,6 @@
 // splat::rasterize on the CPU.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
 #include "rasterize_tiles.h"

@@ -1,9 +1,10 @@
 // splat::rasterize_backward on the CPU.
 //
-// Each pair of tile and Gaussian has a slot, which the tile alone writes, so that no two threads add to one number and
-// the order of the sums does not depend on who is first. A second pass sums the slots of each Gaussian in the order of
+// Each pair of tile and Gaussian has a slot, which only the tile writes, so that no two threads add to the same number
+// and the order of the sums does not depend on timing. A second pass sums the slots of each Gaussian in the order of
 // the lists. Memory is linear in the number of pairs.
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
@@ -13,7 +14,7 @@
 namespace splat {
 namespace {
 
-// Fills the slots. Returns, for each tile, the end of the part of its list that has any.
+// Fills the slots. Returns, for each tile, the end of the part of its list that was filled.
 std::vector<int32_t> fill_slots(const RasterizeBackwardOperands& p, float* slots) {
   const RasterizeOperands& forward = p.forward;
   const Tensor records = gaussian_records(forward);
@@ -41,15 +42,15 @@ std::vector<int32_t> fill_slots(const RasterizeBackwardOperands& p, float* slots
   return ends;
 }
 
-// Makes the gradients of a Gaussian's parameters out of the sums over its pixels.
+// Turns the sums over the pixels of a Gaussian into the gradients of its parameters.
 struct MomentsToGradients {
   const float *conics, *opacities;
-  float *v_means2d, *v_conics, *v_opacities;  // hold the moments before
+  float *v_means2d, *v_conics, *v_opacities;  // hold the moments first
 
   void operator()(int64_t i) const {
     float *mean = v_means2d + 2 * i, *conic = v_conics + 3 * i, *opacity = v_opacities + i;
-    // ln(alpha) = ln(opacity) - (a dx^2 + c dy^2) / 2 - b dx dy. Where nothing was added the parameters may be infinite,
-    // and zero is the gradient all the same.
+    // ln(alpha) = ln(opacity) - (a dx^2 + c dy^2) / 2 - b dx dy. If nothing was added the parameters may be infinite,
+    // and the gradient is zero anyway.
     if (*opacity != 0.0f) *opacity /= opacities[i];
     if (mean[0] != 0.0f || mean[1] != 0.0f) {
       const float a = conics[3 * i], b = conics[3 * i + 1], c = conics[3 * i + 2];
@@ -100,7 +101,7 @@ void sum_slots(const RasterizeBackwardOperands& p, const float* slots, const std
   });
 }
 
-// The background is seen through what is left of each pixel.
+// The weight of the background in a pixel is its remaining transmittance.
 void sum_backgrounds(const RasterizeBackwardOperands& p) {
   const RasterizeOperands& forward = p.forward;
   const int64_t channels = forward.channels, rows = forward.height, width = forward.width;

@@ -15,7 +15,7 @@ struct alignas(32) GaussianRecord {
   float x, y;
   ScaledConic conic;
   float opacity;
-  float limit;  // where the exponent exceeds this, alpha is surely below kMinAlpha; negative: nowhere visible
+  float limit;  // above this exponent alpha is certainly below kMinAlpha; negative if the Gaussian is not visible
   float unused;
 };
 
@@ -24,7 +24,7 @@ struct BlockScene {
   const float* colors;         // [records, channels]
   const int32_t* flatten_ids;  // Gaussians of each tile, front to back
   int channels;
-  int64_t image_width;  // pixels from one row of an image to the next
+  int64_t image_width;  // pixels in a row of an image
 };
 
 struct BlockJob {
@@ -43,16 +43,16 @@ struct BlockImages {
 };
 
 // What one tile adds to the gradients of one Gaussian: sums over the tile's pixels of s, s dx, s dy, s dx^2, s dx dy
-// and s dy^2, where s is the derivative by the logarithm of alpha, and (dx, dy) goes from the pixel to the mean. From
-// these six follow the gradients of mean, conic and opacity. In a slot, the sums of |s (a dx + b dy)| and
-// |s (b dx + c dy)| come next where they are asked for, then the gradients of the colours.
+// and s dy^2, where s is the derivative by the logarithm of alpha, and (dx, dy) points from the pixel to the mean. The
+// gradients of mean, conic and opacity follow from these six. In a slot they are followed by the sums of
+// |s (a dx + b dy)| and |s (b dx + c dy)|, if `absolute`, and by the gradients of the colours.
 constexpr int kMoments = 6;
 
 struct BlockGradients {
   const float* alphas;                // [images, height, width], from the forward pass, as are:
   const int32_t* last;                // [images, height, width]
   const float *v_colors, *v_alphas;   // gradients of the images
-  bool absolute;                      // whether the two sums of absolute values are asked for
+  bool absolute;                      // whether slots have the two sums of absolute values
   float* slots;                       // [entries of flatten_ids, kMoments + 2 * absolute + channels], output
 };
 

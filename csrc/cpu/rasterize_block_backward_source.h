@@ -1,9 +1,9 @@
 // Source of rasterize_block_backward; rasterize_lanes.h says how it is compiled.
 //
 // A pixel's colour is sum_i T_i alpha_i c_i + T_end background, with T_i the transmittance in front of Gaussian i. Its
-// derivative by alpha_i is T_i c_i - B_i / (1 - alpha_i), where B_i is what all that lies behind i adds to the colour.
+// derivative by alpha_i is T_i c_i - B_i / (1 - alpha_i), where B_i is what everything behind i adds to the colour.
 // Only the products of colours with the gradient v of the pixel matter, so B is one number per pixel, sum_c B_c v_c,
-// whatever the number of channels. The walk is from back to front: T_i = T_{i+1} / (1 - alpha_i).
+// for any number of channels. The walk goes from back to front: T_i = T_{i+1} / (1 - alpha_i).
 #include "rasterize_lanes.h"
 
 namespace splat {
@@ -11,7 +11,7 @@ namespace SPLAT_ISA {
 namespace {
 
 struct BackwardBlock {
-  Floats transmittance[kBlockSide][kChunks];  // behind the Gaussians that are still to come
+  Floats transmittance[kBlockSide][kChunks];  // behind the Gaussians that have not been visited yet
   Floats behind[kBlockSide][kChunks];         // B, and the gradient of alpha = 1 - T_end
   Ints last[kBlockSide][kChunks];             // the entry of the list that was blended last, or -1
   Floats pixel_x[kChunks];
@@ -44,7 +44,7 @@ SPLAT_HD int32_t start_backward(const BlockScene& scene, const BlockJob& job, co
     }
     int32_t row_last = -1;
     for (int column = 0; column < kBlockSide; ++column) {
-      // Not believed either: it must be an entry of this list.
+      // This is not trusted either: it must be an entry of this list.
       const int32_t last = column < job.columns ? in.last[pixel + column] : -1;
       const int32_t kept = last < job.end ? last : job.end - 1;
       block.last[row][column / kLanes][column % kLanes] = kept;
@@ -72,10 +72,11 @@ SPLAT_HD float sum_columns(const Floats* columns) {
   return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
-// Gaussian i of the batch, entry `index` of the list, in chunk k of each row: adds to the columns' sums, and goes from
-// behind the Gaussian to its front. v_gaussian, for C == 0, are the sums of the colours' gradients.
+// Visits Gaussian i of the batch, entry `index` of the list, in chunk k of each row: adds to the sums of the columns,
+// and updates the block from behind the Gaussian to in front of it. If C == 0, v_gaussian receives the sums of the
+// colours' gradients.
 template <int C, bool kAbsolute>
-SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const Batch& batch, int i, int32_t index, int k, int channels,
+SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const BlockBatch& batch, int i, int32_t index, int k, int channels,
                                  BackwardBlock& block, Floats* v_gaussian) {
   const int used = C > 0 ? C : channels;
   const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
@@ -97,8 +98,8 @@ SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const Batch& batch, int i,
     const Floats alpha = select(clamped, largest, unclamped);
     const Mask blended = reached & at_least(alpha, splat_lanes(kMinAlpha));
 
-    // T_i = T / (1 - alpha) = T + T odds. What is not blended is selected away, not multiplied by zero: what a pixel
-    // does not see does not matter, be it infinite.
+    // T_i = T / (1 - alpha) = T + T odds. Values that are not blended are replaced, not multiplied by zero, because
+    // they may be infinite.
     const Floats odds = select(blended, alpha / (1.0f - alpha), Floats{});
     const Floats transmittance = block.transmittance[row][k];
     const Floats weight = odds * transmittance;
@@ -128,7 +129,7 @@ SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const Batch& batch, int i,
 }
 
 template <int C, bool kAbsolute>
-SPLAT_HD void walk_gaussian(const BlockJob& job, const Batch& batch, int i, int32_t index, int channels,
+SPLAT_HD void walk_gaussian(const BlockJob& job, const BlockBatch& batch, int i, int32_t index, int channels,
                             BackwardBlock& block, Floats* v_gaussian, bool add, float* slot) {
   const int used = C > 0 ? C : channels;
   constexpr int kShape = kMoments + (kAbsolute ? 2 : 0);
@@ -172,7 +173,7 @@ static int32_t walk_block(const BlockScene& scene, const BlockJob& job, const Bl
   Floats* v_colors = reinterpret_cast<Floats*>(scratch);
   Floats* v_gaussian = v_colors + static_cast<int64_t>(kBlockSide) * kChunks * channels;
   BackwardBlock block;
-  Batch batch;
+  BlockBatch batch;
   const int32_t last = start_backward<C>(scene, job, gradients, v_colors, block);
   for (int32_t end = last + 1; end > job.begin; end -= kBatch) {
     const int32_t start = end - job.begin < kBatch ? job.begin : end - kBatch;
@@ -209,7 +210,7 @@ SPLAT_HD int32_t walk(const BlockScene& scene, const BlockJob& job, const BlockG
 }  // namespace
 
 // Writes the slots of the entries [filled, result) of the tile's list and adds to those of [job.begin, filled). No
-// pixel of the block needs an entry from the result on.
+// pixel of the block needs entry `result` or a later one.
 int32_t rasterize_block_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients,
                                  int32_t filled, float* scratch) {
   return gradients.absolute ? walk<true>(scene, job, gradients, filled, scratch)

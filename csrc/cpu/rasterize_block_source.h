@@ -8,7 +8,7 @@ namespace {
 constexpr int kMaxChannels = 16;  // colours blended in one pass over the list
 
 struct Block {
-  // Transmittance; negated once the pixel is finished, and for the places of a block that are not pixels.
+  // Transmittance; negated once the pixel is finished, and for places of the block outside of the image.
   Floats transmittance[kBlockSide][kChunks];
   Ints last[kBlockSide][kChunks];
   Floats colors[kMaxChannels][kBlockSide][kChunks];
@@ -17,7 +17,7 @@ struct Block {
 
 // Blends Gaussian i of the batch, number `index` in the lists, into one row. Returns whether a pixel was finished.
 template <int C>
-SPLAT_HD bool blend_row(const Batch& batch, int i, int32_t index, int row, float pixel_y, int channels, Block& block) {
+SPLAT_HD bool blend_row(const BlockBatch& batch, int i, int32_t index, int row, float pixel_y, int channels, Block& block) {
   const int used = C > 0 ? C : channels;
   const float dy = batch.y[i] - pixel_y;
   const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
@@ -94,13 +94,13 @@ SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const B
   }
 }
 
-// Renders `channels` colours from `first_channel` on; C is their number where it is known, else 0.
+// Renders `channels` colours from `first_channel` on; C is their number if it is known at compile time, otherwise 0.
 template <int C>
 static void rasterize_channels(const BlockScene& scene, const BlockJob& job, const BlockImages& images,
                                int first_channel, int channels) {
   const int used = C > 0 ? C : channels;
   Block block;
-  Batch batch;
+  BlockBatch batch;
   start_block(job, used, block);
   uint32_t alive = (1u << job.rows) - 1;  // rows with unfinished pixels
   for (int32_t start = job.begin; start < job.end && alive != 0; start += kBatch) {

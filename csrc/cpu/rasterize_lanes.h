@@ -2,7 +2,7 @@
 // by the sources of rasterize_block and rasterize_block_backward, once per instruction set: SPLAT_ISA is the namespace,
 // SPLAT_LANES the floats in a register.
 //
-// Rules for this file and those two: no C++ standard library and only functions of internal linkage (see
+// Rules for this file and those two: no C++ standard library and only functions with internal linkage (see
 // math/platform.h); only operations that IEEE 754 rounds correctly, never contracted to fused ones
 // (-ffp-contract=off), so that every instruction set gives the same numbers to the last bit.
 #pragma once
@@ -59,8 +59,8 @@ SPLAT_HD Floats splat_lanes(float x) { return x - Floats{}; }
 
 SPLAT_HD Floats magnitude(Floats x) { return (Floats)((Words)x & 0x7fffffffu); }
 
-// 2^-x for 0 <= x <= 126 with a relative error of 1.2e-7, and nothing in particular for other x. 2^n is put together
-// from n's bits; the polynomial is a minimax fit to 2^r on |r| <= 1/2 (relative error 3e-9 before rounding).
+// 2^-x for 0 <= x <= 126 with a relative error of 1.2e-7, and nothing in particular for other x. 2^n is built
+// from the bits of n; the polynomial is a minimax fit to 2^r on |r| <= 1/2 (relative error 3e-9 before rounding).
 SPLAT_HD Floats exp2_negative(Floats x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer, held in its low bits
   const Floats shifted = kRound - x;
@@ -74,25 +74,24 @@ SPLAT_HD Floats exp2_negative(Floats x) {
 }
 
 // Consecutive Gaussians of a tile's list, with the block's rows that each can change.
-struct Batch {
+struct BlockBatch {
   float x[kBatch], y[kBatch], half_a[kBatch], b[kBatch], half_c[kBatch], opacity[kBatch], limit[kBatch];
   int32_t row_begin[kBatch], row_end[kBatch];
   const float* colors[kBatch];
 };
 
-// From where to where, as rows of the block, the ellipse 0.5 (a u^2 + c v^2) + b u v <= limit reaches within the
-// block's columns (compare math/tiles.h, where rows and columns are exchanged). A needle whose determinant is mostly
-// rounding keeps all rows. Branch-free, for the vectoriser.
+// The rows of the block that the ellipse 0.5 (a u^2 + c v^2) + b u v <= limit reaches within the block's columns
+// (compare math/tile_reach.h, where rows and columns are exchanged). A needle whose determinant is mostly rounding
+// error keeps all rows. Free of branches, for the vectoriser.
 SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, float limit, float left, float top,
                         float columns, float rows, int32_t& begin, int32_t& end) {
   const float a = 2.0f * half_a, c = 2.0f * half_c;
   const float product = a * c;
-  constexpr float kUlps = 32.0f * 1.1920929e-7f;
   const float exact = product - b * b;
-  const bool elliptic = (exact > 16.0f * kUlps * product) & (a > 0.0f) & (c > 0.0f);
-  const float determinant = elliptic ? exact - kUlps * product : 1.0f;
+  const bool elliptic = (exact > 16.0f * kExponentUlps * product) & (a > 0.0f) & (c > 0.0f);
+  const float determinant = elliptic ? exact - kExponentUlps * product : 1.0f;
   const float safe_c = elliptic ? c : 1.0f;
-  const float widened = maximum(0.0f, limit * (1.0f + kUlps * product / determinant));
+  const float widened = maximum(0.0f, limit * (1.0f + kExponentUlps * product / determinant));
   const float extreme_u = square_root(2.0f * widened * safe_c / determinant);
   const float extreme_v = square_root(2.0f * widened * maximum(a, 0.0f) / determinant);
   const float shear = b / maximum(a, 1e-30f) * extreme_v;
@@ -114,8 +113,8 @@ SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, f
 
 // Stages the Gaussians [start, start + count) of flatten_ids, with their colours from `first_channel` on.
 SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_channel, int32_t start, int count,
-                    Batch& batch) {
-  // The records are anywhere in memory: ask for all of them before the first is used.
+                    BlockBatch& batch) {
+  // The records are scattered in memory: prefetch all of them before the first is used.
   for (int i = 0; i < count; ++i) __builtin_prefetch(scene.records + scene.flatten_ids[start + i]);
   for (int i = 0; i < kBatch; ++i) {
     if (i >= count) {
@@ -142,8 +141,8 @@ SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_chan
   }
 }
 
-// A row of the block, from an image whose pixels are `stride` numbers apart: vectors [kChunks, channels], zero beyond
-// the block's columns. Where all sizes are known the compiler makes shuffles of it.
+// Loads a row of the block from an image whose pixels are `stride` numbers apart: vectors [kChunks, channels], zero
+// beyond the block's columns. If all sizes are known, the compiler turns this into shuffles.
 template <int C>
 SPLAT_HD void load_row(const float* image, int64_t stride, int columns, int channels, Floats* row) {
   const int used = C > 0 ? C : channels;
@@ -167,7 +166,7 @@ SPLAT_HD void load_row(const float* image, int64_t stride, int columns, int chan
   }
 }
 
-// The reverse.
+// Stores a row of the block; the reverse of load_row.
 template <int C>
 SPLAT_HD void store_row(const Floats* row, int64_t stride, int columns, int channels, float* image) {
   const int used = C > 0 ? C : channels;
@@ -190,7 +189,7 @@ SPLAT_HD void store_row(const Floats* row, int64_t stride, int columns, int chan
   }
 }
 
-// The x of the pixels' centres.
+// The x coordinates of the pixel centres.
 SPLAT_HD void column_centres(const BlockJob& job, Floats* pixel_x) {
   for (int k = 0; k < kChunks; ++k) {
     for (int lane = 0; lane < kLanes; ++lane) pixel_x[k][lane] = static_cast<float>(job.left + k * kLanes + lane) + 0.5f;

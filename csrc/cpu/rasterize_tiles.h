@@ -1,15 +1,15 @@
-// What rasterize and rasterize_backward on the CPU share: the Gaussians as the blocks read them, and the tiles, shared
-// out among threads and cut into blocks of 16 x 16 pixels.
+// What rasterize and rasterize_backward on the CPU share: the Gaussians as the blocks read them, and the tiles,
+// distributed among threads and cut into blocks of 16 x 16 pixels.
 #pragma once
 
-#include "../rasterize_operators.h"
+#include "../rasterize_operands.h"
 #include "instruction_set.h"
 #include "parallel.h"
 #include "rasterize_block.h"
 
 namespace splat {
 
-// That of the functions {baseline, avx2, avx512} which the instruction set in use calls for.
+// Selects the function {baseline, avx2, avx512} for the instruction set in use.
 #if defined(__x86_64__)
 #define SPLAT_FOR_INSTRUCTION_SET(function)                                       \
   (instruction_set() == InstructionSet::kAvx512 ? avx512::function                \
@@ -19,7 +19,7 @@ namespace splat {
 #define SPLAT_FOR_INSTRUCTION_SET(function) (baseline::function)
 #endif
 
-// The lists index memory, so they are not believed.
+// The lists are used as indices into memory, so they are not trusted.
 inline void check_lists(const RasterizeOperands& p) {
   const int32_t* ids = p.flatten_ids.const_data_ptr<int32_t>();
   for (int64_t i = 0; i < p.intersections; ++i) {
@@ -46,7 +46,7 @@ inline Tensor gaussian_records(const RasterizeOperands& p) {
   const float* opacities = p.opacities.const_data_ptr<float>();
   torch::stable::parallel_for(0, p.count, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      // At most 126, so that the power of two remains a normal float.
+      // At most 126, so that the power of two is still a normal float.
       const float limit = minimum(visible_exponent(opacities[i]) + kExponentSlack, 126.0f);
       const ScaledConic conic = scaled_conic(conics[3 * i], conics[3 * i + 1], conics[3 * i + 2]);
       records[i] = {means[2 * i], means[2 * i + 1], conic, opacities[i], limit, 0.0f};
@@ -61,27 +61,25 @@ inline BlockScene block_scene(const RasterizeOperands& p, const Tensor& records)
 }
 
 // Calls work(worker, tile, blocks) for each tile of all images, where blocks(visit) calls visit(job) for its blocks, in
-// a fixed order. The list of a tile that is masked is empty. `worker` is below the number of torch's threads, and no
+// a fixed order. The list of a masked tile is empty. `worker` is below the number of torch's threads, and no
 // two calls with the same one overlap.
 template <class Work>
 void for_each_tile(const RasterizeOperands& p, const Work& work) {
   const int32_t* offsets = p.offsets.const_data_ptr<int32_t>();
   const bool* masks = data_or_null<bool>(p.masks);
   const float* backgrounds = data_or_null<float>(p.backgrounds);
-  const int64_t per_image = static_cast<int64_t>(p.grid.rows) * p.grid.columns;
   const int64_t tiles = p.tiles();
   const int size = p.grid.tile_size;
   parallel_dynamic(tiles, 4, [&](int64_t worker, int64_t tile) {
-    const int64_t image = tile / per_image;
-    const int tile_top = static_cast<int>(tile % per_image / p.grid.columns) * size;
-    const int tile_left = static_cast<int>(tile % p.grid.columns) * size;
-    const int tile_bottom = tile_top + size < p.height ? tile_top + size : p.height;
-    const int tile_right = tile_left + size < p.width ? tile_left + size : p.width;
+    const TileOrigin origin = tile_origin(p.grid, tile);
+    const int64_t image = origin.image;
+    const int tile_bottom = origin.top + size < p.height ? origin.top + size : p.height;
+    const int tile_right = origin.left + size < p.width ? origin.left + size : p.width;
     const int32_t next = tile + 1 < tiles ? offsets[tile + 1] : static_cast<int32_t>(p.intersections);
     const int32_t end = masks != nullptr && !masks[tile] ? offsets[tile] : next;
     work(worker, tile, [&](const auto& visit) {
-      for (int top = tile_top; top < tile_bottom; top += kBlockSide) {
-        for (int left = tile_left; left < tile_right; left += kBlockSide) {
+      for (int top = origin.top; top < tile_bottom; top += kBlockSide) {
+        for (int left = origin.left; left < tile_right; left += kBlockSide) {
           const int columns = tile_right - left < kBlockSide ? tile_right - left : kBlockSide;
           const int rows = tile_bottom - top < kBlockSide ? tile_bottom - top : kBlockSide;
           visit(BlockJob{left, top, columns, rows, image * p.width * p.height, offsets[tile], end,

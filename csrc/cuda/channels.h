@@ -1,4 +1,4 @@
-// The numbers of channels that kernels are compiled for. Each costs seconds of a build for each architecture.
+// The numbers of channels that kernels are compiled for. Each adds seconds to a build, for every architecture.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace splat {
 
-// Calls run(std::integral_constant<int, C>(), first, channels) for each chunk of the channels, where kernels are
-// compiled for C of them.
+// Calls run(std::integral_constant<int, C>(), first, channels) for each chunk of the channels, where C >= channels is a
+// number that kernels are compiled for.
 template <class Run>
 void for_each_chunk(int64_t all_channels, int largest, const Run& run) {
   for (int64_t first = 0; first < all_channels; first += largest) {

@@ -1,12 +1,12 @@
 // The operators on single Gaussians on CUDA: splat::find_finite, project and spherical_harmonics, with their backward
-// passes. In one file, because each file costs seconds of a build, whatever is in it.
+// passes. In one file, because every file adds seconds to a build, whatever it contains.
 #include <tuple>
 
 #include <torch/csrc/stable/library.h>
 
-#include "../finite_operands.h"
+#include "../find_finite_operands.h"
 #include "../project_operands.h"
-#include "finite_kernel.cuh"
+#include "find_finite_kernel.cuh"
 #include "launch.h"
 #include "project_kernel.cuh"
 #include "spherical_harmonics_kernel.cuh"
@@ -16,7 +16,7 @@ namespace {
 
 std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales,
                                        std::optional<Tensor> covars, Tensor opacities, Tensor colors) {
-  const Launch launch(means);
+  const LaunchContext launch(means);
   const FiniteOperands p = check_finite(means, quats, scales, covars, opacities, colors);
   auto* invalid = static_cast<unsigned long long*>(p.invalid.mutable_data_ptr());
   STD_CUDA_CHECK(cudaMemsetAsync(invalid, 0, sizeof *invalid, launch.stream()));
@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
     std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
     int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
     int64_t camera_model, int64_t degree) {
-  const Launch launch(means);
+  const LaunchContext launch(means);
   const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectResults r = allocate_project(p);
@@ -48,13 +48,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
     int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
     int64_t camera_model, int64_t degree, Tensor radii, Tensor conics, Tensor compensations, Tensor colors,
     Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations, Tensor v_colors) {
-  const Launch launch(means);
+  const LaunchContext launch(means);
   const ProjectOperands p = check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height,
                                           eps2d, near_plane, far_plane, radius_clip, antialiased, camera_model, degree);
   const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
                                                      v_conics, v_compensations, v_colors);
   constexpr int threads = kernels::kProjectBackwardThreads;
-  const int64_t blocks = (p.gaussians + threads - 1) / threads;
+  const int64_t blocks = divide_up(p.gaussians, threads);
   const Tensor pose_sums = empty_like_device({blocks, p.images, kernels::kPoseEntries}, ScalarType::Float, p.means);
   float* sums = pose_sums.mutable_data_ptr<float>();
   launch.blocks(blocks, threads, kernels::project_backward, inputs(p), g.rows(), g.pointers(),
@@ -64,25 +64,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
   return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
 }
 
-kernels::HarmonicsInputs inputs(const HarmonicsOperands& p) {
-  return {p.directions.const_data_ptr<float>(), p.coeffs.const_data_ptr<float>(), data_or_null<bool>(p.mask), p.images,
-          p.gaussians, p.bases, p.shared_coeffs, p.degree};
-}
-
 Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
-  const Launch launch(directions);
+  const LaunchContext launch(directions);
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const Tensor colors = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
-  launch.for_each(p.images * p.gaussians, kernels::spherical_harmonics, inputs(p), colors.mutable_data_ptr<float>());
+  launch.for_each(p.images * p.gaussians, kernels::spherical_harmonics, p.inputs(), colors.mutable_data_ptr<float>());
   return colors;
 }
 
 std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor directions, Tensor coeffs,
                                                         std::optional<Tensor> mask, Tensor v_colors) {
-  const Launch launch(directions);
+  const LaunchContext launch(directions);
   const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
   const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
-  launch.for_each(p.sets() * p.gaussians, kernels::spherical_harmonics_backward, inputs(p),
+  launch.for_each(p.sets() * p.gaussians, kernels::spherical_harmonics_backward, p.inputs(),
                   g.v_colors.const_data_ptr<float>(), g.v_directions.mutable_data_ptr<float>(),
                   g.v_coeffs.mutable_data_ptr<float>());
   return {g.v_directions, g.v_coeffs};

@@ -1,16 +1,19 @@
-// splat::intersect on CUDA: count each Gaussian's tiles, sort the Gaussians by depth, make room for their pairs in that
-// order by a prefix sum, write them, sort them by tile. See intersect_kernels.cuh.
+// splat::intersect on CUDA: count the tiles of each Gaussian, sort the Gaussians by depth, find the places of their
+// pairs in that order by a prefix sum, write the pairs, and sort them by tile. See intersect_kernels.cuh.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
+#include "../intersect_operands.h"
 #include "intersect_kernels.cuh"
 #include "sort.h"
 
 namespace splat {
 namespace {
 
-// Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Returns the number of pairs, for which it waits:
-// it is the size of two of the operator's results.
-int64_t count(const Launch& launch, const kernels::IntersectInputs& in, const Tensor& tiles_per_gauss,
+// Counts the pairs of each Gaussian, and sorts the Gaussians by depth. Waits for the number of pairs and returns it: it
+// is the size of two results of the operator.
+int64_t count(const LaunchContext& launch, const IntersectInputs& in, const Tensor& tiles_per_gauss,
               Pairs& by_depth) {
   const Tensor totals = empty_like_device({2}, ScalarType::Long, tiles_per_gauss);
   auto* device_totals = static_cast<kernels::IntersectTotals*>(totals.mutable_data_ptr());
@@ -30,20 +33,10 @@ int64_t count(const Launch& launch, const kernels::IntersectInputs& in, const Te
 std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics,
                                                      Tensor opacities, std::optional<Tensor> image_ids, int64_t images,
                                                      int64_t tile_size, int64_t tile_width, int64_t tile_height) {
-  const Launch launch(means2d);
+  const LaunchContext launch(means2d);
   const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                               tile_width, tile_height);
-  const kernels::IntersectInputs in = {p.means2d.const_data_ptr<float>(),
-                                       p.depths.const_data_ptr<float>(),
-                                       p.conics.const_data_ptr<float>(),
-                                       p.opacities.const_data_ptr<float>(),
-                                       p.radii.const_data_ptr<int32_t>(),
-                                       data_or_null<int64_t>(p.image_ids),
-                                       p.count,
-                                       p.gaussians,
-                                       p.images,
-                                       p.grid,
-                                       p.tile_bits};
+  const IntersectInputs in = p.inputs();
   Pairs by_depth(p.count, means2d);
   const int64_t total = count(launch, in, p.tiles_per_gauss, by_depth);
   Pairs by_tile(total, means2d);
@@ -56,13 +49,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radi
                     p.tiles_per_gauss.const_data_ptr<int32_t>(), start);
     exclusive_sum(launch, starts, start, p.count + 1);
     launch.for_each(p.count, kernels::emit_pairs, in, by_depth.values(), start, by_tile.keys(), by_tile.values());
-    by_tile.sort(launch, p.tile_bits + bit_length(p.images - 1));
+    by_tile.sort(launch, in.tile_bits + bit_length(p.images - 1));
     launch.for_each(total, kernels::write_keys, total, by_tile.keys(), by_tile.values(), in.depths,
                     keys.mutable_data_ptr<int64_t>());
   }
   launch.for_each(p.tiles(), kernels::find_offsets, by_tile.keys(), total, p.tiles(),
-                  static_cast<int64_t>(p.grid.rows) * p.grid.columns, p.tile_bits,
-                  p.offsets.mutable_data_ptr<int32_t>());
+                  tiles_per_image(p.grid), in.tile_bits, p.offsets.mutable_data_ptr<int32_t>());
   return {p.tiles_per_gauss, keys, by_tile.values_tensor(), p.offsets};
 }
 

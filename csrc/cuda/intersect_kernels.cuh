@@ -1,44 +1,27 @@
 // Pairs of Gaussian and tile, ordered by image, tile, depth and index, in two sorts of 32-bit keys: the Gaussians by
-// depth, then their pairs, written in that order, by tile. The second sort is stable and needs the tile's bits only.
+// depth, then their pairs, written in that order, by tile. The second sort is stable and needs only the bits of the
+// tile.
 #pragma once
 
-#include "../math/tiles.h"
+#include "../math/intersect_rows.h"
 #include "warp.cuh"
 
 namespace splat {
 namespace kernels {
-
-struct IntersectInputs {
-  const float *means, *depths, *conics, *opacities;  // [count, 2], [count], [count, 3], [count]
-  const int32_t* radii;                              // [count, 2]
-  const int64_t* image_ids;                          // [count]; null where dense, then gaussians > 0
-  int64_t count, gaussians, images;
-  TileGrid grid;
-  int tile_bits;  // of a key: image << (tile_bits + 32) | tile << 32 | bits of the depth
-};
 
 struct IntersectTotals {
   unsigned long long tiles;      // pairs of all Gaussians
   unsigned long long bad_image;  // Gaussians whose image does not exist
 };
 
-SPLAT_HD TileReach reach_of(const IntersectInputs& in, int64_t i) {
-  return tile_reach(in.grid, in.means[2 * i], in.means[2 * i + 1], in.radii[2 * i], in.radii[2 * i + 1],
-                    in.conics[3 * i], in.conics[3 * i + 1], in.conics[3 * i + 2], in.opacities[i]);
-}
-
-SPLAT_HD int64_t image_of(const IntersectInputs& in, int64_t i) {
-  return in.image_ids == nullptr ? i / in.gaussians : in.image_ids[i];
-}
-
-// One thread per Gaussian: its number of tiles, and what sorts it by depth, with those that touch no tile at the end.
-// Adds to *totals. A Gaussian whose image does not exist touches no tile.
+// One thread per Gaussian: its number of tiles, and its key for the sort by depth, which puts Gaussians without tiles
+// at the end. Adds to *totals. A Gaussian whose image does not exist has no tiles.
 __global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32_t* depth_keys, int32_t* order,
                             IntersectTotals* totals) {
   __shared__ unsigned long long block_tiles, block_bad;
   if (threadIdx.x == 0) block_tiles = block_bad = 0;
   __syncthreads();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   int64_t tiles = 0;
   bool bad = false;
   if (i < in.count) {
@@ -67,39 +50,39 @@ __global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32
   if (block_bad != 0) atomicAdd(&totals->bad_image, block_bad);
 }
 
-// One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth, and 0
-// at the end, ready for a prefix sum.
+// One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth,
+// followed by 0, ready for a prefix sum.
 __global__ void order_counts(int64_t count, const int32_t* order, const int32_t* tiles_per_gauss, int64_t* starts) {
-  const int64_t rank = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t rank = thread_index();
   if (rank > count) return;
   starts[rank] = rank < count ? tiles_per_gauss[order[rank]] : 0;
 }
 
-// Writes the pairs of one Gaussian, from position `at` on: those of lanes `lane`, `lane + lanes`, ... of each row.
+// Writes pairs of one Gaussian, whose places begin at `at`: columns `lane`, `lane + lanes`, ... of each row of tiles.
 static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int64_t at, int lane, int lanes,
                                      uint32_t* tile_keys, int32_t* indices) {
-  const auto image = static_cast<uint32_t>(image_of(in, i) << in.tile_bits);
+  const int64_t image = image_of(in, i);
   const TileReach reach = reach_of(in, i);
   for (int row = reach.row_begin; row < reach.row_end; ++row) {
     const TileSpan span = tile_span(in.grid, reach, row);
     const int row_start = row * in.grid.columns;
     for (int column = span.begin + lane; column < span.end; column += lanes) {
-      tile_keys[at + (column - span.begin)] = image | static_cast<uint32_t>(row_start + column);
+      tile_keys[at + (column - span.begin)] = tile_key(image, row_start + column, in.tile_bits);
       indices[at + (column - span.begin)] = i;
     }
     at += span.end - span.begin;
   }
 }
 
-// One thread per Gaussian, in the order of depth; one that touches many tiles is written by its whole warp.
+// One thread per Gaussian, in the order of depth; a Gaussian with many tiles is written by its whole warp.
 // Preconditions: starts is the exclusive prefix sum of order_counts' numbers, tile_keys and indices have room for
-// starts[count], and no image was bad. The spans are computed again, which moves fewer bytes than keeping them
-// (docs/kernels.md), and come out the same to the last bit: this file is compiled without contraction to fused
+// starts[count], and no image was bad. The spans are computed again, which moves fewer bytes than storing them
+// (docs/kernels.md), and are the same to the last bit, because this file is compiled without contraction to fused
 // operations.
 __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64_t* starts, uint32_t* tile_keys,
                            int32_t* indices) {
   constexpr int64_t kMany = 64;
-  const int64_t rank = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t rank = thread_index();
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   int64_t at = 0, tiles = 0;
   int32_t i = 0;
@@ -118,21 +101,21 @@ __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64
   }
 }
 
-// One thread per pair: its whole key, as gsplat 1.5.3 lays it out.
+// One thread per pair: its complete key, laid out as in gsplat 1.5.3.
 __global__ void write_keys(int64_t total, const uint32_t* tile_keys, const int32_t* indices, const float* depths,
                            int64_t* keys) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   if (i >= total) return;
-  keys[i] = static_cast<int64_t>(static_cast<uint64_t>(tile_keys[i]) << 32 | float_bits(depths[indices[i]]));
+  keys[i] = intersection_key(tile_keys[i], depths[indices[i]]);
 }
 
 // One thread per tile of all images: the position of the tile's first pair, by bisection.
 // Precondition: tile_keys [total] ascend; per_image is the number of tiles in an image.
 __global__ void find_offsets(const uint32_t* tile_keys, int64_t total, int64_t tiles, int64_t per_image, int tile_bits,
                              int32_t* offsets) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   if (i >= tiles) return;
-  const auto first = static_cast<uint32_t>((i / per_image) << tile_bits | i % per_image);
+  const uint32_t first = tile_key(i / per_image, i % per_image, tile_bits);
   offsets[i] = static_cast<int32_t>(lower_bound(tile_keys, total, first));
 }
 

@@ -1,4 +1,4 @@
-// How kernels are launched: on torch's current stream and the tensors' device, with every launch checked.
+// Launching kernels on torch's current stream and the device of the tensors, with every launch checked.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,16 +7,16 @@
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
 
-#include "../operators.h"
+#include "../checks.h"
 
 namespace splat {
 
 constexpr int kThreads = 256;
 
-// Makes the tensor's device the current one for as long as it lives, and holds torch's current stream there.
-class Launch {
+// Makes the device of a tensor the current one during its lifetime, and holds torch's current stream of that device.
+class LaunchContext {
  public:
-  explicit Launch(const Tensor& tensor) : guard_(tensor.get_device_index()) {
+  explicit LaunchContext(const Tensor& tensor) : guard_(tensor.get_device_index()) {
     void* stream = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
     stream_ = static_cast<cudaStream_t>(stream);
@@ -24,21 +24,20 @@ class Launch {
 
   cudaStream_t stream() const { return stream_; }
 
-  // `count` blocks of `threads` threads, nothing if there are none.
+  // Launches `count` blocks of `threads` threads, if there are any.
   template <class... Parameters, class... Arguments>
   void blocks(int64_t count, int threads, void (*kernel)(Parameters...), Arguments... arguments) const {
-    constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
-    STD_TORCH_CHECK(count <= kMostBlocks, count, " blocks of threads are more than the ", kMostBlocks,
+    STD_TORCH_CHECK(count <= kMaxCount, count, " blocks of threads are more than the ", kMaxCount,
                     " that CUDA can launch at once");
     if (count == 0) return;
     kernel<<<static_cast<unsigned int>(count), threads, 0, stream_>>>(arguments...);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   }
 
-  // One thread for each of `count` items.
+  // Launches one thread for each of `count` items.
   template <class... Parameters, class... Arguments>
   void for_each(int64_t count, void (*kernel)(Parameters...), Arguments... arguments) const {
-    blocks((count + kThreads - 1) / kThreads, kThreads, kernel, arguments...);
+    blocks(divide_up(count, kThreads), kThreads, kernel, arguments...);
   }
 
  private:

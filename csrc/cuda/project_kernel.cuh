@@ -7,8 +7,8 @@ namespace splat {
 namespace kernels {
 
 struct ProjectInputs {
-  Gaussians gaussians;                 // of N
-  Harmonics harmonics;                 // of N, or of I N
+  GaussianParameters gaussians;        // N
+  Harmonics harmonics;                 // of N Gaussians, or of I N
   const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
   int64_t images, count;               // I, N
   ProjectionSettings settings;
@@ -16,19 +16,21 @@ struct ProjectInputs {
 
 // One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, I N < 2^31.
 __global__ void project(ProjectInputs in, ProjectionRows out) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t row = thread_index();
   if (row >= in.images * in.count) return;
   const int64_t image = row / in.count, i = row % in.count;
-  const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
+  const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
   project_row(camera, in.settings, in.gaussians, in.harmonics, row, i, out);
 }
 
 constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
-// Small blocks, because each thread has many registers: three of these fit on a multiprocessor, and no two larger ones.
+// Small blocks, because each thread uses many registers: three of these fit on a multiprocessor, but not two larger
+// ones.
 constexpr int kProjectBackwardThreads = 128;
 constexpr int kProjectBackwardWarps = kProjectBackwardThreads / kWarp;
 
-// Thread k gets the block's sum of values[k], k < kPoseEntries. Whole warps, and all threads of the block.
+// Thread k < kPoseEntries gets the sum of values[k] over the block. All threads of the block must call it, in full
+// warps.
 static __device__ __forceinline__ float sum_block(const float* values, float (*warp_sums)[kPoseEntries]) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int k = 0; k < kPoseEntries; ++k) {
@@ -43,21 +45,21 @@ static __device__ __forceinline__ float sum_block(const float* values, float (*w
 }
 
 // One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums
-// of the gradients by the poses go to pose_sums [blocks, I, 12]; v_coeffs is like the coefficients. Preconditions as
-// above, and blocks of kProjectBackwardThreads.
+// of the gradients by the poses go to pose_sums [blocks, I, 12]; v_coeffs is shaped like the coefficients.
+// Preconditions as above, and blocks of kProjectBackwardThreads.
 __global__ void __launch_bounds__(kProjectBackwardThreads, 3)
     project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out, float* v_coeffs,
                      float* pose_sums) {
   __shared__ float warp_sums[kProjectBackwardWarps][kPoseEntries];
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  // Threads beyond the last Gaussian stay, for the sums.
+  const int64_t i = thread_index();
+  // Threads beyond the last Gaussian take part in the sums.
   const bool exists = i < in.count;
-  const Gaussians gaussian = gaussian_at(in.gaussians, exists ? i : 0);
+  const GaussianParameters gaussian = gaussian_at(in.gaussians, exists ? i : 0);
   GaussianGradient sums = {};
   for (int64_t image = 0; image < in.images; ++image) {
     PoseGradient pose = {};
     if (exists) {
-      const Camera camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
+      const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
       project_row_backward(camera, in.settings, gaussian, in.harmonics, gradients, image * in.count + i, i, sums, pose,
                            v_coeffs);
     }

@@ -1,4 +1,6 @@
 // splat::rasterize on CUDA.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
 #include "rasterize_kernel.cuh"
@@ -11,7 +13,7 @@ std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tens
                                              std::optional<Tensor> backgrounds, std::optional<Tensor> masks,
                                              int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
                                              Tensor flatten_ids) {
-  const Launch launch(means2d);
+  const LaunchContext launch(means2d);
   const RasterizeOperands p = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width, height,
                                               tile_size, isect_offsets, flatten_ids);
   const RasterizeImages images = empty_images(p);

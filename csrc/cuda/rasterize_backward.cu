@@ -1,4 +1,6 @@
-// splat::rasterize_backward on CUDA. Nothing here waits for the GPU: what depends on the data has a bound.
+// splat::rasterize_backward on CUDA. Nothing here waits for the GPU: bounds are used for sizes that depend on the data.
+#include <tuple>
+
 #include <torch/csrc/stable/library.h>
 
 #include "rasterize_differentiate_kernel.cuh"
@@ -10,7 +12,7 @@
 namespace splat {
 namespace {
 
-void clear(const Launch& launch, const Tensor& tensor) {
+void clear(const LaunchContext& launch, const Tensor& tensor) {
   if (tensor.numel() == 0) return;
   STD_CUDA_CHECK(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * sizeof(float), launch.stream()));
 }
@@ -19,8 +21,8 @@ float* data_or_null_if_empty(const Tensor& tensor) {
   return tensor.numel() == 0 ? nullptr : tensor.mutable_data_ptr<float>();
 }
 
-// What each Gaussian's slots add up to, in an order that does not change.
-void add_slots(const Launch& launch, const RasterizeOperands& p, const kernels::RasterizeInputs& in,
+// Adds up the slots of each Gaussian in a fixed order.
+void add_slots(const LaunchContext& launch, const RasterizeOperands& p, const kernels::RasterizeInputs& in,
                const kernels::BackwardOutputs& out) {
   Pairs by_id(p.intersections, p.means2d);
   launch.for_each(p.intersections, kernels::number_positions, in, by_id.keys(), by_id.values());
@@ -28,7 +30,7 @@ void add_slots(const Launch& launch, const RasterizeOperands& p, const kernels::
   launch.for_each(p.count * kernels::kWarp, kernels::sum_slots, in, by_id.keys(), by_id.values(), out);
 }
 
-void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, bool deterministic) {
+void differentiate(const LaunchContext& launch, const RasterizeBackwardOperands& p, bool deterministic) {
   const RasterizeOperands& forward = p.forward;
   const kernels::RasterizeInputs in = kernel_inputs(forward);
   const kernels::RasterizeGradients gradients = {p.v_images.const_data_ptr<float>(), p.v_alphas.const_data_ptr<float>(),
@@ -54,7 +56,7 @@ void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, boo
   launch.blocks(tiles + 1, threads, kernels::count_blocks, in, gradients.last_ids, plan);
   exclusive_sum(launch, like, plan.block_starts, tiles + 1);
   for_each_chunk(forward.channels, chunk_size(threads), [&](auto c, int64_t first, int channels) {
-    if (first > 0) return;  // it stages the first channels, and reads the others
+    if (first > 0) return;  // it stages the first channels and reads the others from memory
     launch.blocks(tiles, threads, kernels::replay<decltype(c)::value>, in, gradients, plan, channels);
   });
   for_each_chunk(forward.channels, chunk_size(kernels::kDifferentiateThreads),
@@ -65,7 +67,7 @@ void differentiate(const Launch& launch, const RasterizeBackwardOperands& p, boo
   if (deterministic) add_slots(launch, forward, in, out);
 }
 
-void sum_backgrounds(const Launch& launch, const RasterizeBackwardOperands& p) {
+void sum_backgrounds(const LaunchContext& launch, const RasterizeBackwardOperands& p) {
   const RasterizeOperands& forward = p.forward;
   const int64_t pixels = int64_t{forward.width} * forward.height, channels = forward.channels;
   const int64_t slices = std::min<int64_t>(pixels / 4096 + 1, 256);
@@ -81,7 +83,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
     std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
     Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad,
     bool deterministic) {
-  const Launch launch(means2d);
+  const LaunchContext launch(means2d);
   const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
                                                     height, tile_size, isect_offsets, flatten_ids);
   const RasterizeBackwardOperands p = check_rasterize_backward(forward, alphas, last_ids, v_colors, v_alphas, absgrad);

@@ -1,5 +1,4 @@
-// The second half of the gradient of `rasterize`, a warp per bucket; what it rests on is in
-// rasterize_replay_kernels.cuh.
+// The second half of the gradient of `rasterize`, with a warp per bucket; rasterize_replay_kernels.cuh explains it.
 #pragma once
 
 #include "rasterize_replay_kernels.cuh"
@@ -7,8 +6,8 @@
 namespace splat {
 namespace kernels {
 
-// Where `differentiate` puts a Gaussian's gradient: added to the Gaussian's own, or in a place for each Gaussian and
-// tile, to be added up in a fixed order by `sum_slots`.
+// Where `differentiate` puts the gradient of a Gaussian: it is either added to the outputs, or written to a slot for
+// each pair of Gaussian and tile, for `sum_slots` to add up in a fixed order.
 struct BackwardOutputs {
   float *means, *means_abs, *conics, *colors, *opacities;  // like their inputs; means_abs may be null
   float* slots;                                            // [intersections, kSlotValues + channels] or null
@@ -26,19 +25,17 @@ struct PixelGroup {
   float v[C][kPixelGroup];
 };
 
-// The tile of a block, and the pixels [first, first + kPixelGroup) of it.
+// Stages the pixels [first, first + kPixelGroup) of a tile.
 template <int C>
 static __device__ __forceinline__ void stage_pixels(const RasterizeInputs& in, const RasterizeGradients& gradients,
                                                     int64_t tile, int first, int64_t first_channel, int channels,
                                                     PixelGroup<C>& group) {
   const int size = in.grid.tile_size;
-  const int64_t per_image = static_cast<int64_t>(in.grid.rows) * in.grid.columns;
-  const int tile_row = static_cast<int>(tile % per_image / in.grid.columns) * size;
-  const int tile_column = static_cast<int>(tile % in.grid.columns) * size;
+  const TileOrigin origin = tile_origin(in.grid, tile);
   for (int i = static_cast<int>(threadIdx.x); i < kPixelGroup; i += kDifferentiateThreads) {
-    const int row = tile_row + (first + i) / size, column = tile_column + (first + i) % size;
+    const int row = origin.top + (first + i) / size, column = origin.left + (first + i) % size;
     const bool inside = first + i < size * size && row < in.height && column < in.width;
-    const int64_t index = (tile / per_image * in.height + row) * in.width + column;
+    const int64_t index = (origin.image * in.height + row) * in.width + column;
     group.x[i] = static_cast<float>(column) + 0.5f;
     group.y[i] = static_cast<float>(row) + 0.5f;
     group.last[i] = inside ? gradients.last_ids[index] : -1;
@@ -56,7 +53,7 @@ struct Sums {
   float colors[C];
 };
 
-// Adds to the gradients, or fills the slot, of the Gaussian at one position of the lists.
+// Adds to the gradients of the Gaussian at one position of the lists, or fills its slot.
 template <int C>
 static __device__ __forceinline__ void flush(const RasterizeInputs& in, const BackwardOutputs& out, int64_t position,
                                              const Sums<C>& sums, int64_t first_channel, int channels) {
@@ -94,12 +91,13 @@ static __device__ __forceinline__ void flush(const RasterizeInputs& in, const Ba
   }
 }
 
-// So many blocks a multiprocessor can hold at once: a bound on registers, which without one are too few, and spill.
+// The blocks that a multiprocessor can hold at once. Without this bound the compiler uses too few registers, and
+// spills.
 template <int C>
 constexpr int kResidentBlocks = C <= 4 ? 6 : C <= 8 ? 5 : 1;
 
-// The gradients of the Gaussians of each block's buckets: of the colours [first_channel, first_channel + channels), and,
-// with the first channel, all others. block_bound(intersections, tiles) blocks of kDifferentiateThreads threads.
+// The gradients of the Gaussians of each block's buckets: of the colours [first_channel, first_channel + channels),
+// and, with the first channel, all others. block_bound(intersections, tiles) blocks of kDifferentiateThreads threads.
 // Preconditions: plan as `replay` leaves it; `out` zeroed; 1 <= channels <= C.
 template <int C>
 __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
@@ -140,7 +138,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
   const int tile_pixels = in.grid.tile_size * in.grid.tile_size;
   const Checkpoint* const checkpoints = plan.checkpoints + (block * kBucketsPerBlock + warp) * tile_pixels;
   for (int first = 0; first < tile_pixels; first += kPixelGroup) {
-    __syncthreads();  // until all have read the group before
+    __syncthreads();  // until all threads have read the previous group
     stage_pixels<C>(in, gradients, tile, first, first_channel, channels, group);
     __syncthreads();
     int live = 0;
@@ -183,7 +181,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
       if (first_channel != 0) continue;
       if (channels < in.channels) {
         const int64_t row = static_cast<int>(group.y[pixel]), column = static_cast<int>(group.x[pixel]);
-        const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
+        const int64_t image = image_of_tile(in.grid, tile);
         const int64_t index = (image * in.height + row) * in.width + column;
         dot += dot_from(channels, in.channels, all_colors, gradients.colors + index * in.channels);
       }

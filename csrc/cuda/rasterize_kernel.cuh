@@ -16,7 +16,7 @@ struct RasterizeOutputs {
 template <int C>
 __global__ void __launch_bounds__(kMaxThreads<C>, 1)
     rasterize(RasterizeInputs in, RasterizeOutputs out, int64_t first_channel, int channels) {
-  __shared__ Batch<C> batch;
+  __shared__ SharedBatch<C> batch;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t tile = blockIdx.x;
   const Pixel pixel = pixel_of(in, tile, static_cast<int>(threadIdx.x));
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
   bool finished = !pixel.inside;
 
   for (int64_t start = range.begin; start < range.end; start += kBatch<C>) {
-    // Also keeps the batch before in shared memory until all have read it.
+    // Also keeps the previous batch in shared memory until all threads have read it.
     if (__syncthreads_and(finished)) break;
     const int count = static_cast<int>(range.end - start < kBatch<C> ? range.end - start : kBatch<C>);
     stage_batch<C>(in, start, count, first_channel, channels, batch);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
 
   if (!pixel.inside) return;
   float* color = out.colors + pixel.index * in.channels + first_channel;
-  const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
+  const int64_t image = image_of_tile(in.grid, tile);
   const float* background = in.backgrounds + image * in.channels + first_channel;
 #pragma unroll
   for (int k = 0; k < C; ++k) {

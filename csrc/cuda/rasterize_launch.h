@@ -1,7 +1,7 @@
-// What the launches of `rasterize` and of its gradient have in common.
+// What the launches of `rasterize` and of its gradient share.
 #pragma once
 
-#include "../rasterize_operators.h"
+#include "../rasterize_operands.h"
 #include "channels.h"
 #include "launch.h"
 #include "rasterize_tile.cuh"
@@ -26,7 +26,7 @@ inline kernels::RasterizeInputs kernel_inputs(const RasterizeOperands& p) {
           p.grid};
 }
 
-// The channels that one launch takes: as many as its threads have registers for.
+// The number of channels that one launch processes: as many as its threads have registers for.
 inline int chunk_size(int threads) {
   static_assert(kernels::kMaxThreads<8> >= kMaxTileSize * kMaxTileSize, "8 channels go with every tile size");
   return threads <= kernels::kMaxThreads<32> ? 32 : 8;

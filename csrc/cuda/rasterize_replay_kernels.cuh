@@ -4,10 +4,10 @@
 //   d / d alpha = T (color . v) - behind / (1 - alpha),   behind = sum over those behind of weight (color . v),
 //                                                         and for what is left, T_end (background . v - v_alpha)
 //
-// with v the pixel's incoming gradient. `replay` goes through each tile's list as the forward pass did, all pixels side
-// by side, and keeps both numbers at the end of every bucket of 32 Gaussians. From these `differentiate` treats all
-// buckets at once: a warp per bucket, a lane per Gaussian; the tile's pixels wander from lane to lane, back to front.
-// So a Gaussian's gradient is added up in its lane's registers, and reaches memory once per tile.
+// with v the pixel's incoming gradient. `replay` goes through each tile's list as the forward pass did, all pixels in
+// parallel, and stores both numbers at the end of every bucket of 32 Gaussians. With these `differentiate` processes
+// all buckets at once: a warp per bucket, a lane per Gaussian; the tile's pixels move from lane to lane, back to front.
+// The gradient of a Gaussian is added up in the registers of its lane and is written to memory once per tile.
 #pragma once
 
 #include "rasterize_tile.cuh"
@@ -16,7 +16,7 @@ namespace splat {
 namespace kernels {
 
 constexpr int kBucket = kWarp;
-// Buckets of one block of `differentiate`, which are of one tile; their number per tile is rounded up to this.
+// The buckets of one block of `differentiate`, all of one tile; the number of buckets per tile is rounded up to this.
 constexpr int kBucketsPerBlock = 4;
 constexpr int kBlockGaussians = kBucket * kBucketsPerBlock;
 constexpr int kDifferentiateThreads = kWarp * kBucketsPerBlock;
@@ -31,10 +31,10 @@ struct RasterizeGradients {
   const int32_t* last_ids;       // of the forward pass: [images, height, width]
 };
 
-// What the kernels hand on. Of lists that do not ascend, which only the CPU refuses, tiles may need more blocks than the
-// bound has: what lies beyond is left out.
+// What the kernels pass on to each other. If the lists do not ascend, which only the CPU checks, tiles may need more
+// blocks than the bound allows: the excess is left out.
 struct BackwardPlan {
-  int32_t* block_starts;    // [tiles + 1]: each tile's first block; the last is their number
+  int32_t* block_starts;    // [tiles + 1]: the first block of each tile; the last entry is their number
   int32_t* block_tiles;     // [bound]: a block's tile; -1 before `replay`
   Checkpoint* checkpoints;  // [bound, kBucketsPerBlock, tile_size^2]
   int64_t bound;            // block_bound(intersections, tiles)
@@ -42,8 +42,8 @@ struct BackwardPlan {
 
 SPLAT_HD int64_t block_bound(int64_t intersections, int64_t tiles) { return intersections / kBlockGaussians + tiles; }
 
-// The position behind the last Gaussian that any pixel of the tile blends. All threads of the block take part;
-// `last` is this thread's pixel's, -1 if it is outside.
+// The position after the last Gaussian that any pixel of the tile blends. All threads of the block must call it; `last`
+// is that of this thread's pixel, or -1 if it is outside.
 static __device__ __forceinline__ int64_t drawn_end(const ListRange& range, int32_t last) {
   __shared__ int latest;
   if (threadIdx.x == 0) latest = -1;
@@ -55,7 +55,7 @@ static __device__ __forceinline__ int64_t drawn_end(const ListRange& range, int3
   return drawn < range.begin ? range.begin : drawn;
 }
 
-// block_starts [tiles + 1] receives the number of blocks that each tile needs, and 0 at the end, ready for a prefix sum.
+// block_starts [tiles + 1] receives the number of blocks that each tile needs, followed by 0, ready for a prefix sum.
 // One block of tile_threads(tile_size) threads per tile, and one more.
 __global__ void __launch_bounds__(1024) count_blocks(RasterizeInputs in, const int32_t* last_ids, BackwardPlan plan) {
   const int64_t tile = blockIdx.x;
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(1024) count_blocks(RasterizeInputs in, const i
   const ListRange range = list_range(in, tile);
   const int64_t end = drawn_end(range, pixel.inside ? last_ids[pixel.index] : -1);
   if (threadIdx.x != 0) return;
-  plan.block_starts[tile] = static_cast<int32_t>((end - range.begin + kBlockGaussians - 1) / kBlockGaussians);
+  plan.block_starts[tile] = static_cast<int32_t>(divide_up(end - range.begin, kBlockGaussians));
 }
 
 // color . v for the channels [first, channels).
@@ -77,12 +77,12 @@ static __device__ __forceinline__ float dot_from(int first, int64_t channels, co
   return dot;
 }
 
-// Writes block_tiles and checkpoints. The first `channels` colours are staged; others are read where they are needed.
+// Writes block_tiles and checkpoints. The first `channels` colours are staged; others are read when they are needed.
 // Precondition: plan.block_starts is the exclusive prefix sum of count_blocks' numbers; otherwise as `rasterize`.
 template <int C>
 __global__ void __launch_bounds__(kMaxThreads<C>, 1)
     replay(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, int channels) {
-  __shared__ Batch<C> batch;
+  __shared__ SharedBatch<C> batch;
   static_assert(kBatch<C> % kBucket == 0, "a bucket is never in two batches");
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int64_t tile = blockIdx.x;
@@ -103,11 +103,11 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
 #pragma unroll
   for (int k = 0; k < C; ++k) v[k] = pixel.inside && k < channels ? incoming[k] : 0.0f;
 
-  // Front to back: the transmittance behind each bucket, and the bucket's own contribution.
+  // Front to back: the transmittance behind each bucket, and the contribution of the bucket itself.
   float transmittance = 1.0f;
   int64_t bucket = 0;
   for (int64_t start = range.begin; start < end; start += kBatch<C>) {
-    __syncthreads();  // until all have read the batch before
+    __syncthreads();  // until all threads have read the previous batch
     const int count = static_cast<int>(end - start < kBatch<C> ? end - start : kBatch<C>);
     stage_batch<C>(in, start, count, 0, channels, batch);
     __syncthreads();
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
   if (!pixel.inside) return;
   float behind = -gradients.alphas[pixel.index];
   if (in.backgrounds != nullptr) {
-    const int64_t image = tile / (static_cast<int64_t>(in.grid.rows) * in.grid.columns);
+    const int64_t image = image_of_tile(in.grid, tile);
     behind += dot_from(0, in.channels, in.backgrounds + image * in.channels, incoming);
   }
   behind *= transmittance;

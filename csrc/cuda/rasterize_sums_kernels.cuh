@@ -1,4 +1,5 @@
-// Sums in a fixed order: of `differentiate`'s slots, where results must be deterministic, and of the backgrounds' gradient.
+// Sums in a fixed order: of the slots of `differentiate`, if results must be deterministic, and of the gradient of the
+// backgrounds.
 #pragma once
 
 #include "rasterize_differentiate_kernel.cuh"
@@ -6,18 +7,18 @@
 namespace splat {
 namespace kernels {
 
-// One thread per position of the lists: what sum_slots' sort starts from.
+// One thread per position of the lists: the input of the sort that sum_slots needs.
 __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   if (i >= in.intersections) return;
   ids[i] = static_cast<uint32_t>(in.flatten_ids[i]);
   positions[i] = static_cast<int32_t>(i);
 }
 
 // One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
-// number_positions' after a stable sort by the ids.
+// those of number_positions after a stable sort by the ids.
 __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t thread = thread_index();
   const int64_t id = thread / kWarp, lane = thread % kWarp;
   if (id >= in.count) return;
   const int64_t begin = lower_bound(ids, in.intersections, id), end = lower_bound(ids, in.intersections, id + 1);
@@ -41,7 +42,7 @@ __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t
   }
 }
 
-// The gradient of the backgrounds is the incoming one, weighted with what each pixel lets through. One block per image
+// The gradient of the backgrounds is the incoming one, weighted by the transmittance of each pixel. One block per image
 // and slice of its pixels; partial [images, slices, channels].
 __global__ void slice_background(const float* alphas, const float* v_colors, int64_t pixels, int64_t slices,
                                  int64_t channels, float* partial) {
@@ -69,7 +70,7 @@ __global__ void slice_background(const float* alphas, const float* v_colors, int
 // One thread per image and channel: v_backgrounds [images, channels] from partial [images, slices, channels].
 __global__ void sum_slices(const float* partial, int64_t images, int64_t slices, int64_t channels,
                            float* v_backgrounds) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_index();
   if (i >= images * channels) return;
   const float* values = partial + i / channels * slices * channels + i % channels;
   float sum = 0.0f;

@@ -1,9 +1,9 @@
-// What the kernels that go through a tile's list of Gaussians have in common: where its pixels are, how Gaussians are
-// staged in shared memory, and which of them a warp looks at.
+// What the kernels that go through a tile's list of Gaussians share: where its pixels are, how Gaussians are staged in
+// shared memory, and which of them a warp processes.
 #pragma once
 
 #include "../math/blend.h"
-#include "../math/tiles.h"
+#include "../math/tile_reach.h"
 #include "warp.cuh"
 
 namespace splat {
@@ -12,20 +12,20 @@ namespace kernels {
 struct RasterizeInputs {
   const float *means, *conics, *colors, *opacities;  // [count, 2], [count, 3], [count, channels], [count]
   const float* backgrounds;                          // [images, channels] or null
-  const bool* masks;                                 // [images, rows, columns] or null: false where nothing is drawn
+  const bool* masks;                                 // [images, rows, columns] or null; where false, nothing is drawn
   const int32_t *offsets, *flatten_ids;              // [images, rows, columns], [intersections]
   int64_t count, channels, intersections, tiles;     // tiles: of all images
   int width, height;
   TileGrid grid;
 };
 
-// A warp has a patch of the tile's pixels, one for each lane; lanes of the last ones may lie outside the tile.
+// A warp processes a patch of the tile's pixels, one for each lane; lanes of the last patches may lie outside the tile.
 constexpr int kPatchWidth = 8, kPatchHeight = 4;
 
-SPLAT_HD int patches_across(int tile_size) { return (tile_size + kPatchWidth - 1) / kPatchWidth; }
+SPLAT_HD int patches_across(int tile_size) { return static_cast<int>(divide_up(tile_size, kPatchWidth)); }
 
 SPLAT_HD int tile_threads(int tile_size) {
-  return kWarp * patches_across(tile_size) * ((tile_size + kPatchHeight - 1) / kPatchHeight);
+  return kWarp * patches_across(tile_size) * static_cast<int>(divide_up(tile_size, kPatchHeight));
 }
 
 // The pixel of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
@@ -37,21 +37,18 @@ struct Pixel {
 };
 
 SPLAT_HD Pixel pixel_of(const RasterizeInputs& in, int64_t tile, int thread) {
-  const int64_t per_image = static_cast<int64_t>(in.grid.rows) * in.grid.columns;
-  const int64_t image = tile / per_image;
-  const int first_row = static_cast<int>(tile % per_image / in.grid.columns) * in.grid.tile_size;
-  const int first_column = static_cast<int>(tile % in.grid.columns) * in.grid.tile_size;
+  const TileOrigin origin = tile_origin(in.grid, tile);
   const int patch = thread / kWarp, lane = thread % kWarp, across = patches_across(in.grid.tile_size);
   const int patch_row = patch / across * kPatchHeight, patch_column = patch % across * kPatchWidth;
   const int row = patch_row + lane / kPatchWidth, column = patch_column + lane % kPatchWidth;
-  return {(image * in.height + first_row + row) * in.width + first_column + column,
+  return {(origin.image * in.height + origin.top + row) * in.width + origin.left + column,
           row * in.grid.tile_size + column,
-          row < in.grid.tile_size && column < in.grid.tile_size && first_row + row < in.height &&
-              first_column + column < in.width,
-          static_cast<float>(first_column + column) + 0.5f,
-          static_cast<float>(first_row + row) + 0.5f,
-          static_cast<float>(first_column + patch_column) + 0.5f,
-          static_cast<float>(first_row + patch_row) + 0.5f};
+          row < in.grid.tile_size && column < in.grid.tile_size && origin.top + row < in.height &&
+              origin.left + column < in.width,
+          static_cast<float>(origin.left + column) + 0.5f,
+          static_cast<float>(origin.top + row) + 0.5f,
+          static_cast<float>(origin.left + patch_column) + 0.5f,
+          static_cast<float>(origin.top + patch_row) + 0.5f};
 }
 
 SPLAT_HD int64_t list_position(const RasterizeInputs& in, int64_t tile) {
@@ -59,8 +56,8 @@ SPLAT_HD int64_t list_position(const RasterizeInputs& in, int64_t tile) {
   return offset < 0 ? 0 : (offset > in.intersections ? in.intersections : offset);
 }
 
-// The largest block per tile whose threads have registers for C channels each. Kernels are bound to it and to at least 1
-// block on a multiprocessor: without the latter ptxas uses fewer registers than there are, and spills.
+// The largest block whose threads have registers for C channels each. It is a launch bound of the kernels, together
+// with at least 1 block per multiprocessor: without the latter ptxas uses fewer registers than there are, and spills.
 template <int C>
 constexpr int kMaxThreads = C <= 8 ? 1024 : 512;
 
@@ -80,11 +77,11 @@ struct alignas(16) StagedGaussian {
   float x, y;
   ScaledConic conic;
   float opacity;
-  float limit;  // where the exponent exceeds this, alpha is surely below kMinAlpha
-  float reach;  // where the exact exponent exceeds this, the computed one exceeds the limit; infinite if nothing is sure
+  float limit;  // above this exponent alpha is certainly below kMinAlpha
+  float reach;  // if the exact exponent exceeds this, the computed one exceeds the limit; infinite if unknown
 };
 
-// Indices come from the caller and are not believed: one that is out of range stands for a Gaussian nobody sees.
+// Indices come from the caller and are not trusted: one that is out of range stands for an invisible Gaussian.
 SPLAT_HD bool exists(const RasterizeInputs& in, int32_t id) { return id >= 0 && id < in.count; }
 
 SPLAT_HD StagedGaussian stage(const RasterizeInputs& in, int32_t id) {
@@ -99,12 +96,13 @@ SPLAT_HD StagedGaussian stage(const RasterizeInputs& in, int32_t id) {
   return {in.means[2 * i], in.means[2 * i + 1], scaled_conic(a, b, c), opacity, limit, reach};
 }
 
-// False only if no pixel of the patch sees the Gaussian: the least exponent within the rectangle of the patch's pixel
-// centres, which is 0 if it contains the Gaussian's centre and else lies on one of the sides that face it.
+// False only if the Gaussian is invisible in the whole patch, by the smallest exponent within the rectangle of the
+// patch's pixel centres: it is 0 if the rectangle contains the Gaussian's centre, and otherwise lies on a side that
+// faces it.
 static __device__ __forceinline__ bool may_touch(const StagedGaussian& g, float left, float top) {
   const float low_x = left - g.x, low_y = top - g.y;
   const float high_x = low_x + static_cast<float>(kPatchWidth - 1), high_y = low_y + static_cast<float>(kPatchHeight - 1);
-  // The point of the rectangle that is nearest the centre by each coordinate.
+  // The point of the rectangle nearest to the centre in each coordinate.
   const float near_x = clamp(0.0f, low_x, high_x), near_y = clamp(0.0f, low_y, high_y);
   const float on_x = clamp(-0.5f * g.conic.b * near_y * reciprocal(g.conic.half_a), low_x, high_x);
   const float on_y = clamp(-0.5f * g.conic.b * near_x * reciprocal(g.conic.half_c), low_y, high_y);
@@ -113,39 +111,40 @@ static __device__ __forceinline__ bool may_touch(const StagedGaussian& g, float 
 }
 
 struct Blend {
-  float alpha;   // 0 where the Gaussian is not seen
-  bool clamped;  // no gradient passes
+  float alpha;   // 0 if the Gaussian is not visible
+  bool clamped;  // the gradient does not pass
 };
 
-// What a Gaussian whose centre is (dx, dy) from the pixel does to it.
+// The effect on a pixel of a Gaussian whose centre is at (dx, dy) from it.
 static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float dx, float dy) {
   const float exponent = gaussian_exponent(dx, dy, g.conic);
   if (!(exponent >= 0.0f && exponent <= g.limit)) return {0.0f, false};
   const float alpha = g.opacity * power_of_two(-exponent);
-  // In this order NaN is not seen.
+  // In this order NaN counts as invisible.
   if (alpha > kMaxAlpha) return {kMaxAlpha, true};
   return {alpha >= kMinAlpha ? alpha : 0.0f, false};
 }
 
-// Gaussians staged at a time. With more channels fewer, so that several blocks fit on a multiprocessor.
+// Gaussians staged at a time. Fewer with more channels, so that several blocks fit on a multiprocessor.
 template <int C>
 constexpr int kBatch = C <= 4 ? 256 : 64;
 
-// Space for a Gaussian's colours; three are padded to be read at once.
+// Space for the colours of a Gaussian; three are padded so that they can be read at once.
 template <int C>
 constexpr int kColorStride = C == 3 ? 4 : C;
 
 template <int C>
-struct Batch {
+struct SharedBatch {
   StagedGaussian gaussians[kBatch<C>];
   alignas(16) float colors[kBatch<C>][kColorStride<C>];
 };
 
 // Stages `count` Gaussians from position `start` of the lists, by all threads of the block, and the colours
-// [first_channel, first_channel + channels) of each; the others of C are 0. Barriers before and after are the caller's.
+// [first_channel, first_channel + channels) of each; the others of C are 0. The caller provides the barriers before and
+// after.
 template <int C>
 static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, int64_t start, int count,
-                                                   int64_t first_channel, int channels, Batch<C>& batch) {
+                                                   int64_t first_channel, int channels, SharedBatch<C>& batch) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     const int32_t id = in.flatten_ids[start + i];
     batch.gaussians[i] = stage(in, id);

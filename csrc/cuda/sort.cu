@@ -6,19 +6,19 @@
 namespace splat {
 namespace {
 
-// Calls a CUB function twice, as CUB wants it: for the size of its temporary memory, which torch then provides, and to
-// run.
+// Calls a CUB function twice, as CUB requires: first for the size of its temporary memory, which torch then provides,
+// and then to run.
 template <class Function>
 void with_temporary_memory(const Tensor& like, const Function& function) {
   size_t bytes = 0;
   STD_CUDA_CHECK(function(nullptr, bytes));
-  // CUB takes an address of null as the question for the size, so the memory is never empty.
+  // CUB takes a null address as a query for the size, so the memory must not be empty.
   const Tensor memory = empty_like_device({static_cast<int64_t>(bytes) + 1}, ScalarType::Byte, like);
   STD_CUDA_CHECK(function(memory.mutable_data_ptr(), bytes));
 }
 
 template <class Number>
-void sum(const Launch& launch, const Tensor& like, Number* numbers, int64_t count) {
+void sum(const LaunchContext& launch, const Tensor& like, Number* numbers, int64_t count) {
   with_temporary_memory(like, [&](void* memory, size_t& bytes) {
     return cub::DeviceScan::ExclusiveSum(memory, bytes, numbers, numbers, count, launch.stream());
   });
@@ -33,7 +33,7 @@ Pairs::Pairs(int64_t count, const Tensor& like) : count_(count) {
   }
 }
 
-void Pairs::sort(const Launch& launch, int bits) {
+void Pairs::sort(const LaunchContext& launch, int bits) {
   if (count_ == 0 || bits == 0) return;
   const int other = 1 - current_;
   cub::DoubleBuffer<uint32_t> keys(this->keys(), static_cast<uint32_t*>(keys_[other].mutable_data_ptr()));
@@ -45,11 +45,11 @@ void Pairs::sort(const Launch& launch, int bits) {
   if (keys.selector == 1) current_ = other;
 }
 
-void exclusive_sum(const Launch& launch, const Tensor& like, int64_t* numbers, int64_t count) {
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int64_t* numbers, int64_t count) {
   sum(launch, like, numbers, count);
 }
 
-void exclusive_sum(const Launch& launch, const Tensor& like, int32_t* numbers, int64_t count) {
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int32_t* numbers, int64_t count) {
   sum(launch, like, numbers, count);
 }
 

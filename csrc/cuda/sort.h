@@ -1,11 +1,11 @@
-// Sorting and prefix sums on the GPU, by CUB, which is compiled in sort.cu alone: it takes long.
+// Sorting and prefix sums on the GPU with CUB, which takes long to compile and is therefore used only in sort.cu.
 #pragma once
 
 #include "launch.h"
 
 namespace splat {
 
-// 32-bit keys and the values that are sorted by them, and room for as many: a sort leaves its result in either half.
+// 32-bit keys and the values to sort by them, each with a second buffer: a sort leaves its result in either one.
 class Pairs {
  public:
   Pairs(int64_t count, const Tensor& like);
@@ -14,8 +14,8 @@ class Pairs {
   int32_t* values() const { return values_[current_].mutable_data_ptr<int32_t>(); }
   const Tensor& values_tensor() const { return values_[current_]; }
 
-  // By the lowest bits of the keys, as unsigned numbers; stable.
-  void sort(const Launch& launch, int bits);
+  // Sorts by the lowest bits of the keys, as unsigned numbers; stable.
+  void sort(const LaunchContext& launch, int bits);
 
  private:
   int64_t count_;
@@ -23,8 +23,8 @@ class Pairs {
   int current_ = 0;
 };
 
-// In place: each number becomes the sum of those before it. `like` is on the device.
-void exclusive_sum(const Launch& launch, const Tensor& like, int64_t* numbers, int64_t count);
-void exclusive_sum(const Launch& launch, const Tensor& like, int32_t* numbers, int64_t count);
+// Replaces each number by the sum of those before it. `like` is any tensor on the device.
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int64_t* numbers, int64_t count);
+void exclusive_sum(const LaunchContext& launch, const Tensor& like, int32_t* numbers, int64_t count);
 
 }  // namespace splat

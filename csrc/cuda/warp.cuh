@@ -1,4 +1,4 @@
-// What kernels share: sums over a warp, bisection, arithmetic.
+// What kernels share: the index of a thread, sums over a warp, bisection, arithmetic.
 #pragma once
 
 #include "../math/platform.h"
@@ -9,6 +9,11 @@ namespace kernels {
 constexpr int kWarp = 32;
 constexpr unsigned int kAllLanes = 0xffffffffu;
 
+// The index of this thread in the launch.
+static __device__ __forceinline__ int64_t thread_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
 // The sum over the warp, in lane 0. Always added in the same order.
 template <class T>
 static __device__ __forceinline__ T warp_sum(T value) {
@@ -16,7 +21,7 @@ static __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-// The position of the first of keys [count], which ascend, that is not less than `key`; `count` if there is none.
+// The position of the first of the ascending keys [count] that is not less than `key`; `count` if there is none.
 SPLAT_HD int64_t lower_bound(const uint32_t* keys, int64_t count, int64_t key) {
   int64_t low = 0, high = count;
   while (low < high) {
@@ -30,8 +35,8 @@ SPLAT_HD int64_t lower_bound(const uint32_t* keys, int64_t count, int64_t key) {
   return low;
 }
 
-// a * b + c rounded once. Files that use it are compiled without contraction, so that what decides on a blend comes out
-// the same in every kernel, and on the CPU; what only adds up asks for the fused operation by this name.
+// a * b + c rounded once. Files that use it are compiled without contraction, so that whatever decides about a blend is
+// the same in every kernel and on the CPU; sums use this fused operation explicitly.
 SPLAT_HD float fused(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return fmaf(a, b, c);

@@ -3,8 +3,8 @@
 // Wide-Angle, and Fish-Eye Lenses", equation 4; gsplat 1.5.3's fisheye).
 //
 // With rho^2 = x^2 + y^2 the image of (x, y, z) is (x g, y g), where g = theta / rho. Everything else follows from g
-// and its derivatives by rho^2, each of which is smooth on the axis but is a quotient of two numbers that vanish there.
-// gsplat adds 1e-7 against 0 / 0 and loses all digits; here a series takes over near the axis.
+// and its derivatives by rho^2. Each is smooth on the axis, but a quotient of two numbers that vanish there. gsplat
+// adds 1e-7 to avoid 0 / 0, which loses all digits; here a series is used near the axis.
 #pragma once
 
 #include "vec.h"
@@ -18,7 +18,7 @@ struct Fisheye {
   float i;  // 1 / (rho^2 + z^2)
 };
 
-// The angle of (x, y) from the x axis, for y >= 0. The library's differs from machine to machine.
+// The angle of (x, y) from the x axis, for y >= 0. The library function's results differ between machines.
 SPLAT_HD float angle_from_axis(float x, float y) {
   constexpr float kPi = 3.14159265358979f;
   constexpr float kTanPi8 = 0.414213562f;
@@ -62,7 +62,7 @@ SPLAT_HD Fisheye fisheye(const Vec3& centre) {
   return {g, h, -(3.0f * h + 2.0f * z * i * i) / rho2, i};
 }
 
-// The rows of the image's derivative by (x, y, z), for focal lengths of 1.
+// The rows of the derivative of the image by (x, y, z), for focal lengths of 1.
 SPLAT_HD void fisheye_jacobian(const Vec3& centre, const Fisheye& f, Vec3& row_x, Vec3& row_y) {
   const float mixed = centre.x * centre.y * f.h;
   row_x = {f.g + centre.x * centre.x * f.h, mixed, -centre.x * f.i};

@@ -1,7 +1,8 @@
-// What lets one header serve the host compilers and nvcc: the function qualifier and the few library functions used.
+// What allows one header to be compiled by host compilers and by nvcc: the function qualifier and the few library
+// functions in use.
 //
-// Every function has internal linkage. The rasterizer is compiled once per instruction set, and a function with
-// external linkage could be merged across those objects, so that a copy made for a new CPU would run on an old one.
+// Every function has internal linkage. The rasterizer is compiled once per instruction set, and the linker could merge
+// functions with external linkage across those objects, so that a copy compiled for a new CPU would run on an old one.
 // For the same reason nothing here includes the C++ standard library, and structs have no member functions.
 #pragma once
 
@@ -59,7 +60,7 @@ SPLAT_HD float clamp(float x, float low, float high) { return x > low ? (x < hig
 // False for infinities and NaN, also where the compiler may assume that comparisons do not trap.
 SPLAT_HD bool is_finite(float x) { return absolute(x) <= 3.402823466e+38f; }
 
-// The bits of a float as an unsigned integer. For floats that are not negative the order is the same.
+// The bits of a float as an unsigned integer. Floats that are not negative have the same order as their bits.
 SPLAT_HD uint32_t float_bits(float x) {
 #if defined(__CUDA_ARCH__)
   return __float_as_uint(x);
@@ -70,7 +71,7 @@ SPLAT_HD uint32_t float_bits(float x) {
 #endif
 }
 
-// What one access of memory moves, if the address is a multiple of 16; any floats may be taken for such.
+// What one memory access can move if the address is a multiple of 16. It may alias any floats.
 struct __attribute__((__may_alias__, __aligned__(16))) FourFloats {
   float values[4];
 };

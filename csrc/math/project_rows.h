@@ -1,4 +1,4 @@
-// What splat::project does for one image and one Gaussian, in arrays of the operator's shapes.
+// What splat::project does for one image and one Gaussian, on arrays of the operator's shapes.
 //
 // Shapes: I images, N Gaussians, K coefficients per channel. A row is image * N + Gaussian.
 #pragma once
@@ -7,9 +7,9 @@
 
 namespace splat {
 
-// Coefficients of spherical harmonics, for all images or for each.
+// Coefficients of spherical harmonics, for all images together or for each.
 struct Harmonics {
-  const float* coeffs;  // [1 or I, N, K, 3]; null: there are no colours
+  const float* coeffs;  // [1 or I, N, K, 3]; null if there are no colours
   int64_t bases;        // K >= base_count(degree)
   int degree;           // 0 to kMaxDegree
   bool shared;          // one set for all images
@@ -20,13 +20,14 @@ SPLAT_HD int64_t coeffs_offset(const Harmonics& h, int64_t row, int64_t i) { ret
 struct ProjectionRows {
   int32_t* radii;                                    // [I, N, 2]
   float *means2d, *depths, *conics, *compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
-  float* colors;                                     // [I, N, 3], or null where there are none
+  float* colors;                                     // [I, N, 3], or null if there are none
 };
 
-// Writes row `row`, of Gaussian `i`.
-SPLAT_HD void project_row(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussians,
-                          const Harmonics& harmonics, int64_t row, int64_t i, const ProjectionRows& out) {
-  const Gaussians gaussian = gaussian_at(gaussians, i);
+// Writes row `row`, which is one of Gaussian `i`.
+SPLAT_HD void project_row(const CameraParameters& camera, const ProjectionSettings& settings,
+                          const GaussianParameters& gaussians, const Harmonics& harmonics, int64_t row, int64_t i,
+                          const ProjectionRows& out) {
+  const GaussianParameters gaussian = gaussian_at(gaussians, i);
   Projection g;
   const bool seen = project_gaussian(camera, settings, gaussian, g);
   out.radii[2 * row] = g.radius_x;
@@ -48,18 +49,19 @@ SPLAT_HD void project_row(const Camera& camera, const ProjectionSettings& settin
 }
 
 struct ProjectionGradientRows {
-  const int32_t* radii;                          // what project gave, as above
+  const int32_t* radii;                          // results of project, as above
   const float *conics, *compensations, *colors;
-  const float *v_means2d, *v_depths, *v_conics;  // gradients by what it gave
+  const float *v_means2d, *v_depths, *v_conics;  // gradients with respect to those
   const float *v_compensations, *v_colors;
 };
 
 // The gradients that Gaussian `i` gets through row `row`: adds to `sums`, sets `pose`, and writes to v_coeffs, which is
-// like the coefficients; those that images share are added up. A Gaussian's rows are to be taken in their order. False
-// where the image does not see it; `pose` is not set then.
-SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSettings& settings, const Gaussians& gaussian,
-                                   const Harmonics& harmonics, const ProjectionGradientRows& in, int64_t row, int64_t i,
-                                   GaussianGradient& sums, PoseGradient& pose, float* v_coeffs) {
+// shaped like the coefficients; for coefficients that images share it adds. Must be called for the rows of a Gaussian
+// in their order. Returns false, without setting `pose`, if the Gaussian is not visible in the image.
+SPLAT_HD bool project_row_backward(const CameraParameters& camera, const ProjectionSettings& settings,
+                                   const GaussianParameters& gaussian, const Harmonics& harmonics,
+                                   const ProjectionGradientRows& in, int64_t row, int64_t i, GaussianGradient& sums,
+                                   PoseGradient& pose, float* v_coeffs) {
   Shape shape;
   const bool seen = in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0 && load_shape(gaussian, shape);
   const bool add_up = harmonics.shared && sums.seen;
@@ -78,16 +80,16 @@ SPLAT_HD bool project_row_backward(const Camera& camera, const ProjectionSetting
     shade_backward(camera, harmonics.degree, harmonics.bases, gaussian.means, harmonics.coeffs + offset,
                    in.colors + 3 * row, in.v_colors + 3 * row, add_up, sums, pose, v_coeffs + offset);
   }
-  // The coefficients of higher degrees, or all that nobody sees.
+  // Clear the coefficients of higher degrees, or all of them if the Gaussian is not visible.
   if (!add_up && (seen || !harmonics.shared)) {
     clear_coeffs(v_coeffs + offset, seen ? base_count(harmonics.degree) : 0, harmonics.bases);
   }
   return seen;
 }
 
-// After all rows of Gaussian `i`.
-SPLAT_HD void finish_backward(const Gaussians& gaussian, const Harmonics& harmonics, const GaussianGradient& sums,
-                              int64_t i, const GaussianGradients& out, float* v_coeffs) {
+// Must be called after all rows of Gaussian `i`.
+SPLAT_HD void finish_backward(const GaussianParameters& gaussian, const Harmonics& harmonics,
+                              const GaussianGradient& sums, int64_t i, const GaussianGradients& out, float* v_coeffs) {
   store_gradient(gaussian, sums, i, out);
   if (harmonics.coeffs != nullptr && harmonics.shared && !sums.seen) {
     clear_coeffs(v_coeffs + 3 * harmonics.bases * i, 0, harmonics.bases);

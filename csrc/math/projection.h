@@ -8,10 +8,10 @@
 
 namespace splat {
 
-// The numbers are those of the operators' camera_model.
+// The values are those of the operators' camera_model.
 enum CameraModel { kPinhole = 0, kOrtho = 1, kFisheye = 2 };
 
-struct Camera {
+struct CameraParameters {
   Mat3 rotation;  // world to camera
   Vec3 translation;
   float fx, fy, cx, cy;  // pixels; orthographic: pixels per unit
@@ -26,23 +26,23 @@ struct ProjectionSettings {
   int camera_model;  // a CameraModel
 };
 
-// The parameters of N Gaussians, or of one: quats and scales, or covars; the others are null.
-struct Gaussians {
+// The parameters of N Gaussians, or of one: either quats and scales or covars; the others are null.
+struct GaussianParameters {
   const float* means;      // [N, 3]
   const float* quats;      // [N, 4] w, x, y, z
   const float* scales;     // [N, 3]
   const float* covars;     // [N, 6] xx, xy, xz, yy, yz, zz
-  const float* opacities;  // [N] or null: then the extent is kMaxExtent
+  const float* opacities;  // [N]; if null, the extent is kMaxExtent
 };
 
-SPLAT_HD Gaussians gaussian_at(const Gaussians& all, int64_t i) {
+SPLAT_HD GaussianParameters gaussian_at(const GaussianParameters& all, int64_t i) {
   return {all.means + 3 * i, all.quats == nullptr ? nullptr : all.quats + 4 * i,
           all.scales == nullptr ? nullptr : all.scales + 3 * i, all.covars == nullptr ? nullptr : all.covars + 6 * i,
           all.opacities == nullptr ? nullptr : all.opacities + i};
 }
 
 struct Projection {
-  int radius_x, radius_y;  // pixels; 0 where culled
+  int radius_x, radius_y;  // pixels; 0 if culled
   float x, y, depth;       // centre in pixels, distance along the camera's z axis
   float a, b, c;           // conic: inverse of the blurred 2D covariance, [[a, b], [b, c]]
   float compensation;      // opacity factor that undoes the blur's gain in area (Yu et al. 2024, "Mip-Splatting",
@@ -50,7 +50,7 @@ struct Projection {
 };
 
 // viewmat: 4x4 row-major, world to camera. k: 3x3 row-major intrinsics, without skew.
-SPLAT_HD Camera load_camera(const float* viewmat, const float* k) {
+SPLAT_HD CameraParameters load_camera(const float* viewmat, const float* k) {
   return {{{{viewmat[0], viewmat[1], viewmat[2]},
             {viewmat[4], viewmat[5], viewmat[6]},
             {viewmat[8], viewmat[9], viewmat[10]}}},
@@ -58,7 +58,7 @@ SPLAT_HD Camera load_camera(const float* viewmat, const float* k) {
           k[0], k[4], k[2], k[5]};
 }
 
-SPLAT_HD Vec3 to_camera(const Camera& camera, const float* mean) {
+SPLAT_HD Vec3 to_camera(const CameraParameters& camera, const float* mean) {
   return add(multiply(camera.rotation, Vec3{mean[0], mean[1], mean[2]}), camera.translation);
 }
 
@@ -69,8 +69,8 @@ struct Shape {
   Sym3 covariance;
 };
 
-// False for a Gaussian whose quaternion is no rotation.
-SPLAT_HD bool load_shape(const Gaussians& g, Shape& shape) {
+// Returns false if the quaternion of the Gaussian is not a rotation.
+SPLAT_HD bool load_shape(const GaussianParameters& g, Shape& shape) {
   if (g.covars != nullptr) {
     shape = {{{{1.0f, 0.0f, 0.0f}, {0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}}},
              {g.covars[0], g.covars[1], g.covars[2], g.covars[3], g.covars[4], g.covars[5]}};
@@ -84,19 +84,20 @@ SPLAT_HD bool load_shape(const Gaussians& g, Shape& shape) {
   return true;
 }
 
-// Where the image of a point is, and how it moves with the point (in camera coordinates).
+// The image of a point, and how it moves with the point (in camera coordinates).
 struct Linearization {
   float x, y;          // pixels
   Vec3 row_x, row_y;   // the Jacobian
 };
 
-// The x / z and y / z at which a perspective projection is linearised: pulled in to the frustum's margin.
+// The x / z and y / z at which a perspective projection is linearised, clamped to the frustum with its margin.
 struct Tangents {
   float x, y;
-  bool x_inside, y_inside;  // not pulled in
+  bool x_inside, y_inside;  // not clamped
 };
 
-SPLAT_HD Tangents clamped_tangents(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre) {
+SPLAT_HD Tangents clamped_tangents(const CameraParameters& camera, const ProjectionSettings& settings,
+                                   const Vec3& centre) {
   const float inverse_z = 1.0f / centre.z;
   const float width = static_cast<float>(settings.width), height = static_cast<float>(settings.height);
   const float margin_x = kFrustumMargin * 0.5f * width / camera.fx;
@@ -108,7 +109,8 @@ SPLAT_HD Tangents clamped_tangents(const Camera& camera, const ProjectionSetting
           y <= y_high && y >= y_low};
 }
 
-SPLAT_HD Linearization linearize(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre) {
+SPLAT_HD Linearization linearize(const CameraParameters& camera, const ProjectionSettings& settings,
+                                 const Vec3& centre) {
   if (settings.camera_model == kOrtho) {
     return {camera.fx * centre.x + camera.cx, camera.fy * centre.y + camera.cy, {camera.fx, 0.0f, 0.0f},
             {0.0f, camera.fy, 0.0f}};
@@ -126,7 +128,7 @@ SPLAT_HD Linearization linearize(const Camera& camera, const ProjectionSettings&
           {jx, 0.0f, -jx * at.x}, {0.0f, jy, -jy * at.y}};
 }
 
-// The covariance M on the image, before and after the blur, and what it is made of: M = F C F^T with F = J W A, where J
+// The covariance M in the image, before and after the blur, and its factors: M = F C F^T with F = J W A, where J
 // is the projection's Jacobian, W the camera's rotation and A C A^T the 3D covariance.
 struct Footprint {
   Vec3 frame_x, frame_y;    // rows of F
@@ -137,7 +139,7 @@ struct Footprint {
   float blurred;            // of M + eps2d I
 };
 
-SPLAT_HD Footprint footprint(const Camera& camera, const Linearization& at, const Shape& shape, float eps2d) {
+SPLAT_HD Footprint footprint(const CameraParameters& camera, const Linearization& at, const Shape& shape, float eps2d) {
   Footprint f;
   f.frame_x = multiply(multiply(at.row_x, camera.rotation), shape.axes);
   f.frame_y = multiply(multiply(at.row_y, camera.rotation), shape.axes);
@@ -148,22 +150,22 @@ SPLAT_HD Footprint footprint(const Camera& camera, const Linearization& at, cons
   f.xy = dot(f.frame_x, f.spread_y);
   f.yy = dot(f.frame_y, f.spread_y);
   // det(F C F^T) by Cauchy and Binet. Unlike xx yy - xy xy it does not cancel for needles, and the blurred determinant
-  // is a sum of terms that are not negative. A NaN stays one.
+  // is a sum of non-negative terms. A NaN stays NaN.
   f.determinant = maximum(0.0f, dot(f.normal, cross(f.spread_x, f.spread_y)));
   f.blurred = f.determinant + eps2d * (f.xx + f.yy) + eps2d * eps2d;
   return f;
 }
 
-// How many standard deviations a Gaussian of this opacity reaches before its alpha falls under the smallest visible one
+// How many standard deviations a Gaussian of this opacity extends before its alpha falls below the smallest visible one
 // (Radl et al. 2024, "StopThePop", section B.2). Precondition: opacity >= kMinAlpha.
 SPLAT_HD float extent(float opacity) {
   return minimum(kMaxExtent, square_root(2.0f * natural_log(opacity / kMinAlpha)));
 }
 
-// `g` is one Gaussian. Returns false, and all zeros, for one that this camera does not see, or that has a parameter
-// which is not finite: such a one leaves a NaN or an infinity in what is compared here.
-SPLAT_HD bool project_gaussian(const Camera& camera, const ProjectionSettings& settings, const Gaussians& g,
-                               Projection& out) {
+// `g` is one Gaussian. Returns false, and all zeros, for one that is not visible to this camera, or that has a
+// parameter which is not finite: that leaves a NaN or an infinity in the values that are compared here.
+SPLAT_HD bool project_gaussian(const CameraParameters& camera, const ProjectionSettings& settings,
+                               const GaussianParameters& g, Projection& out) {
   out = {0, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
   const Vec3 centre = to_camera(camera, g.means);
   if (!(centre.z >= settings.near_plane && centre.z <= settings.far_plane)) return false;

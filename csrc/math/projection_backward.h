@@ -1,12 +1,12 @@
-// The vector-Jacobian product of projection.h: gradients of a loss by a Gaussian's parameters and by the camera's pose,
-// from those by its image. Those of gsplat 1.5.3, its guard of the compensation included; radii and the decision to
-// cull have none. v_x is the gradient by x.
+// The vector-Jacobian product of projection.h: gradients of a loss by the parameters of a Gaussian and by the pose of
+// the camera, from the gradients by its image. They are those of gsplat 1.5.3, including the guard of the compensation;
+// radii and the decision to cull have none. v_x is the gradient by x.
 //
 // M = F C F^T is the covariance on the image and P = (M + e I)^-1 the conic (e: eps2d, B: det(M + e I)). The textbook
-// way from V, the gradient by P, is -P V P, then products with F. For a needle most digits cancel in P F: rows far
-// longer than the result meet in it. With adj(M) F = T, whose rows are cross products (a x (b x c) expanded backwards),
+// way from V, the gradient by P, is -P V P, then products with F. For a needle most digits cancel in P F, whose rows
+// are far longer than the result. With adj(M) F = T, whose rows are cross products (a x (b x c) expanded backwards),
 //     P F = Q = (e F + T) / B,
-// which has all its digits, and so have the gradients in
+// which keeps all its digits, and so do the gradients in
 //     Y = -V Q + w T            w = v_ratio e / B, because d(det M / B) / dM = (e / B) adj(M) P
 //     v_C = Q^T Y,  v_F = 2 P Y C.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace splat {
 
-// Of the loss, by what project_gaussian gives.
+// Gradients of the loss by the results of project_gaussian.
 struct ProjectionGradient {
   float x, y, depth;
   float a, b, c;
@@ -23,24 +23,25 @@ struct ProjectionGradient {
 };
 
 struct ConicAndCompensation {
-  float a, b, c, compensation;  // as project_gaussian gave them
+  float a, b, c, compensation;  // results of project_gaussian
 };
 
-// By one Gaussian's centre and by the matrix C of its Shape, every entry for itself: a sum over the images that see it.
+// Gradients by the centre of one Gaussian and by each entry of the matrix C of its Shape, summed over the images in
+// which it is visible.
 struct GaussianGradient {
   Vec3 mean;
   Sym3 covariance;
   bool seen;
 };
 
-// By the first three rows of one viewmat.
+// Gradients by the first three rows of one viewmat.
 struct PoseGradient {
   Mat3 rotation;
   Vec3 translation;
 };
 
-// What the centre (in camera coordinates) gets through the image's position and through the Jacobian's rows.
-SPLAT_HD Vec3 linearize_backward(const Camera& camera, const ProjectionSettings& settings, const Vec3& centre,
+// The gradient by the centre (in camera coordinates), through the position in the image and the rows of the Jacobian.
+SPLAT_HD Vec3 linearize_backward(const CameraParameters& camera, const ProjectionSettings& settings, const Vec3& centre,
                                  const Linearization& at, float v_x, float v_y, const Vec3& v_row_x,
                                  const Vec3& v_row_y) {
   if (settings.camera_model == kOrtho) return {camera.fx * v_x, camera.fy * v_y, 0.0f};
@@ -56,17 +57,18 @@ SPLAT_HD Vec3 linearize_backward(const Camera& camera, const ProjectionSettings&
   const float inverse_z = 1.0f / centre.z;
   const float x = centre.x * inverse_z, y = centre.y * inverse_z;
   const float jx = camera.fx * inverse_z, jy = camera.fy * inverse_z;
-  // Gradients by t where it moves: the image's position moves with the true x / z, the Jacobian with the clamped one.
+  // Gradients by t where it varies: the position in the image depends on the true x / z, the Jacobian on the clamped
+  // one.
   const float v_tx = camera.fx * v_x - (tangents.x_inside ? jx * v_row_x.z : 0.0f);
   const float v_ty = camera.fy * v_y - (tangents.y_inside ? jy * v_row_y.z : 0.0f);
   const float by_inverse_z = jx * (v_row_x.x - tangents.x * v_row_x.z) + jy * (v_row_y.y - tangents.y * v_row_y.z);
   return {v_tx * inverse_z, v_ty * inverse_z, -inverse_z * (v_tx * x + v_ty * y + by_inverse_z)};
 }
 
-// Adds to `sums`, and sets `pose`. Precondition: project_gaussian gave true and `forward` for this Gaussian, so that
-// the shape is one and B is not 0.
-SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSettings& settings, const float* mean,
-                                        const Shape& shape, const ConicAndCompensation& forward,
+// Adds to `sums`, and sets `pose`. Precondition: project_gaussian returned true and `forward` for this Gaussian, so the
+// shape is valid and B is not 0.
+SPLAT_HD void project_gaussian_backward(const CameraParameters& camera, const ProjectionSettings& settings,
+                                        const float* mean, const Shape& shape, const ConicAndCompensation& forward,
                                         const ProjectionGradient& v, GaussianGradient& sums, PoseGradient& pose) {
   const Vec3 centre = to_camera(camera, mean);
   const Linearization at = linearize(camera, settings, centre);
@@ -79,7 +81,7 @@ SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSe
   // The compensation is the root of the ratio det M / B. At a ratio of 0 its slope is infinite; gsplat adds 1e-6.
   float w = 0.0f;
   if (settings.antialiased) w = 0.5f * v.compensation / (forward.compensation + 1e-6f) * settings.eps2d * inverse;
-  const float half_b = 0.5f * v.b;  // b is the conic's entry in two places
+  const float half_b = 0.5f * v.b;  // b is two entries of the conic
   const Vec3 y_x = add(combined(-v.a, q_x, -half_b, q_y), scaled(w, t_x));
   const Vec3 y_y = add(combined(-half_b, q_x, -v.c, q_y), scaled(w, t_y));
 
@@ -101,7 +103,7 @@ SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSe
   v_centre.z += v.depth;
 
   sums.mean = add(sums.mean, multiply(v_centre, camera.rotation));
-  // The rotation moves the centre, and J W.
+  // The rotation moves the centre and changes J W.
   const Vec3 world = {mean[0], mean[1], mean[2]};
   pose.rotation = {{add(scaled(v_centre.x, world), combined(at.row_x.x, v_jw_x, at.row_y.x, v_jw_y)),
                     add(scaled(v_centre.y, world), combined(at.row_x.y, v_jw_x, at.row_y.y, v_jw_y)),
@@ -112,7 +114,7 @@ SPLAT_HD void project_gaussian_backward(const Camera& camera, const ProjectionSe
 // From the gradient by C = diag(scale^2) in the quaternion's axes. Turning the axes by the small angle o about
 // themselves changes C by [o] C - C [o], and the unit quaternion q by q (0, o) / 2 (Sola 2017, "Quaternion kinematics
 // for the error-state Kalman filter", section 4); C = diag gives v_o = 2 v_C,yz (s_y^2 - s_z^2), ..., the tangent of q.
-// Precondition: project_gaussian gave true.
+// Precondition: project_gaussian returned true.
 SPLAT_HD void quat_scale_backward(const float* quat, const float* scale, const Sym3& v, float* v_quat,
                                   float* v_scale) {
   v_scale[0] = 2.0f * scale[0] * v.xx;
@@ -121,7 +123,7 @@ SPLAT_HD void quat_scale_backward(const float* quat, const float* scale, const S
   Quaternion unit = {1.0f, {0.0f, 0.0f, 0.0f}};
   float inverse_length = 0.0f;
   unit_quaternion(quat, unit, inverse_length);
-  // (s - t) (s + t): no cancellation of squares.
+  // (s - t) (s + t), because squares would cancel.
   const Vec3 o = {v.yz * (scale[1] - scale[2]) * (scale[1] + scale[2]),
                   v.xz * (scale[2] - scale[0]) * (scale[2] + scale[0]),
                   v.xy * (scale[0] - scale[1]) * (scale[0] + scale[1])};
@@ -133,7 +135,7 @@ SPLAT_HD void quat_scale_backward(const float* quat, const float* scale, const S
   v_quat[3] = factor * turned.z;
 }
 
-// Where gradients by the parameters of N Gaussians go; null where there is no such parameter.
+// The outputs for the gradients by the parameters of N Gaussians; null if there is no such parameter.
 struct GaussianGradients {
   float *means, *quats, *scales, *covars;  // [N, 3], [N, 4], [N, 3], [N, 6]
 };
@@ -142,13 +144,14 @@ SPLAT_HD void set_zero(float* values, int count) {
   for (int k = 0; k < count; ++k) values[k] = 0.0f;
 }
 
-// Writes those of Gaussian i, `g`: zeros where no image sees it, whatever its parameters are.
-SPLAT_HD void store_gradient(const Gaussians& g, const GaussianGradient& v, int64_t i, const GaussianGradients& out) {
+// Writes the gradients of Gaussian i, `g`: zeros if it is not visible in any image, whatever its parameters are.
+SPLAT_HD void store_gradient(const GaussianParameters& g, const GaussianGradient& v, int64_t i,
+                             const GaussianGradients& out) {
   out.means[3 * i] = v.mean.x;
   out.means[3 * i + 1] = v.mean.y;
   out.means[3 * i + 2] = v.mean.z;
   if (g.covars != nullptr) {
-    // An entry beside the diagonal stands for two.
+    // An entry off the diagonal stands for two.
     float* covar = out.covars + 6 * i;
     covar[0] = v.covariance.xx;
     covar[1] = 2.0f * v.covariance.xy;

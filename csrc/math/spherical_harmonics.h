@@ -10,7 +10,7 @@ constexpr int kMaxDegree = 4;
 
 SPLAT_HD constexpr int base_count(int degree) { return (degree + 1) * (degree + 1); }
 
-// Factors of the polynomials; one serves all harmonics that are the same but for a turn or a swap of axes.
+// Factors of the polynomials; harmonics that differ only by a rotation or a swap of axes share one.
 namespace harmonics {
 constexpr float k0 = 0.28209479177387814f;
 constexpr float k1 = 0.4886025119029199f;
@@ -31,7 +31,7 @@ constexpr float k4Order2Difference = 0.47308734787878004f;
 constexpr float k4Sectoral = 0.6258357354491761f;
 }  // namespace harmonics
 
-// One over the length of a direction; 0 for the zero vector, which thus stays zero.
+// One over the length of a direction; 0 for the zero vector, which stays zero that way.
 SPLAT_HD float inverse_length(const float* direction) {
   const float norm2 = direction[0] * direction[0] + direction[1] * direction[1] + direction[2] * direction[2];
   return norm2 > 0.0f ? 1.0f / square_root(norm2) : 0.0f;
@@ -85,15 +85,16 @@ SPLAT_HD void harmonics_basis(const Vec3& d, float* basis) {
   }
 }
 
-// Coefficients are taken in groups of four bases, 12 floats. `wide`: their address is a multiple of 16, so that a GPU's
-// thread moves four floats at once; its neighbours' are far away, and each access of memory costs a thread the same.
+// Coefficients are processed in groups of four bases, 12 floats. `wide`: their address is a multiple of 16, so that a
+// GPU thread can move four floats at once; those of neighbouring threads are far away, so every memory access costs the
+// same.
 constexpr int kGroup = 4;
 
 SPLAT_HD bool is_wide(const float* coeffs, int64_t bases) {
   return bases % kGroup == 0 && is_aligned(coeffs);
 }
 
-// `count` of kGroup bases.
+// Loads `count` <= kGroup bases.
 SPLAT_HD void load_group(const float* coeffs, int count, bool wide, float* group) {
   if (wide && count == kGroup) {
     for (int i = 0; i < 3 * kGroup; i += 4) load_four(coeffs + i, group + i);

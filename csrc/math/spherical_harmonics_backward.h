@@ -87,7 +87,7 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
     }
     store_group(v_group, count, v_wide, v_coeffs + 3 * first);
   }
-  // Through d / |d|, only what is at right angles to d remains.
+  // Through d / |d|, only the part perpendicular to d remains.
   const Vec3 v_d = harmonics_basis_backward<kDegree>(d, v_basis);
   const Vec3 tangent = combined(inverse, v_d, -inverse * dot(v_d, d), d);
   v_direction[0] = tangent.x;
@@ -95,8 +95,8 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
   v_direction[2] = tangent.z;
 }
 
-// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [bases, 3], which are added to if
-// `add_up`, else set. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
+// v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [bases, 3], to which it adds if
+// `add_up`, and which it sets otherwise. Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
 SPLAT_HD void spherical_harmonics_color_backward(int degree, int64_t bases, const float* direction,
                                                  const float* coeffs, const float* v_color, bool add_up,
                                                  float* v_direction, float* v_coeffs) {
@@ -108,25 +108,6 @@ SPLAT_HD void spherical_harmonics_color_backward(int degree, int64_t bases, cons
     case 3: return harmonics_color_backward<3>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
     default: return harmonics_color_backward<4>(direction, coeffs, wide, v_color, add_up, v_direction, v_coeffs, v_wide);
   }
-}
-
-// Gradients of set `first` of N coefficients, v_coeffs [bases, 3], which `images` images share: rows first, first + N,
-// ... of directions, mask (or null), v_colors and v_directions. What is masked gets 0.
-SPLAT_HD void harmonics_set_backward(int degree, int64_t bases, const float* directions, const float* coeffs,
-                                     const bool* mask, const float* v_colors, int64_t first, int64_t gaussians,
-                                     int64_t images, float* v_directions, float* v_coeffs) {
-  bool add_up = false;
-  for (int64_t image = 0; image < images; ++image) {
-    const int64_t row = first + image * gaussians;
-    if (mask != nullptr && !mask[row]) {
-      for (int c = 0; c < 3; ++c) v_directions[3 * row + c] = 0.0f;
-      continue;
-    }
-    spherical_harmonics_color_backward(degree, bases, directions + 3 * row, coeffs, v_colors + 3 * row, add_up,
-                                       v_directions + 3 * row, v_coeffs);
-    add_up = true;
-  }
-  clear_coeffs(v_coeffs, add_up ? base_count(degree) : 0, bases);
 }
 
 }  // namespace splat

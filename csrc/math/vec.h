@@ -55,8 +55,8 @@ struct Quaternion {
   Vec3 v;
 };
 
-// A quaternion (w, x, y, z) of any length, at length 1, and one over the length that it had. False for one that is no
-// rotation: zero, or so short or long that the square of its length is no normal number.
+// Normalises a quaternion (w, x, y, z); also gives one over its length. Returns false for one that is not a rotation:
+// zero, or so short or long that the square of its length is not a normal number.
 SPLAT_HD bool unit_quaternion(const float* quat, Quaternion& unit, float& inverse_length) {
   const float length2 = quat[0] * quat[0] + quat[1] * quat[1] + quat[2] * quat[2] + quat[3] * quat[3];
   if (!(length2 >= 1.175494351e-38f && is_finite(length2))) return false;

@@ -4,7 +4,7 @@
 #include "simt.h"
 // After it, what stands for nvcc.
 #include "broken_kernels.h"
-#include "cuda/finite_kernel.cuh"
+#include "cuda/find_finite_kernel.cuh"
 #include "cuda/intersect_kernels.cuh"
 #include "cuda/project_kernel.cuh"
 #include "cuda/rasterize_differentiate_kernel.cuh"

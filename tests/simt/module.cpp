@@ -79,7 +79,7 @@ splat::TileGrid grid_of(const py::dict& in) {
   return {number<int>(in, "tile_size"), number<int>(in, "columns"), number<int>(in, "rows")};
 }
 
-k::IntersectInputs intersect_inputs(Call& call, const py::dict& in) {
+splat::IntersectInputs intersect_inputs(Call& call, const py::dict& in) {
   return {call.array<const float>(in, "means"),     call.array<const float>(in, "depths"),
           call.array<const float>(in, "conics"),    call.array<const float>(in, "opacities"),
           call.array<const int32_t>(in, "radii"),   call.array<const int64_t>(in, "image_ids"),
@@ -272,7 +272,7 @@ void project_kernels(py::module_& m) {
   });
 }
 
-k::HarmonicsInputs harmonics_inputs(Call& call, const py::dict& in) {
+splat::HarmonicsInputs harmonics_inputs(Call& call, const py::dict& in) {
   return {call.array<const float>(in, "directions"), call.array<const float>(in, "coeffs"),
           call.array<const bool>(in, "mask"),        size(in, "directions", 0),
           size(in, "directions", 1),                 size(in, "coeffs", 2),

@@ -1,7 +1,7 @@
 """The operators as their CUDA implementations put them together, with the kernels executed on the CPU.
 
 What is outside of kernels is numpy's here: a stable sort in place of CUB's, and its prefix sum. The arguments and
-results are those of torch.ops.splat. Shapes as in csrc/operators.h.
+results are those of torch.ops.splat. Shapes as in csrc/*_operands.h.
 """
 
 from __future__ import annotations

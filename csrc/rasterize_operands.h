@@ -1,0 +1,114 @@
+// Arguments, checked and contiguous, and outputs, allocated, of rasterize and rasterize_backward, on the CPU and on
+// CUDA.
+//
+// Shapes: I images, N Gaussians, M rows of a packed layout, D channels, n intersections.
+#pragma once
+
+#include "checks.h"
+#include "math/constants.h"
+#include "math/tile_grid.h"
+
+namespace splat {
+
+struct RasterizeOperands {
+  Tensor means2d, conics, colors, opacities;  // [I, N, ...] or [M, ...]
+  std::optional<Tensor> backgrounds;          // [I, D]
+  std::optional<Tensor> masks;                // [I, rows, columns], bool; tiles where it is false are not rendered
+  Tensor offsets, flatten_ids;                // [I, rows, columns], [n]
+  int64_t images, count, channels, intersections;
+  int width, height;
+  TileGrid grid;
+
+  int64_t tiles() const { return images * tiles_per_image(grid); }
+};
+
+inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
+                                         const Tensor& opacities, const std::optional<Tensor>& backgrounds,
+                                         const std::optional<Tensor>& masks, int64_t width, int64_t height,
+                                         int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids) {
+  constexpr auto f32 = ScalarType::Float;
+  const TileGrid grid = {
+      checked_int(tile_size, "tile_size", 1, kMaxTileSize),
+      static_cast<int>(divide_up(checked_int(width, "width", 1, kMaxImageSide), tile_size)),
+      static_cast<int>(divide_up(checked_int(height, "height", 1, kMaxImageSide), tile_size))};
+  const int64_t images = checked_size(offsets, "isect_offsets", 0, 3);
+  const bool packed = means2d.dim() == 2;
+  STD_TORCH_CHECK(packed || means2d.dim() == 3, "means2d must have shape [I, N, 2], or [M, 2] if packed; found ",
+                  describe_shape(means2d.sizes().data(), means2d.sizes().size()));
+  const int64_t n = means2d.size(packed ? 0 : 1);
+  const int64_t channels = checked_int(checked_size(colors, "colors", packed ? 1 : 2, means2d.dim()),
+                                       "the number of channels of colors", 1, kMaxChannels);
+  const int64_t count = packed ? checked_count(1, n) : checked_count(images, n);
+  const int64_t intersections = checked_size(flatten_ids, "flatten_ids", 0, 1);
+  check_intersections(intersections);
+  const Tensor& like = means2d;
+  const auto shaped = [&](const Tensor& tensor, const char* name, int64_t last) {
+    return packed ? checked(tensor, name, f32, {n, last}, like) : checked(tensor, name, f32, {images, n, last}, like);
+  };
+  const RasterizeOperands p = {
+      shaped(means2d, "means2d", 2),
+      shaped(conics, "conics", 3),
+      shaped(colors, "colors", channels),
+      packed ? checked(opacities, "opacities", f32, {n}, like)
+             : checked(opacities, "opacities", f32, {images, n}, like),
+      checked(backgrounds, "backgrounds", f32, {images, channels}, like),
+      checked(masks, "masks", ScalarType::Bool, {images, grid.rows, grid.columns}, like),
+      checked(offsets, "isect_offsets", ScalarType::Int, {images, grid.rows, grid.columns}, like),
+      checked(flatten_ids, "flatten_ids", ScalarType::Int, {intersections}, like),
+      images,
+      count,
+      channels,
+      intersections,
+      static_cast<int>(width),
+      static_cast<int>(height),
+      grid,
+  };
+  STD_TORCH_CHECK(p.tiles() <= kMaxCount, images, " images of ", grid.columns, " x ",
+                  grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once, or use larger tiles");
+  return p;
+}
+
+struct RasterizeImages {
+  Tensor colors, alphas, last_ids;  // [I, H, W, D], [I, H, W, 1], [I, H, W]
+};
+
+inline RasterizeImages empty_images(const RasterizeOperands& p) {
+  return {empty_like_device({p.images, p.height, p.width, p.channels}, ScalarType::Float, p.means2d),
+          empty_like_device({p.images, p.height, p.width, 1}, ScalarType::Float, p.means2d),
+          empty_like_device({p.images, p.height, p.width}, ScalarType::Int, p.means2d)};
+}
+
+struct RasterizeBackwardOperands {
+  RasterizeOperands forward;
+  Tensor alphas, last_ids;     // outputs of the forward pass
+  Tensor v_images, v_alphas;   // [I, H, W, D], [I, H, W, 1]: gradients of its outputs
+  bool absgrad;
+  // Outputs, shaped like the tensors whose gradients they are. v_means2d_abs, the sum over the pixels of the absolute
+  // values of their contributions to v_means2d, has size 0 unless absgrad; v_backgrounds has size 0 without
+  // backgrounds.
+  Tensor v_means2d, v_means2d_abs, v_conics, v_colors, v_opacities, v_backgrounds;
+};
+
+inline RasterizeBackwardOperands check_rasterize_backward(const RasterizeOperands& p, const Tensor& alphas,
+                                                          const Tensor& last_ids, const Tensor& v_images,
+                                                          const Tensor& v_alphas, bool absgrad) {
+  constexpr auto f32 = ScalarType::Float;
+  const Tensor& like = p.means2d;
+  const auto empty_like = [&](const Tensor& tensor) {
+    return torch::stable::empty(tensor.sizes(), f32, std::nullopt, like.device());
+  };
+  return {p,
+          checked(alphas, "alphas", f32, {p.images, p.height, p.width, 1}, like),
+          checked(last_ids, "last_ids", ScalarType::Int, {p.images, p.height, p.width}, like),
+          checked(v_images, "v_colors", f32, {p.images, p.height, p.width, p.channels}, like),
+          checked(v_alphas, "v_alphas", f32, {p.images, p.height, p.width, 1}, like),
+          absgrad,
+          empty_like(p.means2d),
+          absgrad ? empty_like(p.means2d) : empty_like_device({0}, f32, like),
+          empty_like(p.conics),
+          empty_like(p.colors),
+          empty_like(p.opacities),
+          p.backgrounds ? empty_like(*p.backgrounds) : empty_like_device({0}, f32, like)};
+}
+
+}  // namespace splat

@@ -1,0 +1,53 @@
+"""What a command reports when there is not enough memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+# How torch says it on the CPU and on CUDA, and how CUDA itself, the C++ library, oneDNN (which computes convolutions)
+# and the dynamic loader do; and what torch before 2.13 says if an operator gets no memory.
+_WORDS = re.compile(
+    r"can't allocate memory|not enough memory|out of memory|bad_alloc|could not create a primitive"
+    r"|failed to map segment"
+    r"|\"aten::(empty|contiguous)\".* API call failed",
+    re.IGNORECASE,
+)
+_AMOUNT = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+ [KMGTPE]iB)")
+
+
+class NotEnoughMemory(RuntimeError):
+    """There is not enough memory; the message says for what, and what would need less."""
+
+
+@contextmanager
+def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
+    """Raise NotEnoughMemory if memory runs out. `what` returns a description of the work."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not isinstance(error, MemoryError) and not _WORDS.search(str(error)):
+            raise
+        raise NotEnoughMemory(f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}") from error
+
+
+def try_memory(size: int, device: torch.device) -> None:
+    """Allocate `size` bytes and free them.
+
+    Call it before an operator that needs them: if an operator gets no memory, torch prints C++ stack traces, and before
+    2.13 the error that it raises does not say so.
+    """
+    torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def _amount(text: str) -> str:
+    """The size of the allocation that failed, if the error says it."""
+    found = _AMOUNT.search(text)
+    if found is None:
+        return ""
+    size = int(found[1] or 0)
+    amount = found[2] or (f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.2f} MiB")
+    return f" ({amount} in one allocation)"

@@ -1,0 +1,1 @@
+"""Fitting a scene to pictures."""

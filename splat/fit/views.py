@@ -1,0 +1,200 @@
+"""What a scene is fitted to: pictures and the cameras that took them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from ..ops.rendering import rasterization
+from ..scene.builtin import knot_scene
+from ..scene.camera import orbit
+from ..scene.gaussians import SceneError
+from ..scene.npz import read_npz
+
+_FOV = 50.0
+# Not all that Pillow reads: for some formats it starts other programs.
+_PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
+_REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
+
+
+@dataclass(frozen=True)
+class Views:
+    """C pictures of one scene, all of one size. All tensors are float32."""
+
+    images: Tensor
+    """[C, H, W, 3], 0 to 1."""
+    viewmats: Tensor
+    """[C, 4, 4] world-to-camera."""
+    Ks: Tensor
+    """[C, 3, 3] intrinsics in pixels."""
+    points: Tensor
+    """[P, 3], where the first Gaussians are placed, and [P, 3], their colours, 0 to 1."""
+    colors: Tensor
+
+    def __len__(self) -> int:
+        """C."""
+        return len(self.images)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.images.shape[2], self.images.shape[1]
+
+    def select(self, indices: Sequence[int]) -> Views:
+        """The pictures with these numbers."""
+        rows = list(indices)
+        return replace(self, images=self.images[rows], viewmats=self.viewmats[rows], Ks=self.Ks[rows])
+
+    def to(self, device: torch.device) -> Views:
+        """The same views on a device."""
+        return Views(*(value.to(device) for value in vars(self).values()))
+
+
+def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
+    """Read the pictures that a command names.
+
+    - None: the built-in scene, rendered from cameras around it.
+    - One SCENE.npz: `images` [C, H, W, 3], `viewmats` [C, 4, 4] and `Ks` [C, 3, 3], and optionally `points` [P, 3] and
+      their `colors` [P, 3]. Images and colours are uint8, or floating-point from 0 to 1.
+    - One picture: with an assumed camera.
+
+    If there are no points, `points` random ones are drawn.
+
+    Raises:
+        SceneError: if the files hold something else; the message says what is required.
+        OSError: if a file cannot be read.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if not paths:
+        return _builtin_views(points, generator)
+    if len(paths) == 1 and paths[0].suffix.lower() == ".npz":
+        return _read_npz(paths[0], points, generator)
+    if len(paths) > 1:
+        raise SceneError(
+            f"{len(paths)} pictures need camera poses: one SCENE.npz with "
+            f"{', '.join(f'{name} {shape}' for name, shape in _REQUIRED.items())} is required "
+            "(world-to-camera matrices, and intrinsics in pixels; COLMAP computes both); a single picture needs none"
+        )
+    return _one_picture(_read_picture(paths[0]), points, generator)
+
+
+def _builtin_views(points: int, generator: torch.Generator) -> Views:
+    """The built-in scene, from three rings of cameras."""
+    count, width, height = 40, 200, 150
+    scene = knot_scene()
+    # Golden angles: no two cameras stand above each other.
+    cameras = [
+        orbit(scene, width, height, azimuth=i * 137.508, elevation=(5.0, 20.0, 40.0)[i % 3], fov=40, distance=0.9)
+        for i in range(count)
+    ]
+    viewmats, Ks = torch.stack([c.viewmat for c in cameras]), torch.stack([c.K for c in cameras])
+    with torch.no_grad():
+        images, _, _ = rasterization(
+            scene.means, scene.quats, scene.scales, scene.opacities, scene.sh, viewmats, Ks, width, height,
+            sh_degree=scene.degree,
+        )  # fmt: skip
+    low, high = scene.bounds(outside=0.0)
+    positions = low + (high - low) * torch.rand(points, 3, generator=generator)
+    return Views(images.clamp(0, 1), viewmats, Ks, positions, torch.full((points, 3), 0.5))
+
+
+def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> Views:
+    """A camera in front of a thin box, looking along -z with y upwards; the longer side of the picture is 2 units."""
+    height, width = image.shape[:2]
+    focal = 0.5 * max(width, height) / math.tan(math.radians(_FOV) / 2)
+    distance = 1 / math.tan(math.radians(_FOV) / 2)
+    viewmat = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0]))
+    viewmat[2, 3] = distance
+    K = torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
+    extent = torch.tensor([width, height, 0.1 * max(width, height)]) / max(width, height)
+    positions = (2 * torch.rand(points, 3, generator=generator) - 1) * extent
+    columns = ((positions[:, 0] / extent[0] + 1) / 2 * (width - 1)).round().long()
+    rows = ((1 - positions[:, 1] / extent[1]) / 2 * (height - 1)).round().long()
+    return Views(image[None], viewmat[None], K[None], positions, image[rows, columns])
+
+
+def _read_picture(path: Path) -> Tensor:
+    required = "a picture (PNG, JPEG, ...) or a SCENE.npz is required, found"
+    with path.open("rb") as file:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore"
+                )  # about large and unusual pictures; those that are too large are an error
+                with Image.open(file, formats=_PICTURES) as picture:
+                    pixels = np.asarray(picture.convert("RGB"))
+        except UnidentifiedImageError as error:
+            raise SceneError(f"{path}: {required} neither") from error
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow's decoders have no common error class for damaged files
+            raise SceneError(f"{path}: {required} a damaged picture, or one that is too large: {error}") from error
+    return _as_colors(pixels, f"{path}")
+
+
+def _read_npz(path: Path, points: int, generator: torch.Generator) -> Views:
+    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"))
+    missing = [f"{name} {shape}" for name, shape in _REQUIRED.items() if name not in arrays]
+    if missing:
+        raise SceneError(f"{path}: {' and '.join(missing)} required, found {found}")
+    shape = arrays["images"].shape
+    if len(shape) != 4 or shape[-1] != 3 or 0 in shape:
+        raise SceneError(f"{path}: images must have shape [C, H, W, 3], found {list(shape)}")
+    images = _as_colors(arrays["images"], f"{path}: images")
+    count = len(images)
+    viewmats, Ks = (_as_floats(arrays[name], f"{path}: {name}") for name in ("viewmats", "Ks"))
+    for name, values, expected in (("viewmats", viewmats, (count, 4, 4)), ("Ks", Ks, (count, 3, 3))):
+        if tuple(values.shape) != expected:
+            raise SceneError(f"{path}: {name} must have shape {list(expected)}, found {list(values.shape)}")
+    views = Views(images, viewmats, Ks, torch.zeros(0, 3), torch.zeros(0, 3))
+    if "points" not in arrays:
+        return replace(views, points=_seen_points(views, points, generator), colors=torch.full((points, 3), 0.5))
+    positions = _as_floats(arrays["points"], f"{path}: points")
+    colors = _as_colors(arrays["colors"], f"{path}: colors") if "colors" in arrays else torch.full_like(positions, 0.5)
+    if positions.ndim != 2 or positions.shape[1] != 3 or colors.shape != positions.shape or not len(positions):
+        raise SceneError(
+            f"{path}: points and colors must have shape [P, 3], found {list(positions.shape)} and {list(colors.shape)}"
+        )
+    return replace(views, points=positions, colors=colors)
+
+
+def _seen_points(views: Views, points: int, generator: torch.Generator) -> Tensor:
+    """Random points around what the cameras look at: the point nearest to all of their axes."""
+    rotations, shifts = views.viewmats[:, :3, :3].double(), views.viewmats[:, :3, 3:].double()
+    centers, axes = (-rotations.mT @ shifts)[..., 0], rotations[:, 2]
+    across = torch.eye(3, dtype=torch.float64) - axes[:, :, None] * axes[:, None]
+    # The small terms decide if the axes cannot, for one camera or parallel ones: the point is one unit ahead of them.
+    ahead = (centers + axes).mean(0)
+    system = across.sum(0) + 1e-6 * torch.eye(3)
+    middle: Tensor = torch.linalg.solve(system, (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead)
+    radius = 0.5 * torch.linalg.vector_norm(centers - middle, dim=1).mean()
+    positions: Tensor = middle + radius * (2 * torch.rand(points, 3, generator=generator) - 1)
+    return positions.float()
+
+
+def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
+    """Values from 0 to 1, from bytes or floating-point numbers."""
+    if values.dtype == np.uint8:
+        return torch.from_numpy(values.astype(np.float32) / 255)
+    if values.dtype.kind != "f":
+        raise SceneError(f"{what} must be uint8, or floating-point from 0 to 1; found {values.dtype}")
+    return _as_floats(values, what).clamp(0, 1)
+
+
+def _as_floats(values: npt.NDArray[np.generic], what: str) -> Tensor:
+    if values.dtype.kind not in "fiu":
+        raise SceneError(f"{what} must be finite numbers, found {values.dtype}")
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite
+        floats = values.astype(np.float32)
+    if not np.isfinite(floats).all():
+        raise SceneError(f"{what} must be finite numbers that float32 can hold, found others")
+    return torch.from_numpy(floats)

@@ -1,0 +1,1 @@
+"""The public functions, and what torch must know about the compiled operators."""

@@ -1,0 +1,243 @@
+"""Checking the arguments of `splat.rasterization` and of the functions it is made of.
+
+`refuse_unsupported` raises NotImplementedError for features that gsplat has and splat does not; the checks raise
+TypeError or ValueError for wrong arguments. Types and devices are checked first, then shapes, then values, so that the
+first message names the first cause.
+
+Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D channels, K coefficients.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .checks import (
+    MAX_SIDE,
+    MAX_TILES,
+    check_channels,
+    check_count,
+    check_dimensions,
+    check_shape,
+    check_tensor,
+    integer,
+    number,
+    one_of,
+    positive_int,
+    shape_of,
+)
+
+RENDER_MODES: Final = ("RGB", "D", "ED", "RGB+D", "RGB+ED")
+RASTERIZE_MODES: Final = ("classic", "antialiased")
+# In the order of their numbers in the operators.
+CAMERA_MODELS: Final = ("pinhole", "ortho", "fisheye")
+MAX_SH_DEGREE: Final = 4
+
+
+class RollingShutterType(Enum):
+    """The readout order of the sensor. Only GLOBAL, all rows at once, can be rendered."""
+
+    ROLLING_TOP_TO_BOTTOM = 0
+    ROLLING_LEFT_TO_RIGHT = 1
+    ROLLING_BOTTOM_TO_TOP = 2
+    ROLLING_RIGHT_TO_LEFT = 3
+    GLOBAL = 4
+
+
+_DISTORTION = "undistort the images and their intrinsics first"
+_ALTERNATIVES: Final = {
+    "distributed": "let each process render its own cameras with all Gaussians",
+    "with_ut": "leave it False: the projection is linearised at each Gaussian's mean",
+    "with_eval3d": "leave it False: Gaussians are evaluated in the image plane",
+    "radial_coeffs": _DISTORTION,
+    "tangential_coeffs": _DISTORTION,
+    "thin_prism_coeffs": _DISTORTION,
+    "ftheta_coeffs": _DISTORTION,
+    "viewmats_rs": "pass one pose per image, in viewmats",
+}
+
+
+def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
+    """Raise NotImplementedError for a feature of gsplat that splat does not have.
+
+    `values` are arguments by name whose only supported values are None and False.
+    """
+    # Compared by name, so that gsplat's own enumeration works too.
+    if getattr(rolling_shutter, "name", None) != "GLOBAL":
+        raise NotImplementedError(
+            f"rolling_shutter={rolling_shutter} is not implemented, only GLOBAL works; pass one pose per image"
+        )
+    for name, value in values.items():
+        if value is not None and value is not False:
+            found = "a tensor" if isinstance(value, Tensor) else repr(value)
+            raise NotImplementedError(f"{name} is not implemented (found {found}); {_ALTERNATIVES[name]}")
+
+
+class ProjectionSettings(NamedTuple):
+    """How Gaussians are projected; checked values."""
+
+    width: int
+    height: int
+    eps2d: float
+    near_plane: float
+    far_plane: float
+    radius_clip: float
+    antialiased: bool
+    camera_model: int
+    """The index in `CAMERA_MODELS`."""
+
+
+def check_projection_settings(
+    *,
+    width: int,
+    height: int,
+    eps2d: float,
+    near_plane: float,
+    far_plane: float,
+    radius_clip: float,
+    antialiased: bool,
+    camera_model: str,
+) -> ProjectionSettings:
+    """Check the numbers of a projection: TypeError, ValueError, or NotImplementedError for ftheta cameras."""
+    if camera_model == "ftheta":
+        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
+    model = CAMERA_MODELS.index(one_of("camera_model", camera_model, CAMERA_MODELS))
+    near_plane = number("near_plane", near_plane)
+    far_plane = number("far_plane", far_plane, allow_infinity=True)
+    if far_plane <= near_plane:
+        raise ValueError(f"far_plane must be beyond near_plane, found {far_plane} and {near_plane}")
+    return ProjectionSettings(
+        width=positive_int("width", width, MAX_SIDE),
+        height=positive_int("height", height, MAX_SIDE),
+        eps2d=number("eps2d", eps2d),
+        near_plane=near_plane,
+        far_plane=far_plane,
+        radius_clip=number("radius_clip", radius_clip),
+        antialiased=bool(antialiased),
+        camera_model=model,
+    )
+
+
+class Sizes(NamedTuple):
+    """The sizes on which the shapes of Gaussians and cameras agree."""
+
+    batch: tuple[int, ...]
+    gaussians: int
+    cameras: int
+
+    @property
+    def batches(self) -> int:
+        """The number of scenes."""
+        return math.prod(self.batch)
+
+    @property
+    def images(self) -> int:
+        """The number of images: C for each batch."""
+        return self.batches * self.cameras
+
+
+def check_scene(
+    *,
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
+    covars_shape: tuple[int, ...],
+    opacities: Tensor | None,
+    viewmats: Tensor,
+    Ks: Tensor,
+) -> Sizes:
+    """Check Gaussians and cameras. `covars_shape` is the shape of one covariance: (6,) or (3, 3)."""
+    if covars is None and (quats is None or scales is None):
+        missing = " and ".join(name for name, value in (("quats", quats), ("scales", scales)) if value is None)
+        raise ValueError(f"quats and scales, or covars, are required; found no covars and no {missing}")
+    tensors = {"means": means, "quats": quats, "scales": scales, "covars": covars, "opacities": opacities}
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    check_tensor("means", means)
+    for name, tensor in {**given, "viewmats": viewmats, "Ks": Ks}.items():
+        check_tensor(name, tensor, means)
+    if Ks.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            "Ks requires grad, and gradients for the intrinsics are not implemented; pass Ks.detach()"
+        )
+
+    check_dimensions("means", means, 2, "[..., N, 3]")
+    check_dimensions("viewmats", viewmats, 3, "[..., C, 4, 4], with C = 1 for a single camera")
+    batch, n, c = tuple(means.shape[:-2]), means.shape[-2], viewmats.shape[-3]
+    if 0 in batch:
+        raise ValueError(f"means must have batch dimensions above 0, found {shape_of(means)}")
+    endings: dict[str, tuple[int, ...]] = {
+        "means": (3,), "quats": (4,), "scales": (3,), "covars": covars_shape, "opacities": (),
+    }  # fmt: skip
+    for name, tensor in given.items():
+        words = f"[{', '.join(['...', 'N', *map(str, endings[name])])}]"
+        check_shape(name, tensor, (*batch, n, *endings[name]), words)
+    check_shape("viewmats", viewmats, (*batch, c, 4, 4), "[..., C, 4, 4]")
+    check_shape("Ks", Ks, (*batch, c, 3, 3), "[..., C, 3, 3]")
+    sizes = Sizes(batch, n, c)
+    check_count("images", sizes.images, most=MAX_TILES)
+    check_count("images x Gaussians", max(sizes.images, sizes.batches), n)
+    # Checking cameras on a GPU would wait for it, and those of a graph have no values yet.
+    if not (viewmats.is_cuda or torch.compiler.is_compiling()):
+        _check_camera_values(viewmats.detach().flatten(0, -3), Ks.detach().flatten(0, -3))
+    return sizes
+
+
+def _check_camera_values(viewmats: Tensor, Ks: Tensor) -> None:
+    """Cameras are few, so checking them is cheap; a bad one would silently give a black image."""
+    for name, values in (("viewmats", viewmats), ("Ks", Ks)):
+        for camera in (~torch.isfinite(values)).flatten(1).any(1).nonzero().flatten().tolist():
+            raise ValueError(f"{name} must be finite, found {name}[{camera}] = {values[camera].tolist()}")
+    for camera in (torch.linalg.det(viewmats.double()) == 0).nonzero().flatten().tolist():
+        raise ValueError(f"viewmats must be invertible, found viewmats[{camera}] = {viewmats[camera].tolist()}")
+    focal = Ks[:, (0, 1), (0, 1)]
+    for camera in (focal <= 0).any(1).nonzero().flatten().tolist():
+        raise ValueError(f"Ks must have focal lengths above 0, found Ks[{camera}] with {focal[camera].tolist()}")
+
+
+def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:
+    """Check a degree of spherical harmonics: 0 to 4, with no more coefficients than `bases`."""
+    degree = integer(name, degree)
+    if not 0 <= degree <= MAX_SH_DEGREE:
+        raise ValueError(f"{name} must be 0 to {MAX_SH_DEGREE}, found {degree}")
+    if bases < (degree + 1) ** 2:
+        raise ValueError(f"{name}={degree} needs K >= {(degree + 1) ** 2} coefficients, found {bases}")
+    return degree
+
+
+def check_colors(
+    colors: Tensor,
+    backgrounds: Tensor | None,
+    sizes: Sizes,
+    sh_degree: int | None,
+    means: Tensor,
+    render_mode: str,
+) -> bool:
+    """Check the colours and backgrounds of `rasterization`; return whether each camera has its own colours."""
+    check_tensor("colors", colors, means)
+    if backgrounds is not None:
+        check_tensor("backgrounds", backgrounds, means)
+    batch, n, c = sizes.batch, sizes.gaussians, sizes.cameras
+    facts = f"N={n}, C={c}" + (f" and batch {list(batch)}" if batch else "")
+    shape = tuple(colors.shape)
+    if sh_degree is None:
+        if shape[:-1] not in ((*batch, n), (*batch, c, n)) or shape[-1] == 0:
+            raise ValueError(
+                f"colors must have shape [..., N, D] or [..., C, N, D] with {facts} and D >= 1, "
+                f"found {shape_of(colors)}; for spherical harmonics [..., N, K, 3] pass sh_degree"
+            )
+        check_channels(colors, more=1 if render_mode.startswith("RGB+") else 0)
+    else:
+        if shape[:-2] not in ((*batch, n), (*batch, c, n)) or shape[-1] != 3:
+            raise ValueError(
+                f"with sh_degree, colors must have shape [..., N, K, 3] or [..., C, N, K, 3] with {facts}, "
+                f"found {shape_of(colors)}"
+            )
+        check_sh_degree(sh_degree, shape[-2])
+    if backgrounds is not None and render_mode.startswith("RGB"):
+        check_shape("backgrounds", backgrounds, (*batch, c, shape[-1]), "[..., C, D], with colors' D,")
+    return len(shape) == len(batch) + (3 if sh_degree is None else 4)

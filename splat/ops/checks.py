@@ -1,0 +1,133 @@
+"""Checks of single values: every message names the argument, what is required and what was found."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+# The limits of the kernels. A tile's pixels are the threads of one CUDA block.
+MAX_TILE_SIZE: Final = 32
+MAX_SIDE: Final = 2**20
+# Channels, tiles, Gaussians and intersections are numbered with 32 bits. An intersection's key has 32 bits for image
+# and tile together, which is enough for MAX_TILES tiles of all images.
+MAX_CHANNELS: Final = 2**30
+MAX_TILES: Final = 2**30
+MAX_COUNT: Final = 2**31 - 1
+# Bytes are numbered with 64 bits.
+MAX_VALUES: Final = 2**61 - 1
+
+
+def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
+    """Raise TypeError for anything but a tensor of `dtype`, ValueError for one on another device than `like`.
+
+    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost.
+    """
+    words = str(dtype).removeprefix("torch.")
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a {words} torch.Tensor, found {type(tensor).__name__}")
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name} must be {words}, found {tensor.dtype}; pass {name}.to(torch.{words})")
+    if not torch.compiler.is_compiling() and _tangent(tensor) is not None:
+        raise NotImplementedError(
+            f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
+            "torch.autograd.grad"
+        )
+    if like is not None and tensor.device != like.device:
+        raise ValueError(
+            f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "
+            f"pass {name}.to({str(like.device)!r})"
+        )
+
+
+def _tangent(tensor: Tensor) -> Tensor | None:
+    tangent: Tensor | None = forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-untyped-call]
+    return tangent
+
+
+def check_shape(name: str, tensor: Tensor, shape: Sequence[int], words: str) -> None:
+    """Raise ValueError for a shape other than `shape`; `words` describe it, such as [..., N, 3]."""
+    if tuple(tensor.shape) != tuple(shape):
+        raise ValueError(f"{name} must have shape {words} = {list(shape)}, found {shape_of(tensor)}")
+
+
+def check_dimensions(name: str, tensor: Tensor, least: int, words: str) -> None:
+    """Raise ValueError for a tensor with fewer than `least` dimensions."""
+    if tensor.ndim < least:
+        raise ValueError(f"{name} must have shape {words}, found {shape_of(tensor)}")
+
+
+def one_of(name: str, value: str, values: tuple[str, ...]) -> str:
+    """Return the value if it is one of `values`; raise ValueError if not."""
+    if value not in values:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, found {value!r}")
+    return value
+
+
+def integer(name: str, value: int) -> int:
+    """Return the value as an int; raise TypeError for a float or anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, found {value!r} ({type(value).__name__})") from None
+
+
+def positive_int(name: str, value: int, most: int | None = None) -> int:
+    """Return the value as an int from 1 to `most`; raise TypeError or ValueError if it is not one."""
+    number = integer(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be above 0, found {number}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, found {number}")
+    return number
+
+
+def number(name: str, value: float, allow_infinity: bool = False) -> float:
+    """Return the value as a float of at least 0; raise TypeError or ValueError if it is not one."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, found {value!r} ({type(value).__name__})") from None
+    if not result >= 0 or (math.isinf(result) and not allow_infinity):
+        raise ValueError(f"{name} must be {'' if allow_infinity else 'finite and '}at least 0, found {result}")
+    return result
+
+
+def check_channels(tensor: Tensor, more: int = 0) -> None:
+    """Raise ValueError for colours [..., D] without channels, or with too many; `more` channels will follow them."""
+    if tensor.shape[-1] == 0:
+        raise ValueError(f"colors must have at least one channel, found {shape_of(tensor)}")
+    if tensor.shape[-1] + more > MAX_CHANNELS:
+        beside = f" beside {more} of depth" if more else ""
+        raise ValueError(f"colors must have at most {MAX_CHANNELS - more} channels{beside}, found {shape_of(tensor)}")
+
+
+def check_count(what: str, *factors: int, most: int = MAX_COUNT, remedy: str = "render fewer images at once") -> None:
+    """Raise ValueError if the product of the factors is more than the kernels can number."""
+    # In a graph, sizes that depend on data are unknown; the operators, which produce them, check those themselves.
+    if not torch.compiler.is_compiling() and math.prod(factors) > most:
+        found = " x ".join(map(str, factors))
+        raise ValueError(
+            f"there must be at most {most} {what}, which is what the kernels can number; found {found}; {remedy}"
+        )
+
+
+def check_tiles(images: int, columns: int, rows: int) -> None:
+    """Raise ValueError for more tiles than the kernels can number."""
+    remedy = "render fewer images at once, or with larger tiles"
+    check_count("images x columns of tiles x rows of tiles", images, columns, rows, most=MAX_TILES, remedy=remedy)
+
+
+def check_values(images: int, height: int, width: int, channels: int) -> None:
+    """Raise ValueError for images with more values than 64 bits can address."""
+    check_count("values of the images", images, height, width, channels, most=MAX_VALUES)
+
+
+def shape_of(tensor: Tensor) -> str:
+    """A shape, as messages show it."""
+    return str(list(tensor.shape))

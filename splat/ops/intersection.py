@@ -1,0 +1,176 @@
+"""Which tiles of an image each projected Gaussian reaches, listed in the order of blending.
+
+Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows of a packed layout, L intersections.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .. import _kernels
+from .checks import (
+    MAX_SIDE,
+    MAX_TILE_SIZE,
+    check_count,
+    check_dimensions,
+    check_shape,
+    check_tensor,
+    check_tiles,
+    integer,
+    positive_int,
+)
+
+Intersections = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@torch.no_grad()
+def isect_tiles(
+    means2d: Tensor,
+    radii: Tensor,
+    depths: Tensor,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+    sort: bool = True,
+    segmented: bool = False,
+    packed: bool = False,
+    n_images: int | None = None,
+    image_ids: Tensor | None = None,
+    gaussian_ids: Tensor | None = None,
+    conics: Tensor | None = None,
+    opacities: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """List the tiles that each Gaussian's rectangle overlaps, by image, tile and depth.
+
+    The same as gsplat 1.5.3's function, with two more parameters, `conics` and `opacities`.
+
+    Args:
+        means2d: float32 [..., N, 2], or [M, 2] if `packed`; the other tensors are on the same device.
+        radii: int32 [..., N, 2] or [M, 2]; a Gaussian with a radius of 0 is in no tile.
+        depths: float32 [..., N] or [M].
+        tile_size: side of a tile in pixels.
+        tile_width: columns of tiles.
+        tile_height: rows of tiles.
+        sort: has no effect: the lists are always sorted.
+        segmented: has no effect: the lists are the same with either sort.
+        packed: whether the tensors are packed.
+        n_images: I; needed if `packed`.
+        image_ids: int64 [M]; needed if `packed`.
+        gaussian_ids: has no effect: the image's number is sufficient.
+        conics: float32 [..., N, 3] or [M, 3]; if given, along with `opacities`, only the tiles in which the Gaussian is
+            visible are listed, not all that its rectangle overlaps.
+        opacities: float32 [..., N] or [M].
+
+    Returns:
+        The number of tiles of each Gaussian, int32 [..., N] or [M]; the key of each intersection, int64 [L], made of
+        image, tile and 32 bits of depth; and the number of its Gaussian among all I N or M, int32 [L].
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
+    """
+    positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    positive_int("tile_width", tile_width, MAX_SIDE)
+    positive_int("tile_height", tile_height, MAX_SIDE)
+    check_tensor("means2d", means2d)
+    check_tensor("radii", radii, means2d, torch.int32)
+    check_tensor("depths", depths, means2d)
+    check_dimensions("means2d", means2d, 2, "[M, 2]" if packed else "[..., N, 2]")
+    lead = tuple(means2d.shape[:1] if packed else means2d.shape[:-1])
+    words = "M" if packed else "..., N"
+    check_shape("means2d", means2d, (*lead, 2), f"[{words}, 2]")
+    check_shape("radii", radii, (*lead, 2), f"[{words}, 2]")
+    check_shape("depths", depths, lead, f"[{words}]")
+    if (conics is None) != (opacities is None):
+        raise ValueError("conics and opacities go together, found only one of them")
+    images = math.prod(lead[:-1])
+    if packed:
+        if image_ids is None or n_images is None:
+            raise ValueError("packed needs n_images and image_ids")
+        check_tensor("image_ids", image_ids, means2d, torch.int64)
+        check_shape("image_ids", image_ids, lead, "[M]")
+        images = _checked_images(n_images)
+    check_tiles(images, tile_width, tile_height)
+    check_count("images x Gaussians", 1 if packed else images, lead[-1])
+    if conics is None or opacities is None:
+        # A conic of zeros is not an ellipse, so the whole rectangle is kept.
+        conics, opacities = depths.new_zeros(*lead, 3), torch.ones_like(depths)
+    check_tensor("conics", conics, means2d)
+    check_tensor("opacities", opacities, means2d)
+    check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
+    check_shape("opacities", opacities, lead, f"[{words}]")
+    return intersect(
+        means2d, radii, depths, conics, opacities, image_ids if packed else None, images,
+        tile_size, tile_width, tile_height,
+    )[:3]  # fmt: skip
+
+
+@torch.no_grad()
+def intersect(
+    means2d: Tensor,
+    radii: Tensor,
+    depths: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    image_ids: Tensor | None,
+    images: int,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+) -> Intersections:
+    """`isect_tiles` without its checks; also returns `isect_offset_encode`'s int32 [I, tile_height, tile_width]."""
+    _kernels.require(means2d.device)
+    shape = depths.shape
+    flat = shape if image_ids is not None else (images, shape[-1])
+    tiles_per_gauss, isect_ids, flatten_ids, offsets = torch.ops.splat.intersect(
+        means2d.reshape(*flat, 2),
+        radii.reshape(*flat, 2),
+        depths.reshape(flat),
+        conics.reshape(*flat, 3),
+        opacities.reshape(flat),
+        image_ids,
+        images,
+        tile_size,
+        tile_width,
+        tile_height,
+    )
+    return tiles_per_gauss.reshape(shape), isect_ids, flatten_ids, offsets
+
+
+@torch.no_grad()
+def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_height: int) -> Tensor:
+    """Where each tile's entries begin in the lists of `isect_tiles`.
+
+    The same as gsplat 1.5.3's function.
+
+    Args:
+        isect_ids: int64 [L] keys, sorted.
+        n_images: I.
+        tile_width: columns of tiles.
+        tile_height: rows of tiles.
+
+    Returns:
+        int32 [I, tile_height, tile_width].
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
+    """
+    check_tensor("isect_ids", isect_ids, dtype=torch.int64)
+    check_shape("isect_ids", isect_ids, (isect_ids.numel(),), "[L]")
+    columns, rows = positive_int("tile_width", tile_width, MAX_SIDE), positive_int("tile_height", tile_height, MAX_SIDE)
+    check_tiles(_checked_images(n_images), columns, rows)
+    check_count("isect_ids", isect_ids.shape[0])
+    tiles = columns * rows
+    # A key is image | tile | depth; the tile has as many bits as it takes to write the number of tiles.
+    images = torch.arange(n_images, device=isect_ids.device)[:, None] << tiles.bit_length()
+    first = (images | torch.arange(tiles, device=isect_ids.device)) << 32
+    return torch.searchsorted(isect_ids, first, out_int32=True).reshape(n_images, rows, columns)
+
+
+def _checked_images(n_images: int) -> int:
+    if integer("n_images", n_images) < 0:
+        raise ValueError(f"n_images must be at least 0, found {n_images}")
+    return n_images

@@ -1,0 +1,162 @@
+"""Blending projected Gaussians into images.
+
+Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows of a packed layout, D channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .. import _kernels
+from .absgrad import rasterize_with_absgrad
+from .checks import (
+    MAX_SIDE,
+    MAX_TILE_SIZE,
+    check_channels,
+    check_count,
+    check_dimensions,
+    check_shape,
+    check_tensor,
+    check_tiles,
+    check_values,
+    positive_int,
+    shape_of,
+)
+
+
+def rasterize_to_pixels(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    backgrounds: Tensor | None = None,
+    masks: Tensor | None = None,
+    packed: bool = False,
+    absgrad: bool = False,
+) -> tuple[Tensor, Tensor]:
+    r"""Blend Gaussians front to back, :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)`.
+
+    Kerbl et al. (2023), equation 3. The same as gsplat 1.5.3's function, except that it takes any number of channels,
+    and backgrounds in a packed layout too. Differentiable with respect to means2d, conics, colors, opacities and
+    backgrounds.
+
+    Args:
+        means2d: float32 [..., N, 2], or [M, 2] if `packed`; the other tensors are on the same device.
+        conics: float32 [..., N, 3] or [M, 3], upper triangles of the inverse covariances.
+        colors: float32 [..., N, D] or [M, D], D >= 1.
+        opacities: float32 [..., N] or [M].
+        image_width: in pixels.
+        image_height: in pixels.
+        tile_size: side of a tile in pixels, 1 to 32.
+        isect_offsets: int32 [..., rows, columns], of `isect_offset_encode`, with as many tiles as the image needs.
+        flatten_ids: int32 [L], of `isect_tiles`.
+        backgrounds: float32 [..., D]; None: zeros.
+        masks: bool [..., rows, columns]; tiles where it is False show the background and give no gradients.
+        packed: whether the Gaussians are packed.
+        absgrad: the backward pass sets `means2d.absgrad`, of the shape of means2d, to the sums over the pixels of the
+            absolute gradients (Ye et al., *AbsGS*, 2024).
+
+    Returns:
+        Colours [..., image_height, image_width, D], and opacities [..., image_height, image_width, 1].
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
+    """
+    size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    width = positive_int("image_width", image_width, MAX_SIDE)
+    height = positive_int("image_height", image_height, MAX_SIDE)
+    rows, columns = -(-height // size), -(-width // size)
+    check_tensor("means2d", means2d)
+    for name, tensor in (("conics", conics), ("colors", colors), ("opacities", opacities)):
+        check_tensor(name, tensor, means2d)
+    for name, tensor in (("isect_offsets", isect_offsets), ("flatten_ids", flatten_ids)):
+        check_tensor(name, tensor, means2d, torch.int32)
+    check_dimensions("means2d", means2d, 2, "[M, 2]" if packed else "[..., N, 2]")
+    check_dimensions("isect_offsets", isect_offsets, 2, "[..., rows, columns]")
+    lead = tuple(means2d.shape[:-1])
+    if packed and len(lead) != 1:
+        raise ValueError(f"means2d must have shape [M, 2] if packed, found {shape_of(means2d)}")
+    images = tuple(isect_offsets.shape[:-2]) if packed else lead[:-1]
+    words = "M" if packed else "..., N"
+    check_shape("means2d", means2d, (*lead, 2), f"[{words}, 2]")
+    check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
+    check_shape("opacities", opacities, lead, f"[{words}]")
+    check_dimensions("colors", colors, 1, f"[{words}, D]")
+    channels = colors.shape[-1]
+    check_shape("colors", colors, (*lead, channels), f"[{words}, D]")
+    check_channels(colors)
+    count = math.prod(images)
+    check_tiles(count, columns, rows)
+    check_count("images x Gaussians", 1 if packed else count, lead[-1])
+    check_values(count, height, width, channels)
+    check_shape("isect_offsets", isect_offsets, (*images, rows, columns), "[..., rows, columns]")
+    check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
+    check_count("entries of flatten_ids", flatten_ids.shape[0])
+    if backgrounds is not None:
+        check_tensor("backgrounds", backgrounds, means2d)
+        check_shape("backgrounds", backgrounds, (*images, channels), "[..., D]")
+    if masks is not None:
+        check_tensor("masks", masks, means2d, torch.bool)
+        check_shape("masks", masks, (*images, rows, columns), "[..., rows, columns]")
+    return rasterize(
+        means2d,
+        conics,
+        colors,
+        opacities,
+        backgrounds,
+        masks,
+        width,
+        height,
+        size,
+        isect_offsets,
+        flatten_ids,
+        packed=packed,
+        absgrad=absgrad,
+    )
+
+
+def rasterize(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    *,
+    packed: bool,
+    absgrad: bool,
+) -> tuple[Tensor, Tensor]:
+    """`rasterize_to_pixels` without its checks."""
+    _kernels.require(means2d.device)
+    *images, rows, columns = isect_offsets.shape
+    count, channels = math.prod(images), colors.shape[-1]
+    flat = means2d.shape[:-1] if packed else (count, means2d.shape[-2])
+    inputs = (
+        means2d.reshape(*flat, 2),
+        conics.reshape(*flat, 3),
+        colors.reshape(*flat, channels),
+        opacities.reshape(flat),
+        None if backgrounds is None else backgrounds.reshape(count, channels),
+        None if masks is None else masks.reshape(count, rows, columns),
+        width,
+        height,
+        tile_size,
+        isect_offsets.reshape(count, rows, columns),
+        flatten_ids,
+    )
+    image, alphas, _ = rasterize_with_absgrad(means2d, *inputs) if absgrad else torch.ops.splat.rasterize(*inputs)
+    return image.reshape(*images, height, width, channels), alphas.reshape(*images, height, width, 1)

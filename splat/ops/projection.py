@@ -1,0 +1,262 @@
+"""From Gaussians in space to Gaussians in images: covariances and their projection.
+
+Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M visible pairs of camera and Gaussian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _kernels
+from .arguments import ProjectionSettings, Sizes, check_projection_settings, check_scene
+from .checks import check_shape, check_tensor
+from .packing import SparseRows, visible_pairs
+
+Projected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
+PackedProjected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]
+
+# Row-major entries of the upper triangle of a 3 x 3 matrix: xx, xy, xz, yy, yz, zz.
+_TRIANGLE = (0, 1, 2, 4, 5, 8)
+
+
+def quat_scale_to_covar_preci(
+    quats: Tensor,
+    scales: Tensor,
+    compute_covar: bool = True,
+    compute_preci: bool = True,
+    triu: bool = False,
+) -> tuple[Tensor | None, Tensor | None]:
+    r"""Covariances :math:`R S S R^T` and their inverses, of Gaussians given by rotations and standard deviations.
+
+    Kerbl et al. (2023), equation 6. Differentiable. The same as gsplat 1.5.3's function.
+
+    Args:
+        quats: [..., 4] float32 quaternions w, x, y, z; they need not be normalised.
+        scales: [..., 3] float32 standard deviations.
+        compute_covar: whether to compute the covariances.
+        compute_preci: whether to compute the inverses.
+        triu: whether to return upper triangles, xx, xy, xz, yy, yz, zz.
+
+    Returns:
+        Covariances and inverses, [..., 3, 3], or [..., 6] if `triu`; None for what is not computed.
+
+    Raises:
+        TypeError, ValueError: if a tensor is not float32, or the shapes do not fit together.
+    """
+    check_tensor("quats", quats)
+    check_tensor("scales", scales, quats)
+    check_shape("quats", quats, (*quats.shape[:-1], 4), "[..., 4]")
+    check_shape("scales", scales, (*quats.shape[:-1], 3), "[..., 3]")
+    axes = _rotations(quats)
+
+    def matrices(variances: Tensor) -> Tensor:
+        # Sums instead of a matrix product, which torch can be set to compute with less precision than float32.
+        full = (axes[..., :, None, :] * variances[..., None, None, :] * axes[..., None, :, :]).sum(-1)
+        return upper_triangles(full) if triu else full
+
+    return matrices(scales.square()) if compute_covar else None, matrices(scales**-2) if compute_preci else None
+
+
+def _rotations(quats: Tensor) -> Tensor:
+    """Rotation matrices [..., 3, 3]."""
+    w, x, y, z = torch.nn.functional.normalize(quats, dim=-1).unbind(-1)
+    entries = [
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ]  # fmt: skip
+    return torch.stack(entries, dim=-1).reshape(*quats.shape[:-1], 3, 3)
+
+
+def upper_triangles(matrices: Tensor) -> Tensor:
+    """[..., 3, 3] to [..., 6]."""
+    return matrices.flatten(-2)[..., _TRIANGLE]
+
+
+def fully_fused_projection(
+    means: Tensor,
+    covars: Tensor | None,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    viewmats: Tensor,
+    Ks: Tensor,
+    width: int,
+    height: int,
+    eps2d: float = 0.3,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    packed: bool = False,
+    sparse_grad: bool = False,
+    calc_compensations: bool = False,
+    camera_model: str = "pinhole",
+    opacities: Tensor | None = None,
+) -> Projected | PackedProjected:
+    """Project Gaussians into images by the EWA approximation, and cull those that are not visible.
+
+    The same as gsplat 1.5.3's function. Differentiable with respect to means, covars, quats, scales and viewmats.
+    The results and gradients of culled Gaussians are zero. Gaussians that are not finite are culled too.
+
+    Args:
+        means: [..., N, 3] centres; this and all other tensors float32, on one device.
+        covars: [..., N, 6] upper triangles of the covariances, xx, xy, xz, yy, yz, zz, or None to use quats and
+            scales, which are ignored otherwise.
+        quats: [..., N, 4] rotations w, x, y, z; they need not be normalised.
+        scales: [..., N, 3] standard deviations.
+        viewmats: [..., C, 4, 4] world-to-camera matrices.
+        Ks: [..., C, 3, 3] intrinsics in pixels.
+        width: image width in pixels.
+        height: image height in pixels.
+        eps2d: added to the diagonal of each projected covariance.
+        near_plane: Gaussians nearer than this are culled.
+        far_plane: Gaussians beyond this are culled.
+        radius_clip: Gaussians whose radius is at most this along both axes are culled.
+        packed: whether to return only the visible pairs.
+        sparse_grad: gradients of means, covars, quats and scales are sparse COO tensors of the visible Gaussians;
+            requires `packed` and no batch dimensions.
+        calc_compensations: whether to return the factors for "antialiased" opacities.
+        camera_model: "pinhole", "ortho" or "fisheye".
+        opacities: [..., N]; if given, faint Gaussians get smaller radii, and invisible ones are culled.
+
+    Returns:
+        radii (int32 [..., C, N, 2]), means2d ([..., C, N, 2]), depths ([..., C, N]), conics ([..., C, N, 3], upper
+        triangles of the inverse covariances) and compensations ([..., C, N], or None if not requested). If `packed`,
+        first batch_ids, camera_ids and gaussian_ids (int64 [M]), then the same with [M] in place of [..., C, N].
+
+    Raises:
+        NotImplementedError: for ftheta cameras, or if Ks requires grad.
+        TypeError, ValueError: if a type, shape or value is wrong.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
+    """
+    settings = check_projection_settings(
+        width=width,
+        height=height,
+        eps2d=eps2d,
+        near_plane=near_plane,
+        far_plane=far_plane,
+        radius_clip=radius_clip,
+        antialiased=calc_compensations,
+        camera_model=camera_model,
+    )
+    if covars is not None:
+        quats = scales = None
+    sizes = check_scene(
+        means=means,
+        quats=quats,
+        scales=scales,
+        covars=covars,
+        covars_shape=(6,),
+        opacities=opacities,
+        viewmats=viewmats,
+        Ks=Ks,
+    )
+    check_sparse(sparse_grad, packed, sizes)
+    rows = SparseRows()
+    gaussians = GaussianParameters(means, quats, scales, covars, opacities)
+    if sparse_grad:
+        gaussians = gaussians.with_sparse_gradients(rows)
+    radii, means2d, depths, conics, compensations, _ = project(gaussians, viewmats, Ks, sizes, settings)
+    if not packed:
+        return radii, means2d, depths, conics, compensations if calc_compensations else None
+    visible = visible_pairs(radii, sizes)
+    rows.fill(visible.gaussian_ids)
+    radii, means2d, depths, conics, compensations = (
+        visible.pack(values, sizes) for values in (radii, means2d, depths, conics, compensations)
+    )
+    ids = visible.batch_ids, visible.camera_ids, visible.gaussian_ids
+    return *ids, radii, means2d, depths, conics, compensations if calc_compensations else None
+
+
+def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
+    """Raise ValueError if the gradients cannot be sparse."""
+    if sparse_grad and not packed:
+        raise ValueError("sparse_grad needs packed=True, found packed=False")
+    if sparse_grad and sizes.batch:
+        raise ValueError(
+            f"sparse_grad needs Gaussians without batch dimensions, found {list(sizes.batch)}; "
+            "render the scenes one by one"
+        )
+
+
+class GaussianParameters(NamedTuple):
+    """The Gaussians to project, checked: float32 tensors [..., N, *].
+
+    Either quats and scales are given or covars, which the operator takes as [..., N, 6].
+    """
+
+    means: Tensor
+    quats: Tensor | None
+    scales: Tensor | None
+    covars: Tensor | None
+    opacities: Tensor | None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All of them, in the order of the operator's arguments."""
+        return self.means, self.quats, self.scales, self.covars, self.opacities
+
+    def with_sparse_gradients(self, rows: SparseRows) -> GaussianParameters:
+        """The same Gaussians; the gradients of all but the opacities will be sparse."""
+        quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
+        return GaussianParameters(rows.of(self.means), quats, scales, covars, self.opacities)
+
+
+class Harmonics(NamedTuple):
+    """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] if `per_camera`."""
+
+    coeffs: Tensor
+    per_camera: bool
+    degree: int
+
+    @property
+    def for_images(self) -> Tensor:
+        """The coefficients as the operator takes them, [..., 1 or C, N, K, 3]."""
+        return self.coeffs if self.per_camera else self.coeffs[..., None, :, :, :]
+
+
+def project(
+    gaussians: GaussianParameters,
+    viewmats: Tensor,
+    Ks: Tensor,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    harmonics: Harmonics | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii, means2d, depths, conics, compensations, [..., C, N, *], and colours, from checked arguments.
+
+    The operator takes one scene at a time. Colours are [..., C, N, 3], as each camera sees the harmonics, zero where
+    culled; without harmonics, [..., 0, N, 3].
+    """
+    _kernels.require(gaussians.means.device)
+    tensors = (*gaussians.tensors, None if harmonics is None else harmonics.for_images, viewmats, Ks)
+    scenes = [
+        torch.ops.splat.project(
+            *scene,
+            settings.width,
+            settings.height,
+            settings.eps2d,
+            settings.near_plane,
+            settings.far_plane,
+            settings.radius_clip,
+            settings.antialiased,
+            settings.camera_model,
+            0 if harmonics is None else harmonics.degree,
+        )
+        for scene in zip(*(_by_scene(tensor, sizes) for tensor in tensors), strict=True)
+    ]
+    radii, means2d, depths, conics, compensations, colors = (
+        outputs[0] if not sizes.batch else torch.stack(outputs).reshape(*sizes.batch, *outputs[0].shape)
+        for outputs in zip(*scenes, strict=True)
+    )
+    return radii, means2d, depths, conics, compensations, colors
+
+
+def _by_scene(tensor: Tensor | None, sizes: Sizes) -> Sequence[Tensor | None]:
+    """[..., *] as one [*] for each batch."""
+    if tensor is None or not sizes.batch:
+        return [tensor] * sizes.batches
+    return tensor.flatten(0, len(sizes.batch) - 1).unbind()

@@ -1,0 +1,243 @@
+"""What torch must know about the compiled operators besides their schemas: the shapes of their outputs, which
+`torch.compile` and `torch.export` need, and their gradients.
+
+The schemas are in csrc/ops.cpp. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K coefficients of
+spherical harmonics, D channels, n intersections.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, library
+
+
+@functools.cache
+def register() -> None:
+    """Register the shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
+    library.register_fake("splat::project", _project_shapes)
+    library.register_fake("splat::project_backward", _project_backward_shapes)
+    library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)
+    library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward_shapes)
+    library.register_fake("splat::find_finite", _find_finite_shapes)
+    library.register_fake("splat::intersect", _intersect_shapes)
+    library.register_fake("splat::rasterize", _rasterize_shapes)
+    library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
+    library.register_autograd("splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project)
+    library.register_autograd(
+        "splat::spherical_harmonics",
+        _differentiate_spherical_harmonics,
+        setup_context=_keep_for_differentiating_spherical_harmonics,
+    )
+    library.register_autograd(
+        "splat::rasterize", differentiate_rasterize, setup_context=keep_for_differentiating_rasterize
+    )
+    for name in ("project", "spherical_harmonics", "rasterize"):
+        library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
+
+
+def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
+    raise NotImplementedError(
+        f"splat::{name} has no second derivative: detach its gradients before you differentiate what follows from them"
+    )
+
+
+def _project_shapes(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
+    opacities: Tensor | None,
+    coeffs: Tensor | None,
+    viewmats: Tensor,
+    *others: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3], compensations [I, N] and colours
+    [I, N, 3], which are [0, N, 3] without coefficients."""
+    images, gaussians = viewmats.shape[0], means.shape[0]
+    return (
+        means.new_empty((images, gaussians, 2), dtype=torch.int32),
+        means.new_empty((images, gaussians, 2)),
+        means.new_empty((images, gaussians)),
+        means.new_empty((images, gaussians, 3)),
+        means.new_empty((images, gaussians)),
+        means.new_empty((0 if coeffs is None else images, gaussians, 3)),
+    )
+
+
+def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    radii, _, _, conics, compensations, colors = output
+    ctx.mark_non_differentiable(radii)
+    ctx.save_for_backward(*inputs[:8], radii, conics, compensations, colors)
+    ctx.numbers = inputs[8:]
+
+
+def _differentiate_project(ctx: Any, v_radii: None, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of means, quats, scales, covars, coeffs and viewmats; radii, opacities and Ks have none."""
+    *tensors, radii, conics, compensations, colors = ctx.saved_tensors
+    v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats = torch.ops.splat.project_backward(
+        *tensors, *ctx.numbers, radii, conics, compensations, colors, *gradients
+    )
+    shape = (v_quats, v_scales, None) if tensors[3] is None else (None, None, v_covars)
+    by_colors = None if tensors[5] is None else v_coeffs
+    return (v_means, *shape, None, by_colors, v_viewmats, None, *(None for _ in ctx.numbers))
+
+
+def _project_backward_shapes(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    covars: Tensor | None,
+    opacities: Tensor | None,
+    coeffs: Tensor | None,
+    viewmats: Tensor,
+    *others: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of means, quats, scales, covars, coeffs and viewmats; of size 0 for inputs that are None."""
+    axes, whole = (0, means.shape[0]) if quats is None else (means.shape[0], 0)
+    return (
+        means.new_empty(means.shape),
+        means.new_empty((axes, 4)),
+        means.new_empty((axes, 3)),
+        means.new_empty((whole, 6)),
+        means.new_empty((0,) if coeffs is None else coeffs.shape),
+        means.new_empty(viewmats.shape),
+    )
+
+
+def _spherical_harmonics_shapes(degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None) -> Tensor:
+    """Values [I, N, 3]."""
+    return directions.new_empty(directions.shape)
+
+
+def _keep_for_differentiating_spherical_harmonics(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.degree = inputs[0]
+    ctx.save_for_backward(*inputs[1:])
+
+
+def _differentiate_spherical_harmonics(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of directions and coeffs."""
+    v_directions, v_coeffs = torch.ops.splat.spherical_harmonics_backward(ctx.degree, *ctx.saved_tensors, v_colors)
+    return None, v_directions, v_coeffs, None
+
+
+def _spherical_harmonics_backward_shapes(
+    degree: int, directions: Tensor, coeffs: Tensor, mask: Tensor | None, v_colors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of directions and coeffs: their shapes."""
+    return directions.new_empty(directions.shape), directions.new_empty(coeffs.shape)
+
+
+def _find_finite_shapes(means: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    """Which Gaussians are finite, bool [B, N], and how many are not, i64 []."""
+    return means.new_empty(means.shape[:2], dtype=torch.bool), means.new_empty((), dtype=torch.int64)
+
+
+def _intersect_shapes(
+    means2d: Tensor,
+    radii: Tensor,
+    depths: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    image_ids: Tensor | None,
+    images: int,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tiles per Gaussian i32 [I, N] or [M], keys i64 [n], indices i32 [n] and offsets i32 [I, rows, columns]."""
+    intersections = library.get_ctx().new_dynamic_size()
+    return (
+        depths.new_empty(depths.shape, dtype=torch.int32),
+        depths.new_empty((intersections,), dtype=torch.int64),
+        depths.new_empty((intersections,), dtype=torch.int32),
+        depths.new_empty((images, tile_height, tile_width), dtype=torch.int32),
+    )
+
+
+def _rasterize_shapes(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Colours [I, H, W, D], alphas [I, H, W, 1] and the last Gaussian blended, i32 [I, H, W]."""
+    images, channels = isect_offsets.shape[0], colors.shape[-1]
+    return (
+        means2d.new_empty((images, height, width, channels)),
+        means2d.new_empty((images, height, width, 1)),
+        means2d.new_empty((images, height, width), dtype=torch.int32),
+    )
+
+
+def _rasterize_backward_shapes(
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    alphas: Tensor,
+    last_ids: Tensor,
+    v_colors: Tensor,
+    v_alphas: Tensor,
+    absgrad: bool,
+    deterministic: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of means2d (and absolute ones, or size 0), conics, colours, opacities and backgrounds."""
+    return (
+        means2d.new_empty(means2d.shape),
+        means2d.new_empty(means2d.shape if absgrad else (0,)),
+        means2d.new_empty(conics.shape),
+        means2d.new_empty(colors.shape),
+        means2d.new_empty(opacities.shape),
+        means2d.new_empty((0,) if backgrounds is None else backgrounds.shape),
+    )
+
+
+def keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Keep what `differentiate_rasterize` needs."""
+    *tensors, width, height, tile_size, isect_offsets, flatten_ids = inputs
+    _, alphas, last_ids = output
+    ctx.mark_non_differentiable(last_ids)
+    ctx.save_for_backward(*tensors, isect_offsets, flatten_ids, alphas, last_ids)
+    ctx.size = width, height, tile_size
+
+
+def differentiate_rasterize(
+    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad_of: Any = None
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
+    *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
+    backgrounds = tensors[4]
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
+        *tensors,
+        *ctx.size,
+        isect_offsets,
+        flatten_ids,
+        alphas,
+        last_ids,
+        v_colors,
+        v_alphas,
+        absgrad_of is not None,
+        deterministic,
+    )
+    if absgrad_of is not None:
+        absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)
+    given = None if backgrounds is None else v_backgrounds
+    return v_means2d, v_conics, v_features, v_opacities, given, None, None, None, None, None, None

@@ -1,0 +1,296 @@
+"""The public function `rasterization`, with the signature and the meanings of gsplat 1.5.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .appearance import features_of_pairs, find_finite
+from .arguments import (
+    RASTERIZE_MODES,
+    RENDER_MODES,
+    ProjectionSettings,
+    RollingShutterType,
+    Sizes,
+    check_colors,
+    check_projection_settings,
+    check_scene,
+    refuse_unsupported,
+)
+from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
+from .intersection import intersect
+from .packing import SparseRows, Splats
+from .pixels import rasterize
+from .projection import GaussianParameters, Harmonics, check_sparse, project, upper_triangles
+
+
+def rasterization(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    opacities: Tensor,
+    colors: Tensor,
+    viewmats: Tensor,
+    Ks: Tensor,
+    width: int,
+    height: int,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    eps2d: float = 0.3,
+    sh_degree: int | None = None,
+    packed: bool = True,
+    tile_size: int = 16,
+    backgrounds: Tensor | None = None,
+    render_mode: str = "RGB",
+    sparse_grad: bool = False,
+    absgrad: bool = False,
+    rasterize_mode: str = "classic",
+    channel_chunk: int = 32,
+    distributed: bool = False,
+    camera_model: str = "pinhole",
+    segmented: bool = False,
+    covars: Tensor | None = None,
+    with_ut: bool = False,
+    with_eval3d: bool = False,
+    radial_coeffs: Tensor | None = None,
+    tangential_coeffs: Tensor | None = None,
+    thin_prism_coeffs: Tensor | None = None,
+    ftheta_coeffs: object | None = None,
+    rolling_shutter: object = RollingShutterType.GLOBAL,
+    viewmats_rs: Tensor | None = None,
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    r"""Render N Gaussians into the images of C cameras.
+
+    Follows Kerbl et al., *3D Gaussian Splatting for Real-Time Radiance Field Rendering* (2023): each Gaussian
+    is projected by the EWA approximation, :math:`\Sigma' = J W \Sigma W^T J^T` (equation 5, after Zwicker et al.,
+    *EWA Splatting*, 2002), then blended front to back,
+    :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)` (equation 3).
+
+    All tensors are float32 on one device, CPU or CUDA; they need not be contiguous. `...` are any number of batch
+    dimensions: separate scenes, rendered in one call. Differentiable with respect to every tensor but Ks.
+
+    Args:
+        means: [..., N, 3] centres, in world coordinates.
+        quats: [..., N, 4] rotations as quaternions w, x, y, z; they need not be normalised. None only with `covars`.
+        scales: [..., N, 3] standard deviations along the rotated axes, in world units. None only with `covars`.
+        opacities: [..., N] between 0 and 1.
+        colors: [..., N, D] or [..., C, N, D] values with any D >= 1; with `sh_degree`, [..., N, K, 3] or
+            [..., C, N, K, 3] coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and
+            negative results become 0.
+        viewmats: [..., C, 4, 4] world-to-camera matrices; the last row is taken to be 0, 0, 0, 1. The camera
+            looks along +z, with x to the right and y down.
+        Ks: [..., C, 3, 3] intrinsics in pixels; the focal lengths and the principal point are used, skew is ignored.
+        width: image width in pixels, 1 to 1048576.
+        height: image height in pixels, 1 to 1048576.
+        near_plane: Gaussians whose centre is nearer than this depth are left out.
+        far_plane: Gaussians whose centre is beyond this depth are left out.
+        radius_clip: Gaussians whose radius in pixels is at most this along both axes are left out.
+        eps2d: added to the diagonal of each projected covariance, in square pixels.
+        sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
+        packed: layout of the entries of `meta`, see below. It does not change the images.
+        tile_size: side of the square tiles in pixels, 1 to 32. It does not change the images.
+        backgrounds: [..., C, D] values behind everything, or None for zeros. The background of depth is always 0.
+        render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
+            expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" append depth to the
+            colours as the last channel.
+        sparse_grad: gradients of means, quats, scales and covars are sparse COO tensors of the visible Gaussians;
+            requires `packed` and no batch dimensions.
+        absgrad: the backward pass sets `meta["means2d"].absgrad`, of the shape of means2d, to the sums over the pixels
+            of the absolute gradients (Ye et al., *AbsGS*, 2024).
+        rasterize_mode: "classic", or "antialiased" to scale opacities by the root of the ratio of the
+            projected covariance's determinants before and after `eps2d` (the 2D Mip filter of Yu et al.,
+            *Mip-Splatting*, 2024).
+        channel_chunk: must be positive; has no effect: the kernels take any number of channels at once.
+        distributed: must be False.
+        camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant).
+        segmented: has no effect: the results are the same with either sort.
+        covars: [..., N, 3, 3] covariances, in place of quats and scales, which are then ignored. Only the upper
+            triangle of each matrix is used.
+        with_ut: must be False.
+        with_eval3d: must be False.
+        radial_coeffs: must be None.
+        tangential_coeffs: must be None.
+        thin_prism_coeffs: must be None.
+        ftheta_coeffs: must be None.
+        rolling_shutter: must be GLOBAL.
+        viewmats_rs: must be None.
+
+    Returns:
+        The images [..., C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
+        [..., C, height, width, 1]; and `meta`, the intermediate results. With no Gaussians the images are the
+        background.
+
+        Tensors in `meta` have one entry for each camera and Gaussian, [..., C, N, *] (zeros where culled), or if
+        `packed` one for each of the M visible pairs, [M, *], ordered by batch, camera, then Gaussian:
+        radii (int32, [*, 2]), means2d ([*, 2]; takes `retain_grad()`), depths, conics ([*, 3], the upper triangle of
+        the inverse covariance), opacities (after compensation) and tiles_per_gauss (int32); if `packed` also
+        batch_ids, camera_ids and gaussian_ids (int64, [M]), else these are None. Then isect_ids (int64, [L]:
+        image, tile and depth of each Gaussian in each tile, sorted), flatten_ids (int32, [L]: which entry
+        that is), isect_offsets (int32, [..., C, tile_height, tile_width]: where each tile's run starts) and the
+        integers tile_width, tile_height, width, height, tile_size, n_batches and n_cameras. A tile that a
+        Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter
+        than gsplat's. Not in gsplat: n_invalid (int64, []), the number of Gaussians with a NaN or an infinity. They
+        are left out, and their gradients are 0.
+
+    Raises:
+        NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, ftheta
+            cameras, and Ks that requires grad while grad mode is on.
+        TypeError: if a tensor is not float32 or a number is not one.
+        ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
+            would wait for the GPU.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
+    """
+    refuse_unsupported(
+        rolling_shutter,
+        distributed=distributed,
+        with_ut=with_ut,
+        with_eval3d=with_eval3d,
+        radial_coeffs=radial_coeffs,
+        tangential_coeffs=tangential_coeffs,
+        thin_prism_coeffs=thin_prism_coeffs,
+        ftheta_coeffs=ftheta_coeffs,
+        viewmats_rs=viewmats_rs,
+    )
+    if covars is not None:
+        quats = scales = None
+    sizes = check_scene(
+        means=means,
+        quats=quats,
+        scales=scales,
+        covars=covars,
+        covars_shape=(3, 3),
+        opacities=opacities,
+        viewmats=viewmats,
+        Ks=Ks,
+    )
+    one_of("render_mode", render_mode, RENDER_MODES)
+    per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
+    settings = check_projection_settings(
+        width=width,
+        height=height,
+        eps2d=eps2d,
+        near_plane=near_plane,
+        far_plane=far_plane,
+        radius_clip=radius_clip,
+        antialiased=one_of("rasterize_mode", rasterize_mode, RASTERIZE_MODES) == "antialiased",
+        camera_model=camera_model,
+    )
+    positive_int("channel_chunk", channel_chunk)
+    tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    check_tiles(sizes.images, -(-settings.width // tile_size), -(-settings.height // tile_size))
+    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
+    channels = (colors.shape[-1] if renders_color else 0) + renders_depth
+    check_values(sizes.images, settings.height, settings.width, channels)
+    check_sparse(sparse_grad, packed, sizes)
+
+    gaussians = GaussianParameters(means, quats, scales, covars, opacities)
+    finite, invalid = find_finite(gaussians, colors, per_camera, sizes)
+    rows = SparseRows()
+    if sparse_grad:
+        gaussians = gaussians.with_sparse_gradients(rows)
+    gaussians = gaussians._replace(
+        covars=None if gaussians.covars is None else upper_triangles(gaussians.covars),
+        # A Gaussian with opacity 0 is invisible, so the projection culls it.
+        opacities=torch.where(finite, opacities, 0.0),
+    )
+    harmonics = None
+    if renders_color and sh_degree is not None:
+        harmonics = Harmonics(colors, per_camera, sh_degree)
+    splats, shaded = _project_splats(gaussians, viewmats, Ks, sizes, settings, harmonics)
+    if harmonics is not None:
+        colors, per_camera = shaded, True
+    if packed:
+        splats = splats.packed(sizes)
+    if sparse_grad and splats.visible is not None:
+        rows.fill(splats.visible.gaussian_ids)
+
+    features = [features_of_pairs(colors, per_camera, splats.visible, sizes)] if renders_color else []
+    if renders_depth:
+        features.append(splats.depths[..., None])
+    if backgrounds is not None and renders_depth:
+        # Depth has no background.
+        backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
+    images, alphas, lists = _blend(splats, features, backgrounds, sizes, settings, tile_size, absgrad)
+    if render_mode.endswith("ED"):
+        depth = images[..., -1:] / alphas.clamp_min(1e-10)
+        images = torch.cat([images[..., :-1], depth], dim=-1)
+    meta = {
+        **splats.meta(),
+        **lists,
+        "width": settings.width,
+        "height": settings.height,
+        "tile_size": tile_size,
+        "n_batches": sizes.batches,
+        "n_cameras": sizes.cameras,
+        "n_invalid": invalid,
+    }
+    return images, alphas, meta
+
+
+def _project_splats(
+    gaussians: GaussianParameters,
+    viewmats: Tensor,
+    Ks: Tensor,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    harmonics: Harmonics | None,
+) -> tuple[Splats, Tensor]:
+    """All pairs of camera and Gaussian, and their colours if there are `harmonics`."""
+    assert gaussians.opacities is not None
+    radii, means2d, depths, conics, compensations, colors = project(gaussians, viewmats, Ks, sizes, settings, harmonics)
+    opacities = gaussians.opacities[..., None, :].expand(depths.shape)
+    opacities = opacities * compensations if settings.antialiased else opacities
+    return Splats(radii, means2d, depths, conics, opacities), colors
+
+
+def _blend(
+    splats: Splats,
+    features: list[Tensor],
+    backgrounds: Tensor | None,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    tile_size: int,
+    absgrad: bool,
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """The images, their opacities, and the entries of `meta` about tiles."""
+    tile_width, tile_height = -(-settings.width // tile_size), -(-settings.height // tile_size)
+    tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = intersect(
+        splats.means2d,
+        splats.radii,
+        splats.depths,
+        splats.conics,
+        splats.opacities,
+        None if splats.visible is None else splats.visible.image_ids,
+        sizes.images,
+        tile_size,
+        tile_width,
+        tile_height,
+    )
+    isect_offsets = isect_offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width)
+    images, alphas = rasterize(
+        splats.means2d,
+        splats.conics,
+        features[0] if len(features) == 1 else torch.cat(features, dim=-1),
+        splats.opacities,
+        backgrounds,
+        None,
+        settings.width,
+        settings.height,
+        tile_size,
+        isect_offsets,
+        flatten_ids,
+        packed=splats.visible is not None,
+        absgrad=absgrad,
+    )
+    lists = {
+        "tile_width": tile_width,
+        "tile_height": tile_height,
+        "tiles_per_gauss": tiles_per_gauss,
+        "isect_ids": isect_ids,
+        "flatten_ids": flatten_ids,
+        "isect_offsets": isect_offsets,
+    }
+    return images, alphas, lists

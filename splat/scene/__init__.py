@@ -1,0 +1,1 @@
+"""Scenes: Gaussians in memory, the files that store them, images and cameras."""

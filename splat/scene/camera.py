@@ -1,0 +1,104 @@
+"""Cameras, and how to place one so that it sees a whole scene.
+
+Cameras follow the convention of COLMAP and OpenCV: x to the right, y down, z forward.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from .gaussians import Gaussians
+
+# The up direction, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender
+# (z), and the same upside down.
+_FRAMES: Final[dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]]] = {
+    "x": ((1, 0, 0), (0, 0, 1)),
+    "-x": ((-1, 0, 0), (0, 0, 1)),
+    "y": ((0, 1, 0), (0, 0, 1)),
+    "-y": ((0, -1, 0), (0, 0, -1)),
+    "z": ((0, 0, 1), (0, -1, 0)),
+    "-z": ((0, 0, -1), (0, 1, 0)),
+}
+UP_AXES: Final = tuple(_FRAMES)
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A pinhole camera."""
+
+    viewmat: Tensor
+    """[4, 4] world-to-camera, float32."""
+    K: Tensor
+    """[3, 3] intrinsics in pixels, float32."""
+    width: int
+    height: int
+    near: float = 0.01
+    """The near plane, chosen for the size of the scene."""
+
+
+def orbit(
+    scene: Gaussians,
+    width: int,
+    height: int,
+    *,
+    azimuth: float = 0.0,
+    elevation: float = 0.0,
+    fov: float = 50.0,
+    distance: float = 1.0,
+    up: str = "y",
+) -> Camera:
+    """A camera that looks at the middle of `scene` from a distance at which the scene fills the image.
+
+    Args:
+        scene: what to look at; `Gaussians.bounds` says where it is.
+        width: image width in pixels.
+        height: image height in pixels.
+        azimuth: degrees, counter-clockwise as seen from above.
+        elevation: degrees above the horizon, -90 to 90.
+        fov: degrees that the shorter side of the image covers, between 0 and 180.
+        distance: factor on the distance at which the scene just fills the image.
+        up: the axis of the world that points up in the image, one of `UP_AXES`.
+
+    Raises:
+        ValueError: if a value is out of range.
+        SceneError: if nothing in the scene is visible.
+    """
+    if min(width, height) < 1:
+        raise ValueError(f"width and height must be at least 1, found {width} and {height}")
+    if not 0 < fov < 180:
+        raise ValueError(f"fov must be between 0 and 180 degrees, found {fov}")
+    if not -90 <= elevation <= 90:
+        raise ValueError(f"elevation must be between -90 and 90 degrees, found {elevation}")
+    if not math.isfinite(azimuth):
+        raise ValueError(f"azimuth must be finite, found {azimuth}")
+    if not (0 < distance < math.inf):
+        raise ValueError(f"distance must be above 0 and finite, found {distance}")
+    if up not in _FRAMES:
+        raise ValueError(f"up must be one of {', '.join(UP_AXES)}, found {up!r}")
+
+    lower, upper = (corner.double().cpu() for corner in scene.bounds())
+    center = (lower + upper) / 2
+    # A single point has no extent: use its standard deviation, so that the camera is not inside it.
+    radius = float(torch.linalg.norm(upper - lower)) / 2 or 3 * float(scene.scales.max()) or 1.0
+    back = radius / math.sin(math.radians(fov) / 2) * distance
+
+    # The camera's axes are rotated rather than aimed, so that they are defined at the poles too.
+    above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
+    side = torch.linalg.cross(above, front)
+    a, e = math.radians(azimuth), math.radians(elevation)
+    right = math.cos(a) * side - math.sin(a) * front
+    outward = math.cos(a) * front + math.sin(a) * side
+    forward = -(math.cos(e) * outward + math.sin(e) * above)
+    down = torch.linalg.cross(forward, right)
+
+    viewmat = torch.eye(4, dtype=torch.float64)
+    viewmat[:3, :3] = torch.stack([right, down, forward])
+    viewmat[:3, 3] = -viewmat[:3, :3] @ (center - back * forward)
+    focal = 0.5 * min(width, height) / math.tan(math.radians(fov) / 2)
+    K = torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
+    return Camera(viewmat=viewmat.float(), K=K, width=width, height=height, near=back / 100)

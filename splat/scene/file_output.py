@@ -1,0 +1,43 @@
+"""Writing files that either appear complete or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+def check_writable(path: str | Path, suffix: str, what: str) -> Path:
+    """Raise ValueError or OSError if the file cannot be written, before any work is done for it.
+
+    `what` names, in the plural, what such files hold, as in "pictures are written as PNG".
+    """
+    path = Path(path)
+    if path.suffix.lower() != suffix:
+        kind = suffix[1:].upper()
+        raise ValueError(f"{what} are written as {kind}, so the name must end in {suffix}, found {str(path)!r}")
+    if path.is_dir():
+        raise IsADirectoryError(f"a file name is required, found the folder {str(path)!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {str(path.parent)!r} for {path.name!r} must exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable; it is not")
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which replaces `path` when the block ends without an error."""
+    # In the same folder, since a rename is atomic only within a file system; not made by tempfile, which would make the
+    # file readable by its owner only.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with temporary.open("xb") as file:  # "x": in a shared folder, never follow a link that somebody else put there
+        try:
+            yield file
+            file.flush()
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

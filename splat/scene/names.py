@@ -1,0 +1,21 @@
+"""How messages show names from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_LONGEST = 40
+_MOST = 12
+
+
+def shown(name: str) -> str:
+    """A name for a message: shortened if it is long, escaped if it is not printable."""
+    return name if len(name) <= _LONGEST and name.isprintable() else ascii(name[:_LONGEST])
+
+
+def listed(names: Sequence[str]) -> str:
+    """A list of names for a message, shortened if there are many."""
+    words = [shown(name) for name in names[:_MOST]]
+    if len(names) > _MOST:
+        words.append(f"and {len(names) - _MOST} more")
+    return ", ".join(words) if words else "none"

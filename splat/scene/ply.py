@@ -1,0 +1,153 @@
+"""Reading PLY files of trained Gaussians, as the original 3D Gaussian Splatting code writes them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+
+from .gaussians import SH_C0, Gaussians, SceneError
+from .names import listed
+from .ply_rows import Array, Vertices, read_vertices
+
+
+def read_ply(path: str | Path) -> Gaussians:
+    """Read the Gaussians of a PLY file, activated, on the CPU.
+
+    The properties of the element `vertex` are found by name, in any order and of any scalar type; unknown ones and
+    other elements are ignored. These are the properties, and what is used if they are missing:
+
+    - `x`, `y`, `z`: the centres; required.
+    - `scale_0..2`: logarithms. Without `scale_2` the Gaussians are flat (2D Gaussian splatting), with only `scale_0`
+      they are spheres, and without any they are spheres whose size is chosen by the density of the points.
+    - `rot_0..3`: quaternions w, x, y, z; otherwise no rotation.
+    - `opacity`: logits, may be infinite; otherwise opaque.
+    - `f_dc_0..2`: constant SH coefficients; otherwise `red`, `green`, `blue` (0 to 255, or 0 to 1 if floating-point),
+      otherwise grey.
+    - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
+
+    Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many.
+
+    Raises:
+        SceneError: if the file is empty, truncated, malformed, not PLY, or holds no centres.
+        OSError: if it cannot be opened.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        try:
+            if not file.seekable():  # its size would be unknown
+                raise SceneError("a regular file is required, found a pipe or similar; save it to a file first")
+            gaussians = _to_gaussians(read_vertices(file, _choose))
+        except SceneError as error:
+            raise SceneError(f"{path}: {error}") from error.__cause__
+    valid = _valid(gaussians)
+    left_out = len(gaussians) - int(valid.sum())
+    if left_out:
+        warnings.warn(
+            f"{path}: left out {left_out} of {len(gaussians)} Gaussians, "
+            "which have a NaN, an infinity or a rotation of length 0",
+            stacklevel=2,
+        )
+        gaussians = Gaussians(*(value[valid] for value in vars(gaussians).values()))
+    return gaussians
+
+
+_CENTRES: Final = ("x", "y", "z")
+_SCALES: Final = ("scale_0", "scale_1", "scale_2")
+_ROTATION: Final = ("rot_0", "rot_1", "rot_2", "rot_3")
+_CONSTANT: Final = ("f_dc_0", "f_dc_1", "f_dc_2")
+_COLOR: Final = ("red", "green", "blue")
+_BANDS: Final = (0, 9, 24, 45, 72)
+"""The number of coefficients besides the constant, by degree."""
+
+
+def _choose(names: list[str]) -> set[str]:
+    """The properties to read; SceneError if some of those that belong together are missing."""
+    found = set(names)
+    scales = [name for name in _SCALES if name in found]
+    if scales != list(_SCALES[: len(scales)]):
+        raise SceneError(f"scale_0, scale_1 and scale_2 belong together, found only {listed(scales)}")
+    colors = _CONSTANT if found & set(_CONSTANT) else _COLOR
+    for group in (_ROTATION, colors):
+        some = [name for name in group if name in found]
+        if some and some != list(group):
+            raise SceneError(f"{listed(group)} belong together, found only {listed(some)}")
+    rest = sum(name.startswith("f_rest_") for name in found)
+    bands = [f"f_rest_{i}" for i in range(rest)] if rest in _BANDS else []
+    if len(bands) != rest or not found >= set(bands):
+        raise SceneError(f"f_rest_0 and so on must be 0, 9, 24, 45 or 72 properties in a row, found {rest}")
+    return found & {*_CENTRES, "opacity", *scales, *_ROTATION, *colors, *bands}
+
+
+def _to_gaussians(vertices: Vertices) -> Gaussians:
+    columns = vertices.columns
+    n = len(columns["x"])
+    # Gaussians that turn out not to be finite are left out and counted, so numpy need not warn; a logit of -inf is an
+    # opacity of 0.
+    with np.errstate(all="ignore"):
+        means = _stack(columns, _CENTRES)
+        logits = columns["opacity"].astype(np.float64) if "opacity" in columns else np.full(n, np.inf)
+        opacities = 1 / (1 + np.exp(-logits))
+        scales = _scales(columns, means)
+        sh = _coefficients(vertices, n)
+    identity = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
+    quats = _stack(columns, _ROTATION) if "rot_0" in columns else identity
+    return Gaussians(
+        means=torch.from_numpy(means),
+        quats=torch.from_numpy(quats),
+        scales=torch.from_numpy(scales),
+        opacities=torch.from_numpy(opacities.astype(np.float32)),
+        sh=torch.from_numpy(sh),
+    )
+
+
+def _scales(columns: dict[str, Array], means: Array) -> Array:
+    names = [name for name in _SCALES if name in columns]
+    if not names:
+        # As if the points lay on a surface of the scene's size: standard deviations are half the distance between them.
+        points = means[np.isfinite(means).all(axis=1)].astype(np.float64)
+        low, high = np.quantile(points, (0.02, 0.98), axis=0) if len(points) else np.zeros((2, 3))
+        size = 0.5 * float(np.linalg.norm(high - low)) / math.sqrt(max(len(points), 1))
+        return np.full_like(means, size)
+    scales = np.exp(_stack(columns, names))
+    if len(names) == 1:
+        scales = np.repeat(scales, 3, axis=1)
+    elif len(names) == 2:
+        scales = np.concatenate([scales, np.zeros_like(scales[:, :1])], axis=1)
+    return scales
+
+
+def _coefficients(vertices: Vertices, n: int) -> Array:
+    """SH coefficients [N, K, 3]."""
+    columns = vertices.columns
+    if "f_dc_0" in columns:
+        constant = _stack(columns, _CONSTANT)
+    elif "red" in columns:
+        values = _stack(columns, _COLOR)
+        is_bytes = "red" in vertices.integers or values.max(initial=0) > 1
+        constant = (values / np.float32(255 if is_bytes else 1) - np.float32(0.5)) / np.float32(SH_C0)
+    else:
+        constant = np.zeros((n, 3), np.float32)
+    rest = sum(name.startswith("f_rest_") for name in columns)
+    sh = np.empty((n, 1 + rest // 3, 3), np.float32)
+    sh[:, 0] = constant
+    for i in range(rest):  # all of red, then green, then blue
+        sh[:, 1 + i % (rest // 3), i // (rest // 3)] = columns[f"f_rest_{i}"]
+    return sh
+
+
+def _valid(gaussians: Gaussians) -> torch.Tensor:
+    valid = (gaussians.quats != 0).any(dim=1)
+    for value in vars(gaussians).values():
+        others = tuple(range(1, value.ndim))
+        valid &= torch.isfinite(value).all(dim=others) if others else torch.isfinite(value)
+    return valid
+
+
+def _stack(columns: dict[str, Array], names: Sequence[str]) -> Array:
+    return np.stack([columns[name] for name in names], axis=1)
