@@ -18,7 +18,7 @@ if find_spec(f"{__name__}._kernelwheel") is None:
 
 from ._kernels import KERNELS as _KERNELS
 from ._kernels import build_info
-from ._kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError
+from ._kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
 from ._version import VERSION as __version__
 from .ops.arguments import RollingShutterType
 from .ops.harmonics import spherical_harmonics
@@ -32,6 +32,7 @@ __all__ = [
     "IncompatibleArtifactError",
     "KernelWheelError",
     "RollingShutterType",
+    "StoreError",
     "__version__",
     "build_info",
     "fully_fused_projection",

@@ -76,7 +76,7 @@ def test_inspect_of_a_file_that_is_no_wheel_is_a_finding(capsys: pytest.CaptureF
     status, _, err = run(capsys, "inspect", tmp_path / "x.whl")
     assert status == 1
     assert "x.whl holds no compiled kernels" in err
-    assert "to mend" in err
+    assert "to fix" in err
 
 
 def test_inspect_of_a_wheel_without_kernels_is_a_finding(

@@ -367,7 +367,7 @@ def test_a_hostile_file_is_refused_in_little_memory(
 
     record_property("peak_mb", peak)
     assert "  required: " in said
-    assert "  to mend: " in said
+    assert "  to fix: " in said
     assert len(said) < 2000
     assert peak < 40
     assert list(store.entries()) == []

@@ -382,7 +382,7 @@ def test_pip_shows_a_failed_build_in_a_few_lines_of_which_the_error_is_the_last(
     (begin,) = (number for number, line in enumerate(shown) if "BuildError: tiny 1.2.3 did not compile" in line)
     error = shown[begin:]
     assert [line.split(":")[0].strip() for line in error[1:] if re.match(r" {8}\S", line)] == [
-        "required", "found", "to mend",
+        "required", "found", "to fix",
     ]  # fmt: skip
     assert any("twice.cpp:1:" in line and "undeclared_name" in line for line in error)
     assert "read the whole log: " in error[-2] + error[-1]

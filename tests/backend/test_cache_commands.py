@@ -222,7 +222,7 @@ def test_build_of_cuda_kernels_beside_a_cpu_torch_says_why_not(cache: Cache) -> 
     assert status == 1
     assert out == ""
     assert TORCH.version in err
-    assert "to mend" in err
+    assert "to fix" in err
 
 
 @needs_cuda_torch
@@ -525,7 +525,7 @@ def test_a_file_that_holds_no_kernels_is_not_imported(cache: Cache, tmp_path: Pa
 
     assert (status, out) == (1, "")
     assert "holds no compiled kernels" in err
-    assert "to mend" in err
+    assert "to fix" in err
 
 
 # Wrong usage, wrong settings

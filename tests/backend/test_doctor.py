@@ -462,3 +462,17 @@ def test_each_nvcc_is_asked_once(examine: Examine, monkeypatch: pytest.MonkeyPat
 
     assert asked == [each["place"] for each in view["toolchain"]["candidates"]]
     assert view["build"]["outcome"] == "compile", "a Plan was drawn up, with CUDA"
+
+
+def test_an_entry_of_another_schema_does_not_fit_and_is_no_finding(
+    examine: Examine, entry: Path, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "cache", "tiny", "1.2.2")
+    folder = relabel(store, entry)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "schema": 1}))
+
+    view, page = examine()
+
+    assert view["findings"] == []
+    assert "does not fit: schema" in page

@@ -20,8 +20,8 @@ def test_a_message_has_the_problem_then_required_found_and_every_remedy() -> Non
         "  required:  nvcc 13.x\n"
         "  found:     PATH: none\n"
         "             /usr: none\n"
-        "  to mend:   install it\n"
-        "  to mend:   or do not"
+        "  to fix:    install it\n"
+        "  to fix:    or do not"
     )
 
 

@@ -405,7 +405,7 @@ def test_an_import_without_kernels_goes_on_and_the_call_says_what_is_wrong(small
     said = small.failure(**env)
     assert "required:" in said
     assert "found:" in said
-    assert "to mend:" in said
+    assert "to fix:" in said
 
 
 # Read-only stores

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 from kept import kernels_of
+from kernelwheel.build import compile as compile_module
 from kernelwheel.core import manifest
 from kernelwheel.core.errors import REINSTALL, KernelWheelError
 from kernelwheel.core.host import Host
@@ -137,3 +140,24 @@ def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Pat
 
     assert "TINY_CUDA=off" in error.remedies[-1]
     assert "cuda-toolkit[nvcc" in error.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "names", "remedy"),
+    [
+        (errno.ENOSPC, "/cache/build/x.o", "/cache/build", "TINY_CACHE_DIR"),
+        (errno.EACCES, "/cache/build/x.o", "/cache/build", "TINY_CACHE_DIR"),
+        (errno.EACCES, "/checkout/native/one.cpp", "/checkout/native/one.cpp", "let this user read it"),
+        (errno.EIO, "/cache/build/x.o", "/cache/build/x.o", "check the disk"),
+        (errno.EMFILE, "/usr/bin/ninja", "/usr/bin/ninja", "ulimit -n"),
+    ],
+)
+def test_a_file_that_a_compile_cannot_have_is_named_and_not_the_cache_blamed(
+    number: int, file: str, names: str, remedy: str
+) -> None:
+    refusal = OSError(number, os.strerror(number), file)
+
+    error = compile_module._refused_by_the_system(refusal, Path("/cache/build"), "TINY_CACHE_DIR")
+
+    assert error.required.endswith(names)
+    assert remedy in error.remedies[0]

@@ -355,7 +355,7 @@ def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(sm
     assert "a compiler was killed (signal 9)" in said
     assert re.search(r"required: +memory for one compiler; the largest so far took \d+ MB", said)
     assert re.search(r"found: .*\n +\d+ MB can be taken \(.*\); ulimit -v: no limit", said)
-    assert re.search(r"to mend: .*raise the container's limit", said)
+    assert re.search(r"to fix: .*raise the container's limit", said)
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     # Both attempts are in the log: of two compilers at once, and of one.
     assert Path(log).read_text().count("ninja: build stopped") == 2

@@ -20,6 +20,7 @@ from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import (
     BuildError,
     IncompatibleArtifactError,
+    KernelWheelError,
     SettingsError,
     StoreError,
     UnreadableArtifactError,
@@ -264,8 +265,9 @@ def test_a_checkout_whose_project_cannot_be_read_is_imported_and_says_so(tmp_pat
 # odd processes
 
 
-def test_a_store_error_is_one_of_those_that_users_are_told_of() -> None:
-    assert issubclass(StoreError, BuildError)
+def test_a_store_that_cannot_be_used_is_no_failure_to_build() -> None:
+    assert issubclass(StoreError, KernelWheelError)
+    assert not issubclass(StoreError, (BuildError, IncompatibleArtifactError))
 
 
 CLOSED = """

@@ -18,6 +18,7 @@ from builds import TORCH, needs_cuda_torch
 from kernelwheel.build import plan as plans
 from kernelwheel.build.compile import compile_plan
 from kernelwheel.build.package import PackageFacts
+from kernelwheel.core.errors import BuildError
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from kernelwheel.toolchain import toolchain
@@ -182,7 +183,7 @@ def test_a_compiler_that_is_too_new_for_the_real_nvcc_is_refused_before_anything
     newest = host_limits(nvcc)["gcc"]
     too_new = make_cxx(tmp_path / "g++-99", f"{newest + 1}.1.0")
 
-    with pytest.raises(toolchain.BuildError, match=f"too new for nvcc {re.escape(nvcc.version)}") as caught:
+    with pytest.raises(BuildError, match=f"too new for nvcc {re.escape(nvcc.version)}") as caught:
         compile_small(tmp_path / "build", cxx=str(too_new))
 
     assert f"gcc <= {newest}" in caught.value.required
@@ -221,5 +222,5 @@ def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
 
 
 def test_a_torch_of_a_major_that_no_nvcc_here_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(toolchain.BuildError, match="no usable nvcc of CUDA 99"):
+    with pytest.raises(BuildError, match="no usable nvcc of CUDA 99"):
         compile_small(tmp_path, replace(TORCH, cuda=NOWHERE))

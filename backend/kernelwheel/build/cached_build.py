@@ -63,6 +63,7 @@ def cached_build(plan: Plan, tools: Toolchain, sources: Path, settings: Settings
 
     Raises:
         BuildError: it does not compile.
+        StoreError: it could not be compiled in the temporary folder either, which others can change.
     """
     from .compile import compile_plan, decisions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from ..core import manifest as manifests
-from ..core.errors import BuildError
+from ..core.errors import BuildError, way_out
 from ..core.manifest import Library, Manifest, Requires
 from ..core.variables import own_variable
 from ..store.artifact import Artifact
@@ -26,6 +27,8 @@ from .plan import Plan
 from .work_folder import claimed, lay_out, mark_whole, tidy
 
 Say = Callable[[str], None]
+# What the system answers where nothing more can be written.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def compile_plan(
@@ -75,18 +78,31 @@ def compile_plan(
             manifest = _describe_artifact(plan, toolchain, drivers, libraries, work.path / "out")
             mark_whole(work, plan, toolchain)
         except OSError as error:
-            raise BuildError(
-                "the kernels cannot be compiled: a file cannot be read or written",
-                required=f"a folder that this user can write to, with room: {place}",
-                found=f"{type(error).__name__}: {error}",
-                remedies=[f"make room there, or set {own_variable(plan.package, 'cache-dir')} to another folder"],
-            ) from error
+            raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
             shutil.copy2(work.path / "out" / library.file, destination)
         manifests.write(manifest, destination)  # last: a folder without a manifest is no Artifact
         tidy(work)
     return Artifact(destination, manifest)
+
+
+def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildError:
+    """The error for a file that cannot be read, or written; of the folder that is compiled in, or any other."""
+    path = Path(error.filename) if isinstance(error.filename, str) else place
+    if error.errno in NO_ROOM or (isinstance(error, PermissionError) and path.is_relative_to(place)):
+        return BuildError(
+            "the kernels cannot be compiled: a file cannot be written",
+            required=f"a folder that this user can write to, with room: {place}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[f"make room there, or set {variable} to another folder"],
+        )
+    return BuildError(
+        "the kernels cannot be compiled: a file cannot be read or written",
+        required=f"a file that this user can read and write: {path}",
+        found=f"{type(error).__name__}: {error}",
+        remedies=[way_out(error)],
+    )
 
 
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:

@@ -1,4 +1,4 @@
-"""The one family of exceptions: each says what was required, what was found, and what mends it."""
+"""The one family of exceptions: each says what was required, what was found, and what fixes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KernelWheelError(Exception):
     def __str__(self) -> str:
         """The whole message, one part a line, longer parts indented below their name."""
         parts = [self.problem, _labelled("required", self.required), _labelled("found", self.found)]
-        parts += [_labelled("to mend", remedy) for remedy in self.remedies]
+        parts += [_labelled("to fix", remedy) for remedy in self.remedies]
         return "\n".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -57,7 +57,11 @@ class UnreadableArtifactError(IncompatibleArtifactError):
     """Compiled kernels are there and cannot be read now; they may be whole."""
 
 
-class StoreError(BuildError):
+class OtherSchemaError(IncompatibleArtifactError):
+    """Compiled kernels are there whose manifest another version of this package wrote."""
+
+
+class StoreError(KernelWheelError):
     """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
 
 

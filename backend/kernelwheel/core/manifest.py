@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from . import manifest_schema as manifest_fields
 from .digests import stream_sha256
-from .errors import REINSTALL, BuildError, IncompatibleArtifactError, UnreadableArtifactError, way_out
+from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
 from .manifest_schema import Malformed, is_digest, short
 
 SCHEMA = 2
@@ -186,7 +186,7 @@ def from_bytes(text: bytes, where: str | Path) -> Manifest:
     try:
         values = _values(text)
     except OtherSchema as error:
-        raise IncompatibleArtifactError(
+        raise OtherSchemaError(
             "the manifest is of another schema than this version reads",
             required=f"schema {SCHEMA}",
             found=f"{error} in {where}",

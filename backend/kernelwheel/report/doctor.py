@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..build.work_folder import temporary_guard
-from ..core.errors import BuildError, IncompatibleArtifactError, StoreError
+from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
 from ..core.host import Host
 from ..runtime import jit
 from ..runtime.installed import InstalledPackage
@@ -103,7 +103,7 @@ def _damage(package: InstalledPackage) -> Iterator[Finding]:
 def _stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]], list[Finding]]:
     try:
         stores = list(package.stores())
-    except BuildError as error:  # the settings cannot be read
+    except KernelWheelError as error:  # the settings cannot be read, or there is no cache folder
         return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
     views_of, findings = [], list(_open_to_others(package.package, stores))
     for store in stores:
@@ -204,7 +204,7 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
         parts += ["", "Set in the environment", rows_text(list(view["variables"].items()))]
     parts += ["", "Findings" if view["findings"] else "No findings"]
     for finding in view["findings"]:
-        parts += [f"  {finding['what']}: {finding['found']}", f"    to mend: {finding['remedy']}"]
+        parts += [f"  {finding['what']}: {finding['found']}", f"    to fix: {finding['remedy']}"]
     return "\n".join(parts)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..core import host as hosts
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.host import Host
-from ..core.manifest import Manifest
+from ..core.manifest import SCHEMA, Manifest
 from ..core.verdict import Mismatch, Verdict, Wanted, check
 from ..runtime.decision import Decision
 from ..store import archive
@@ -130,7 +130,7 @@ def verdict_text(mismatches: Sequence[Mismatch]) -> str:
             f"  {mismatch.dimension} ({scope})",
             f"    required: {mismatch.required}",
             f"    found:    {mismatch.found}",
-            f"    to mend:  {mismatch.remedy}",
+            f"    to fix:   {mismatch.remedy}",
         ]
     return "\n".join(lines)
 
@@ -149,6 +149,10 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
         "mismatches": [],
         "fits": False,
     }
+    if entry.schema:
+        remedy = f"python -m {entry.store.package} cache prune"
+        mismatch = Mismatch("schema", f"schema {SCHEMA}", entry.schema, remedy, "cpu", compile_cures=True)
+        view["mismatches"] = [mismatch._asdict()]
     if entry.artifact is not None:
         found = check(entry.artifact.manifest, host, wanted).mismatches
         view["kernels"] = targets_text(entry.artifact.manifest)

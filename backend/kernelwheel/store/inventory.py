@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import manifest as manifests
-from ..core.errors import IncompatibleArtifactError, StoreError, UnreadableArtifactError, UnreadableStoreError
+from ..core.errors import (
+    IncompatibleArtifactError,
+    OtherSchemaError,
+    StoreError,
+    UnreadableArtifactError,
+    UnreadableStoreError,
+)
 from ..core.files import is_folder
 from .artifact import Artifact
 from .entries import FINGERPRINT, Store
@@ -29,6 +35,7 @@ class Entry:
         size: bytes of its files.
         made: when it came into this Store, seconds since 1970.
         unread: why its manifest cannot be read now; None where it could be.
+        schema: the schema of its manifest, where another version of this package wrote it; empty: ours.
     """
 
     store: Store
@@ -38,6 +45,7 @@ class Entry:
     size: int
     made: float
     unread: UnreadableStoreError | None = None
+    schema: str = ""
 
     @property
     def version(self) -> str:
@@ -94,18 +102,20 @@ def take_inventory(store: Store) -> Inventory:
 
 
 def _look(store: Store, folder: Path) -> Entry:
-    artifact, damage, unread = None, "", None
+    artifact, damage, unread, schema = None, "", None, ""
     try:
         artifact = store.read(folder)
     except UnreadableStoreError as error:
         unread = error
+    except OtherSchemaError as error:
+        schema = error.found
     except (StoreError, IncompatibleArtifactError) as error:
         damage = error.found
     try:
         made = ((folder / manifests.FILE) if artifact else folder).lstat().st_mtime
     except FileNotFoundError:  # somebody removed it just now
         made, damage = 0.0, GONE
-    return Entry(store, folder, artifact, damage, size_of(folder), made, unread)
+    return Entry(store, folder, artifact, damage, size_of(folder), made, unread, schema)
 
 
 def size_of(path: Path) -> int:
