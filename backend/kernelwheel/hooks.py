@@ -24,8 +24,8 @@ from .build.package import PackageFacts, read_toml, split_table
 from .build.progress import print_line
 from .core import settings
 from .core.errors import KernelWheelError, SettingsError
+from .core.variables import variable_set
 from .toolchain import toolchain
-from .toolchain.programs import variable_set
 
 Config = Mapping[str, Any] | None
 

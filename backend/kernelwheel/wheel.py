@@ -15,8 +15,8 @@ from wheel.wheelfile import WheelFile
 from .build.plan import Plan
 from .core import manifest as manifests
 from .core.errors import BuildError
+from .core.variables import variable_set
 from .store.artifact import Artifact
-from .toolchain.programs import variable_set
 
 
 def platform_tag() -> str:

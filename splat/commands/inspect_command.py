@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from .._kernelwheel.report import presentation as views
+from .._kernelwheel.report.inspection import view_wheel
+from .._kernelwheel.report.presentation import manifest_text, verdict_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,15 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what the wheel contains; return 1 if it is damaged or does not fit."""
-    view = views.view_wheel(args.wheel)
+    view = view_wheel(args.wheel)
     if args.json:
         print(json.dumps(view.to_json(), indent=1))
     else:
         print(view.wheel)
-        print(views.manifest_text(view.manifest))
+        print(manifest_text(view.manifest))
         for damage in view.damage:
             print(f"damaged: {damage}")
-        print(views.verdict_text(view.verdict.mismatches))
+        print(verdict_text(view.verdict.mismatches))
     return 1 if view.damage or view.verdict.mismatches else 0
 
 

@@ -140,13 +140,20 @@ class Site:
         return folder
 
 
+def record(folder: Path) -> None:
+    """What an installer leaves of a distribution."""
+    name, _, version = folder.name.removesuffix(".dist-info").partition("-")
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     site = Site(tmp_path / "env")
     site.add("torch")
     (site.add("tiny") / "_native").mkdir()
-    (site.packages / "tiny-1.2.3.dist-info").mkdir()
-    (site.packages / "tiny_tools-9.dist-info").mkdir()
+    record(site.packages / "tiny-1.2.3.dist-info")
+    record(site.packages / "tiny_tools-9.dist-info")
     (site.packages / "tiny" / "_native" / "libtiny_cpu.so").touch()
     return site
 
@@ -216,13 +223,13 @@ def test_libraries_that_were_left_behind_are_found(site: Site) -> None:
     assert "libtiny_cpu.so" not in said
 
 
-@pytest.mark.parametrize("record", ["tiny-1.2.2.dist-info", "Tiny-1.2.3rc1.dist-info"])
-def test_install_records_of_another_version_are_found(site: Site, record: str) -> None:
-    (site.packages / record).mkdir()
+@pytest.mark.parametrize("name", ["tiny-1.2.2.dist-info", "Tiny-1.2.3rc1.dist-info"])
+def test_install_records_of_another_version_are_found(site: Site, name: str) -> None:
+    record(site.packages / name)
 
     (said,) = look(installation(site))
 
-    assert record.split("-")[1].removesuffix(".dist") in said
+    assert name.split("-")[1].removesuffix(".dist") in said
 
 
 def test_a_torch_of_another_environment_is_found(site: Site, tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Environment variables of options: how they are named, and what counts as said. For `settings`, and for an import that
-wants one variable without the rest of the registry.
+"""Environment variables: how those of options are named, and what counts as set.
+
+Apart from `settings`, so that an import can ask for one of them without the registry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 
 def prefix(package: str) -> str:
@@ -20,3 +23,17 @@ def own_variable(package: str, option: str) -> str:
 def said(environ: Mapping[str, str], variable: str) -> str:
     """What a variable says; empty where it is not set, or says nothing but spaces."""
     return environ.get(variable, "").strip()
+
+
+@contextmanager
+def variable_set(name: str, value: str) -> Iterator[None]:
+    """Set one for a while, for a library that takes an option only from there, then put it back as it was."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

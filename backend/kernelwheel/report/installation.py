@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,20 +95,14 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
     strays = sorted(path.name for path in native.glob("*.so") if path.name not in named)
     if strays:
         yield Finding("libraries that no manifest names", f"{native}: {', '.join(strays)}", REINSTALL)
-    # <name>-<version>.dist-info: "Recording installed projects" (PyPA).
-    records = at.folder.parent.glob("*.dist-info")
-    names = (re.fullmatch(r"(.+)-([^-]+)\.dist-info", record.name) for record in records)
-    versions = sorted(name[2] for name in names if name and _normal(name[1]) == _normal(at.package))
+    records = importlib.metadata.distributions(name=at.package, path=[str(at.folder.parent)])
+    versions = sorted(str(record.version) for record in records)
     if versions and versions != [at.version]:
         yield Finding(
             "files of two versions",
             f"{at.package} {at.version} beside install records of {', '.join(versions)} in {at.folder.parent}",
             REINSTALL,
         )
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _other_torch(at: Installation) -> Iterator[Finding]:

@@ -1,11 +1,8 @@
-"""Ask a program what it is; tell one something that it takes only from the environment."""
+"""Ask a program what it is."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 def output_of(program: str, *arguments: str) -> str:
@@ -30,17 +27,3 @@ def last_line(text: str) -> str:
     """The last line of what a program printed, for a message."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else "it printed nothing"
-
-
-@contextmanager
-def variable_set(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable for a while, then put it back as it was."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
