@@ -1,43 +1,144 @@
-"""The rooms of splat, and that imports between them point one way."""
+"""The rooms of the backend and of splat: imports point one way, a name stands for one thing, the pages list them."""
 
 from __future__ import annotations
 
 import ast
+import importlib.machinery
+import importlib.util
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SPLAT = REPOSITORY / "splat"
-# For each room, those that it may import from.
+BACKEND, SPLAT = REPOSITORY / "backend" / "kernelwheel", REPOSITORY / "splat"
+# For each room, those that it may import from, beside itself; the empty name is a package's own floor.
 ROOMS = {
-    "commands": {"commands", "fit", "scene", "ops"},
-    "fit": {"fit", "scene", "ops"},
-    "scene": {"scene"},
-    "ops": {"ops"},
+    BACKEND: {
+        "core": set(),
+        "toolchain": {"core"},
+        "store": {"core"},
+        "build": {"core", "toolchain", "store"},
+        "runtime": {"core", "toolchain", "store", "build"},
+        "report": {"core", "toolchain", "store", "build", "runtime"},
+        "": {"core", "toolchain", "store", "build"},
+    },
+    SPLAT: {
+        "ops": {""},
+        "scene": set(),
+        "fit": {"scene", "ops"},
+        "commands": {"scene", "ops", "fit", ""},
+        "": {"ops", "commands"},
+    },
 }
+# What a module of commands has by its nature, and what starts a program.
+SHARED = {"add_arguments", "main", "run"}
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """The rooms that a module of a room imports from."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            found.add(path.parent.name)
-        elif isinstance(node, ast.ImportFrom) and node.level == 2:
-            found.add((node.module or "").partition(".")[0])
-    return found & set(ROOMS)
+def modules(package: Path) -> list[Path]:
+    return sorted(package.rglob("*.py"))
 
 
-def test_every_room_is_in_the_wheel() -> None:
-    folders = {path.parent.name for path in SPLAT.glob("*/__init__.py")}
+def room(package: Path, module: Path) -> str:
+    return "" if module.parent == package else module.relative_to(package).parts[0]
+
+
+def imports(package: Path, module: Path) -> Iterator[Path]:
+    """The modules of its own package that a module imports, whenever that is; not those that only types need."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    typing = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    ignored = {id(inner) for node in typing for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in ignored:
+            continue
+        folder = module.parents[node.level - 1] / (node.module or "").replace(".", "/")
+        for alias in node.names:
+            places = (folder / f"{alias.name}.py", folder.with_suffix(".py"), folder / "__init__.py")
+            found = next((place for place in places if place.is_file()), None)
+            if found is not None and package in found.parents:
+                yield found
+
+
+@pytest.mark.parametrize("package", ROOMS, ids=lambda package: package.name)
+def test_imports_between_rooms_point_one_way(package: Path) -> None:
+    seen = defaultdict(set)
+    for module in modules(package):
+        seen[room(package, module)] |= {room(package, other) for other in imports(package, module)}
+
+    vendored = {"_kernelwheel"}  # beside splat in a wheel, not in the checkout
+    found = {name: others - {name} - vendored for name, others in seen.items()}
+
+    assert set(found) == set(ROOMS[package])
+    assert {name: others - ROOMS[package][name] for name, others in found.items() if others - ROOMS[package][name]} == {}
+    assert sum(map(len, found.values())) > 5, "imports are seen"
+
+
+@pytest.mark.parametrize("package", ROOMS, ids=lambda package: package.name)
+def test_no_modules_import_each_other_in_a_circle(package: Path) -> None:
+    after = {module: set(imports(package, module)) - {module} for module in modules(package)}
+    after = {module: others for module, others in after.items() if module.name != "__init__.py"}
+
+    while leaves := [module for module, others in after.items() if not others & set(after)]:
+        for module in leaves:
+            del after[module]
+
+    assert sorted(module.name for module in after) == []
+
+
+@pytest.mark.parametrize("package", ROOMS, ids=lambda package: package.name)
+def test_a_room_s_init_is_empty_or_one_re_export(package: Path) -> None:
+    for name in set(ROOMS[package]) - {""}:
+        tree = ast.parse((package / name / "__init__.py").read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), name
+        assert len(tree.body) <= 2, name
+
+
+def test_every_room_of_splat_and_of_the_backend_is_in_the_wheel() -> None:
     packages = (REPOSITORY / "pyproject.toml").read_text().partition("packages = [")[2].partition("]")[0]
-    assert folders == set(ROOMS)
-    assert [room for room in sorted(ROOMS) if f'"splat.{room}"' not in packages] == []
+    wanted = [f"splat.{name}" for name in ROOMS[SPLAT] if name]
+    wanted += [f"splat._kernelwheel.{name}" for name in [*ROOMS[BACKEND], "cmake"] if name]
+
+    assert [name for name in wanted if f'"{name}"' not in packages] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_import_one_way(room: str) -> None:
-    modules = sorted((SPLAT / room).glob("*.py"))
-    assert len(modules) > 3
-    assert {path.name: imported_rooms(path) - ROOMS[room] for path in modules} == {path.name: set() for path in modules}
+def test_a_name_stands_for_one_thing() -> None:
+    """Of files, classes and public functions, in the whole repository but its tests."""
+    places = defaultdict(list)
+    for module in [*modules(BACKEND), *modules(SPLAT)]:
+        if module.name != "__init__.py":
+            places[module.name].append(module.parent)
+        for node in ast.parse(module.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+                places[node.name].append(module)
+
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+
+    assert set(twice) - SHARED == set(), twice
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """ci/rooms as a module."""
+    loader = importlib.machinery.SourceFileLoader("rooms", str(REPOSITORY / "ci" / "rooms"))
+    spec = importlib.util.spec_from_loader("rooms", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_pages_list_every_module_as_it_is(script: ModuleType) -> None:
+    design = (REPOSITORY / "docs" / "design.md").read_text()
+
+    assert (REPOSITORY / "docs" / "rooms.md").read_text() == script.page(), "run ci/rooms"
+    assert design == script.with_table(design), "run ci/rooms"
+    assert script.table() in design
+
+
+def test_every_module_says_in_a_line_what_is_in_it(script: ModuleType) -> None:
+    said = {module.name: script.first_sentence(module) for module in [*modules(BACKEND), *modules(SPLAT)]}
+    del said["_version.py"]
+
+    assert {name: words for name, words in said.items() if not 10 < len(words) <= 130} == {}
