@@ -71,7 +71,9 @@ def test_imports_between_rooms_point_one_way(package: Path) -> None:
     found = {name: others - {name} - vendored for name, others in seen.items()}
 
     assert set(found) == set(ROOMS[package])
-    assert {name: others - ROOMS[package][name] for name, others in found.items() if others - ROOMS[package][name]} == {}
+    assert {
+        name: others - ROOMS[package][name] for name, others in found.items() if others - ROOMS[package][name]
+    } == {}
     assert sum(map(len, found.values())) > 5, "imports are seen"
 
 

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.core.manifest import Manifest
-from kernelwheel.report import presentation as views
-from kernelwheel.store import archive
-from kernelwheel.store import transfer as exchange
+from kernelwheel.report.inspection import view_wheel
+from kernelwheel.store import archive, transfer
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
@@ -45,7 +44,7 @@ def entry(compiled: Editable) -> Artifact:
 @pytest.fixture
 def exported(entry: Artifact, tmp_path: Path) -> bytes:
     """The same as an exported file."""
-    exchange.export(entry, tmp_path / "exported")
+    transfer.export(entry, tmp_path / "exported")
     return (tmp_path / "exported").read_bytes()
 
 
@@ -55,7 +54,7 @@ def exported(entry: Artifact, tmp_path: Path) -> bytes:
 CONFINED = """
 import re, resource, sys
 from pathlib import Path
-from kernelwheel.store import transfer as exchange
+from kernelwheel.store import transfer
 from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.store.entries import Store
 
@@ -66,7 +65,7 @@ limit = (kilobytes("VmSize") << 10) + (int(sys.argv[3]) << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 before = kilobytes("VmRSS")
 try:
-    entry = exchange.import_file(Path(sys.argv[1]), Store(Path(sys.argv[2]), "tiny", "1.2.3"), print, 100)
+    entry = transfer.import_file(Path(sys.argv[1]), Store(Path(sys.argv[2]), "tiny", "1.2.3"), print, 100)
 except IncompatibleArtifactError as error:
     print(error)
 print("MB:", (kilobytes("VmHWM") - before) >> 10)
@@ -378,7 +377,7 @@ def test_a_hostile_file_is_refused_in_little_memory(
 def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Artifact, tmp_path: Path, make: Make) -> None:
     (tmp_path / "hostile").write_bytes(make(entry))
     try:
-        view = views.view_wheel(tmp_path / "hostile")
+        view = view_wheel(tmp_path / "hostile")
     except IncompatibleArtifactError:
         return
     assert view.damage
@@ -411,7 +410,7 @@ def whole_files(compiled_once: Editable, tmp_path_factory: pytest.TempPathFactor
     """The manifest of an entry, and the files that hold it: exported, and as two wheels."""
     (entry,) = compiled_once.store.entries()
     file = tmp_path_factory.mktemp("whole") / "exported"
-    exchange.export(entry, file)
+    transfer.export(entry, file)
     return entry.manifest, [file.read_bytes(), wheel(entry, ZIP_STORED), wheel(entry, ZIP_DEFLATED)]
 
 
@@ -455,7 +454,7 @@ def test_a_changed_file_is_refused_or_still_the_same_kernels(
     store = Store(cache, "tiny", "1.2.3")
     said = ""
     try:
-        made = exchange.import_file(source, store, print, LIMIT)
+        made = transfer.import_file(source, store, print, LIMIT)
     except IncompatibleArtifactError as error:
         said = str(error)
     else:

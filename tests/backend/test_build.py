@@ -38,7 +38,7 @@ from elftools.elf.enums import ENUM_DT_FLAGS_1
 from elftools.elf.sections import SymbolTableSection
 from kernelwheel.build.work_folder import work_name
 from kernelwheel.core import manifest as manifests
-from kernelwheel.report import presentation as views
+from kernelwheel.report.presentation import manifest_text
 from kernelwheel.toolchain.cuda import decide_cuda
 from standins import NOWHERE, make_program, make_torch, settings_with
 
@@ -92,8 +92,8 @@ def test_inspect_shows_what_was_set_and_where(cpu_wheel: Wheel, wheel: Wheel) ->
 
     assert set_one is not None
     assert default is not None
-    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", views.manifest_text(set_one))
-    assert re.search(r"\n  settings +none was set\n", views.manifest_text(default))
+    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", manifest_text(set_one))
+    assert re.search(r"\n  settings +none was set\n", manifest_text(default))
 
 
 @needs_cuda_torch

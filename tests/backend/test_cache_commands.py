@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel.core import architectures as archs
+from kernelwheel.core import architectures
 from kernelwheel.core.manifest import Library
 from kernelwheel.report import cache_commands, explain
 from kernelwheel.runtime import Kernels, coverage
@@ -262,10 +262,10 @@ COVERAGE = {
 
 @pytest.mark.parametrize(("wanted", "made", "covered"), COVERAGE.values(), ids=COVERAGE)
 def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool) -> None:
-    has = archs.parse(made, "a test")
+    has = architectures.parse(made, "a test")
     library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
 
-    assert coverage._covers(library, archs.parse(wanted, "a test")) is covered
+    assert coverage._covers(library, architectures.parse(wanted, "a test")) is covered
 
 
 # explain

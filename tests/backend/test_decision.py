@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kernelwheel.core import architectures as arch_lists
+from kernelwheel.core import architectures
 from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
@@ -150,7 +150,7 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
 
 @pytest.mark.parametrize(("device", "host", "given", "archs", "outcome", "because"), BUILDS.values(), ids=BUILDS)
 def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
-    targets = arch_lists.parse(archs, "a test") if archs else None
+    targets = architectures.parse(archs, "a test") if archs else None
 
     expected = outcome_of(given, host, Request(device, build=True, targets=targets))
 

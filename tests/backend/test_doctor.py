@@ -20,7 +20,7 @@ from kernelwheel.core.errors import (
 )
 from kernelwheel.core.manifest import Library
 from kernelwheel.report import doctor
-from kernelwheel.report import installation as environment
+from kernelwheel.report import installation as installations
 from kernelwheel.report.installation import Installation
 from kernelwheel.runtime import Kernels, jit
 from kernelwheel.store.entries import Store
@@ -172,7 +172,7 @@ def installation(site: Site, **changes: Any) -> Installation:
 
 
 def look(found: Installation, environ: Mapping[str, str] | None = None) -> list[str]:
-    return [f"{each.what}: {each.found}; {each.remedy}" for each in environment.look(found, environ or {})]
+    return [f"{each.what}: {each.found}; {each.remedy}" for each in installations.look(found, environ or {})]
 
 
 def test_a_whole_environment_has_no_finding(site: Site) -> None:
@@ -278,7 +278,7 @@ def test_the_variables_that_change_something_are_listed() -> None:
         "HOME": "/root",
     }
 
-    assert environment.variables("tiny", environ) == {
+    assert installations.variables("tiny", environ) == {
         "TORCH_CUDA_ARCH_LIST": "8.0",
         "CXX": "g++-13",
         "TINY_JIT": "never",

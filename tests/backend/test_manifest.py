@@ -24,7 +24,7 @@ from kernelwheel.core.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library
 from kernelwheel.core.verdict import check, flags_of
-from kernelwheel.report import presentation as views
+from kernelwheel.report.presentation import manifest_text
 from kernelwheel.runtime import Kernels
 from samples import CUDA_LIBRARY, Values, follow_plan, sample
 
@@ -458,7 +458,7 @@ def test_what_is_read_of_a_changed_manifest_can_be_used(text: bytes) -> None:
     for machine in MACHINES:
         check(manifest, machine)
     flags_of(manifest.plan)
-    views.manifest_text(manifest).encode()
+    manifest_text(manifest).encode()
     assert manifests.from_bytes(manifests.to_bytes(manifest), "a test") == manifest
 
 

@@ -18,7 +18,7 @@ from kept import publish
 from kernelwheel.build.cmake_driver import CMAKE_VERSION
 from kernelwheel.build.readback import needed
 from kernelwheel.core import manifest as manifests
-from kernelwheel.report import presentation as views
+from kernelwheel.report.presentation import manifest_text
 from packaging.specifiers import SpecifierSet
 from processes import RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda
@@ -51,7 +51,7 @@ def test_people_are_told_which_python_and_torch(classic_wheel: Wheel) -> None:
     manifest = manifests.read(classic_wheel.native)
     assert manifest is not None
 
-    said = views.manifest_text(manifest)
+    said = manifest_text(manifest)
 
     assert f"torch {MINOR}.*, Python {PYTHON}, linux" in said
     assert "imported as _C" in said

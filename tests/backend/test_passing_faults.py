@@ -258,13 +258,13 @@ def shown(outcome: dict[str, Any]) -> str:
 VERIFY = """
 import ctypes, os, sys
 from pathlib import Path
-from kernelwheel.store import maintenance as caretaking
+from kernelwheel.store import maintenance
 from kernelwheel.store.entries import Store
 shim, store, nth = ctypes.CDLL(os.environ["LD_PRELOAD"]), Store(Path(sys.argv[1]), "tiny", "1.2.3"), 1
-caretaking.verify(store)
+maintenance.verify(store)
 while True:
     shim.fault(nth, int(sys.argv[2]), 0, 1, sys.argv[1].encode())
-    seen, damaged = caretaking.verify(store)
+    seen, damaged = maintenance.verify(store)
     if not shim.faults():
         break
     shim.fault(0, 0, 0, 0, b"")

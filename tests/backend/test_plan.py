@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernelwheel.build import plan as plans
 from kernelwheel.build.package import PackageFacts
 from kernelwheel.build.plan import Plan
-from kernelwheel.core import architectures as archs
+from kernelwheel.core import architectures
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.options import OPTIONS, REGISTRY, Option
 from kernelwheel.core.settings import Settings
@@ -286,7 +286,7 @@ def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
     def spelled(chosen: Settings) -> str | None:
         if chosen.cuda == "off":
             return None
-        return str(archs.parse(chosen.archs, "here")) if chosen.archs else "default"
+        return str(architectures.parse(chosen.archs, "here")) if chosen.archs else "default"
 
     # What the manifest records as a value is what decides, and all that does.
     decided = [{k: v["value"] for k, v in s.record(spelled(s)).items()} for s in (first, second)]

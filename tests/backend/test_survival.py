@@ -273,15 +273,15 @@ import os, signal, sys, time
 from pathlib import Path
 import tiny
 from tiny._kernelwheel.build import compile
-from tiny._kernelwheel.build import cached_build as obtain
+from tiny._kernelwheel.build import cached_build
 from tiny._kernelwheel.store import entries as store
-from tiny._kernelwheel.build import work_folder as work
+from tiny._kernelwheel.build import work_folder
 kernels = tiny.KERNELS
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 def die_at(where):
     module, name, when = where.split()
-    owners = {"Path": Path, "compile": compile, "store": store, "work": work}
+    owners = {"Path": Path, "compile": compile, "store": store, "work": work_folder}
     owner = owners.get(module) or getattr(compile, module)
     real = getattr(owner, name)
     calls = []
@@ -607,10 +607,10 @@ def public() -> Iterator[Editable]:
 LIST_AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.core import verdict as compat
+from tiny._kernelwheel.core import verdict
 from tiny._kernelwheel.toolchain import cxx
 from tiny._kernelwheel.report import doctor
-from tiny._kernelwheel.build import cmake_driver as drive
+from tiny._kernelwheel.build import cmake_driver
 from tiny._kernelwheel.runtime import jit
 from tiny._kernelwheel.toolchain import nvcc
 from tiny._kernelwheel.store import inventory

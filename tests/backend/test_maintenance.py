@@ -16,7 +16,7 @@ import pytest
 from builds import contents
 from kept import fill, relabel
 from kernelwheel.core import manifest as manifests
-from kernelwheel.store import maintenance as caretaking
+from kernelwheel.store import maintenance
 from kernelwheel.store.entries import DAY, Store
 from kernelwheel.store.inventory import Entry, size_of, take_inventory, versions
 from kernelwheel.store.locks import exclusive
@@ -94,9 +94,9 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
     fill(store._replace(package="other", version="9"), entry)
     before = contents(store.folder / "other")
 
-    caretaking.verify(store)
-    caretaking.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
-    cleaning = caretaking.clear(store, all_versions=True)
+    maintenance.verify(store)
+    maintenance.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
+    cleaning = maintenance.clear(store, all_versions=True)
 
     assert before
     assert contents(store.folder / "other") == before
@@ -123,7 +123,7 @@ def test_links_are_not_followed(store: Store, entry: Path, tmp_path: Path) -> No
     (store.root / ("a" * 64)).symlink_to(outside / "1.2.2" / entry.name)
     (store.root / ".quarantine").symlink_to(outside)
 
-    cleaning = caretaking.clear(store, all_versions=True)
+    cleaning = maintenance.clear(store, all_versions=True)
 
     assert contents(outside) == before
     assert str(store.root.parent / "1.2.2") in cleaning.skipped[0]
@@ -158,14 +158,14 @@ def test_verify_puts_a_damaged_entry_into_quarantine_and_names_it(
     whole = relabel(store, entry, cxx_version="99.1")
     damage(store.root / entry.name)
 
-    _, (found,) = caretaking.verify(store)
+    _, (found,) = maintenance.verify(store)
 
     assert found.damage
     assert found.moved is not None
     assert found.moved.parent == store.root / ".quarantine"
     assert found.moved.is_dir()
     assert fingerprints(store) == [("1.2.3", whole.name)]
-    assert caretaking.verify(store)[1] == ()
+    assert maintenance.verify(store)[1] == ()
 
 
 def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: Path) -> None:
@@ -174,7 +174,7 @@ def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: 
     values["plan"]["cxx"]["version"] = "98.1"
     (forged / "manifest.json").write_bytes(manifests.signed(values))
 
-    _, (found,) = caretaking.verify(store)
+    _, (found,) = maintenance.verify(store)
 
     assert found.entry.folder == forged
     assert "Plan" in found.damage
@@ -183,7 +183,7 @@ def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: 
 def test_verify_of_whole_entries_changes_nothing(store: Store) -> None:
     before = contents(store.folder)
 
-    assert caretaking.verify(store)[1] == ()
+    assert maintenance.verify(store)[1] == ()
     assert contents(store.folder) == before
 
 
@@ -191,7 +191,7 @@ def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> 
     flip(store.root / entry.name / "libtiny_cpu.so", 1000)
     before = contents(store.folder)
 
-    _, (found,) = caretaking.verify(store._replace(own=False))
+    _, (found,) = maintenance.verify(store._replace(own=False))
 
     assert found.moved is None
     assert contents(store.folder) == before
@@ -228,7 +228,7 @@ POLICIES = {
 
 @pytest.mark.parametrize(("policy", "gone"), POLICIES.values(), ids=POLICIES)
 def test_a_policy_chooses_what_goes(policy: Policy, gone: str) -> None:
-    reasons = caretaking.choose(KEPT, "1.2.3", policy, NOW)
+    reasons = maintenance.choose(KEPT, "1.2.3", policy, NOW)
 
     assert "".join(sorted(folder.name[0] for folder in reasons)) == gone
     assert all(reasons.values())
@@ -239,15 +239,15 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     old = fill(foreign, entry).folder
     damaged = relabel(store, entry, cxx_version="99.1")
     flip(damaged / "libtiny_cpu.so", 5)
-    caretaking.verify(store)
+    maintenance.verify(store)
     left = store.root / ".work" / "dead"
     left.mkdir(parents=True)
     (left / "part.so").write_bytes(b"x" * 1000)
     size = size_of(old) + size_of(store.root / ".quarantine") + 1000
 
-    dry = caretaking.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
+    dry = maintenance.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
     assert left.is_dir()
-    done = caretaking.prune(store, Policy(foreign_versions=True), time.time())
+    done = maintenance.prune(store, Policy(foreign_versions=True), time.time())
 
     assert sorted(removed.kind for removed in done.removed) == ["entry", "leftover", "quarantine"]
     assert sorted(dry.removed, key=repr) == sorted(done.removed, key=repr)
@@ -262,7 +262,7 @@ def test_a_dry_run_changes_nothing(store: Store, entry: Path) -> None:
     fill(store._replace(version="1.2.2"), entry)
     before = contents(store.folder)
 
-    cleaning = caretaking.prune(store, Policy(max_size=0), time.time(), dry_run=True)
+    cleaning = maintenance.prune(store, Policy(max_size=0), time.time(), dry_run=True)
 
     assert len(cleaning.removed) == 2
     assert contents(store.folder) == before
@@ -277,8 +277,8 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
             pass
     before = [lock.stat().st_ino for lock in locks]
 
-    caretaking.prune(store, Policy(foreign_versions=True), time.time())
-    caretaking.clear(store, all_versions=True)
+    maintenance.prune(store, Policy(foreign_versions=True), time.time())
+    maintenance.clear(store, all_versions=True)
 
     assert fingerprints(store) == []
     assert [lock.stat().st_ino for lock in locks] == before
@@ -289,7 +289,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
     old = fill(foreign, entry).folder
     with holding_the_lock(foreign):
         cleanings = [
-            caretaking.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
+            maintenance.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
             for dry in (True, False)
         ]
         assert (foreign.root / ".work" / "half").is_dir()
@@ -298,15 +298,15 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
         assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
         assert "version 1.2.2: a process is at work there" in cleaning.skipped[0]
     assert fingerprints(store) == [("1.2.2", old.name)]
-    assert [r.name for r in caretaking.prune(store, Policy(), time.time()).removed] == ["half"]
+    assert [r.name for r in maintenance.prune(store, Policy(), time.time()).removed] == ["half"]
 
 
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
     old = fill(store._replace(version="1.2.2"), entry).folder
 
-    assert [removed.version for removed in caretaking.clear(store).removed] == ["1.2.3"]
+    assert [removed.version for removed in maintenance.clear(store).removed] == ["1.2.3"]
     assert fingerprints(store) == [("1.2.2", old.name)]
-    assert [removed.version for removed in caretaking.clear(store, all_versions=True).removed] == ["1.2.2"]
+    assert [removed.version for removed in maintenance.clear(store, all_versions=True).removed] == ["1.2.2"]
     assert fingerprints(store) == []
 
 
@@ -314,7 +314,7 @@ def test_what_a_store_does_not_make_stays(store: Store) -> None:
     (store.root / "notes.txt").write_text("mine")
     (store.root / "folder").mkdir()
 
-    caretaking.clear(store, all_versions=True)
+    maintenance.clear(store, all_versions=True)
 
     assert (store.root / "notes.txt").read_text() == "mine"
     assert (store.root / "folder").is_dir()
@@ -326,7 +326,7 @@ def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Path, "rename", rename)
 
-    cleaning = caretaking.clear(store)
+    cleaning = maintenance.clear(store)
 
     assert cleaning.removed == ()
     assert "Permission denied" in cleaning.skipped[0]
@@ -344,7 +344,7 @@ assert torch.ops.tiny.twice(torch.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "loaded\n"
-        assert len(caretaking.clear(store).removed) == 1
+        assert len(maintenance.clear(store).removed) == 1
         process.communicate("")
     assert process.returncode == 0
 
@@ -368,14 +368,14 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     old, young = make_build(store, "kernelwheel-a", 31), make_build(store, "kernelwheel-b", 29)
 
-    dry = caretaking.prune(store, Policy(), time.time(), dry_run=True)
+    dry = maintenance.prune(store, Policy(), time.time(), dry_run=True)
     assert old.exists()
-    wet = caretaking.prune(store, Policy(), time.time())
+    wet = maintenance.prune(store, Policy(), time.time())
 
     assert [(r.kind, r.name, r.size) for r in wet.removed] == [("build", old.name, 4)]
     assert dry.removed == wet.removed
     assert [old.exists(), young.exists()] == [False, True]
-    assert [r.name for r in caretaking.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
+    assert [r.name for r in maintenance.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
 
 
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:
@@ -389,12 +389,12 @@ with exclusive(Path(sys.argv[1])):
     sys.stdin.read()
 """
     with at_work(script, str(used.with_suffix(".lock"))):
-        cleaning = caretaking.clear(store)
+        cleaning = maintenance.clear(store)
 
     assert [used.exists(), idle.exists()] == [True, False]
     assert str(store.builds) in cleaning.skipped[0]
     assert "build" not in {kept.version for kept in take_inventory(store).entries}
-    caretaking.clear(store)
+    maintenance.clear(store)
     assert [path.suffix for path in store.builds.iterdir()] == [".lock", ".lock"]
 
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from kernelwheel.core import host as hosts
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.report import presentation as views
-from kernelwheel.store import transfer as exchange
+from kernelwheel.report.inspection import view_wheel
+from kernelwheel.store import transfer
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
@@ -40,7 +40,7 @@ def entry(compiled: Editable) -> Artifact:
 @pytest.fixture
 def exported(entry: Artifact, tmp_path: Path) -> Path:
     """The same as a file."""
-    exchange.export(entry, tmp_path / "kernels")
+    transfer.export(entry, tmp_path / "kernels")
     return tmp_path / "kernels"
 
 
@@ -84,7 +84,7 @@ def refusal(source: Path, store: Store) -> str:
     """What an import says that must fail, and leave nothing in the store or beside it."""
     before = sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder))
     with pytest.raises(IncompatibleArtifactError) as caught:
-        exchange.import_file(source, store, print, LIMIT)
+        transfer.import_file(source, store, print, LIMIT)
     assert list(store.entries()) == []
     assert sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder)) == before
     return str(caught.value)
@@ -94,7 +94,7 @@ def test_what_was_exported_fits_another_store_and_runs_there(
     compiled: Editable, exported: Path, tmp_path: Path
 ) -> None:
     there = make_user(compiled.checkout, tmp_path / "machine")
-    made = exchange.import_file(exported, there.store, print, LIMIT)
+    made = transfer.import_file(exported, there.store, print, LIMIT)
 
     done = there.python(REQUIRE)
 
@@ -105,15 +105,15 @@ def test_what_was_exported_fits_another_store_and_runs_there(
 def test_it_arrives_byte_for_byte_and_goes_out_again_the_same(
     entry: Artifact, exported: Path, other: Store, tmp_path: Path
 ) -> None:
-    made = exchange.import_file(exported, other, print, LIMIT)
-    exchange.export(made, tmp_path / "again")
+    made = transfer.import_file(exported, other, print, LIMIT)
+    transfer.export(made, tmp_path / "again")
 
     assert contents(made.folder) == contents(entry.folder)
     assert (tmp_path / "again").read_bytes() == exported.read_bytes()
 
 
 def test_importing_twice_is_importing_once(exported: Path, other: Store) -> None:
-    first, second = (exchange.import_file(exported, other, print, LIMIT) for _ in range(2))
+    first, second = (transfer.import_file(exported, other, print, LIMIT) for _ in range(2))
 
     assert first == second
 
@@ -121,7 +121,7 @@ def test_importing_twice_is_importing_once(exported: Path, other: Store) -> None
 def test_an_exported_file_can_be_given_to_others(entry: Artifact, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        exchange.export(entry, tmp_path / "kernels")
+        transfer.export(entry, tmp_path / "kernels")
     finally:
         os.umask(before)
 
@@ -133,14 +133,14 @@ def test_a_damaged_entry_is_not_exported(entry: Artifact, tmp_path: Path) -> Non
     before = sorted(tmp_path.iterdir())
 
     with pytest.raises(IncompatibleArtifactError, match="damaged"):
-        exchange.export(entry, tmp_path / "kernels")
+        transfer.export(entry, tmp_path / "kernels")
 
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_wheel_is_imported_and_runs(cpu_wheel: Wheel, tmp_path: Path) -> None:
     editable = make_editable(tmp_path)
-    made = exchange.import_file(cpu_wheel.file, editable.store, print, LIMIT)
+    made = transfer.import_file(cpu_wheel.file, editable.store, print, LIMIT)
     script = """
 import tiny, torch
 assert torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -288,13 +288,13 @@ def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(
     source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes().ljust(3_000_000, b"\0"))
 
     with pytest.raises(IncompatibleArtifactError, match="TINY_IMPORT_LIMIT=3") as caught:
-        exchange.import_file(source, other, print, 2)
+        transfer.import_file(source, other, print, 2)
 
     assert (caught.value.required, "3 MB of libraries" in caught.value.found) == (
         "at most 2 MB, as the option import-limit says", True,
     )  # fmt: skip
     assert not other.folder.exists()
-    assert exchange.import_file(source, other, print, 3).manifest.libraries[0].size == 3_000_000
+    assert transfer.import_file(source, other, print, 3).manifest.libraries[0].size == 3_000_000
 
 
 def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Artifact, other: Store, tmp_path: Path) -> None:
@@ -304,9 +304,9 @@ def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Artifact
     hosts.probe()  # imports torch
     peaks = {}
     acts: dict[str, Callable[[], object]] = {
-        "import": lambda: exchange.import_file(source, other, print, LIMIT),
-        "export": lambda: exchange.export(next(other.entries()), tmp_path / "again"),
-        "inspect": lambda: views.view_wheel(source),
+        "import": lambda: transfer.import_file(source, other, print, LIMIT),
+        "export": lambda: transfer.export(next(other.entries()), tmp_path / "again"),
+        "inspect": lambda: view_wheel(source),
     }
     for name, act in acts.items():
         tracemalloc.start()
@@ -319,7 +319,7 @@ def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Artifact
 
 
 def test_inspect_shows_an_exported_file_as_well(entry: Artifact, exported: Path) -> None:
-    view = views.view_wheel(exported)
+    view = view_wheel(exported)
 
     assert (view.manifest, view.damage) == (entry.manifest, ())
 
@@ -343,7 +343,7 @@ def test_an_archive_with_a_flipped_byte_or_cut_off_is_refused_or_the_same(
     source.write_bytes(whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + rest)
     store = Store(tmp_path / "fuzzed", "tiny", "1.2.3")
     try:
-        made = exchange.import_file(source, store, print, LIMIT)
+        made = transfer.import_file(source, store, print, LIMIT)
     except IncompatibleArtifactError:
         assert list(store.entries()) == []
     else:
@@ -367,7 +367,7 @@ def test_a_store_that_is_not_safe_takes_nothing(exported: Path, other: Store) ->
     other.root.chmod(0o777)
 
     with pytest.raises(StoreError, match="not safe"):
-        exchange.import_file(exported, other, print, LIMIT)
+        transfer.import_file(exported, other, print, LIMIT)
 
 
 def changed_wheel(source: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> None:
@@ -397,13 +397,13 @@ def test_a_wheel_with_another_library_is_refused(cpu_wheel: Wheel, other: Store,
 
 def test_a_wheel_with_a_flipped_byte_is_refused_or_the_same(cpu_wheel: Wheel, tmp_path: Path) -> None:
     whole = cpu_wheel.file.read_bytes()
-    made = exchange.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"), print, LIMIT)
+    made = transfer.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"), print, LIMIT)
     for position in range(0, len(whole), max(1, len(whole) // 200)):
         source = tmp_path / "changed.whl"
         source.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
         store = Store(tmp_path / f"s{position}", "tiny", "1.2.3")
         try:
-            again = exchange.import_file(source, store, print, LIMIT)
+            again = transfer.import_file(source, store, print, LIMIT)
         except IncompatibleArtifactError:
             continue
         assert contents(again.folder) == contents(made.folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.core.errors import BuildError
-from kernelwheel.toolchain import binding as extension
+from kernelwheel.toolchain import binding
 from kernelwheel.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.toolchain.toolchain import Toolchain
 from packaging import tags
@@ -42,7 +42,7 @@ def put(folder: Path, *names: str) -> Path:
 
 def refusal(tools: Toolchain) -> BuildError:
     with pytest.raises(BuildError) as caught:
-        extension.bind(tools)
+        binding.bind(tools)
     return caught.value
 
 
@@ -52,7 +52,7 @@ def refusal(tools: Toolchain) -> BuildError:
 def test_a_module_is_bound_to_the_running_python_and_the_torch_at_hand(machine: Machine) -> None:
     tag = next(tags.sys_tags())
 
-    assert extension.bind(found(machine, cuda="off")) == Binding(tag.abi, "2.11.0+cu990")
+    assert binding.bind(found(machine, cuda="off")) == Binding(tag.abi, "2.11.0+cu990")
 
 
 def test_another_torch_release_gives_another_plan_for_modules_and_the_same_for_operators(
@@ -70,7 +70,7 @@ def test_another_python_gives_another_plan_for_modules_and_the_same_for_operator
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stable, bound = machine.draw(cuda="off"), machine.draw(cuda="off", abi="torch")
-    monkeypatch.setattr(extension, "python_abi", lambda: "cp399")
+    monkeypatch.setattr(binding, "python_abi", lambda: "cp399")
 
     assert machine.draw(cuda="off").fingerprint == stable.fingerprint
     assert machine.draw(cuda="off", abi="torch").fingerprint not in {bound.fingerprint, stable.fingerprint}
@@ -174,10 +174,10 @@ def test_a_module_without_cuda_needs_none(machine: Machine) -> None:
 def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> None:
     make_torch(tmp_path / "site", "2.13.0+cpu")
     script = """
-from kernelwheel.toolchain import binding as extension
+from kernelwheel.toolchain import binding
 from kernelwheel.core import settings
 from kernelwheel.toolchain import toolchain
 tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
-assert extension.bind(tools).torch == "2.13.0+cpu"
+assert binding.bind(tools).torch == "2.13.0+cpu"
 """
     run_python(script, path=[tmp_path / "site", BACKEND])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwheel.core import architectures as archs
+from kernelwheel.core import architectures
 from kernelwheel.core.architectures import Arch, ArchList
 from kernelwheel.core.errors import SettingsError
 from standins import GPU_CODES
@@ -37,7 +37,7 @@ def names(listed: tuple[Arch, ...]) -> list[str]:
     ],
 )
 def test_a_list_is_read_as_torch_reads_it(text: str, sass: str, ptx: str) -> None:
-    read = archs.parse(text, "a test")
+    read = architectures.parse(text, "a test")
 
     assert (names(read.sass), names(read.ptx)) == (sass.split(), ptx.split())
 
@@ -47,7 +47,7 @@ def test_a_list_is_read_as_torch_reads_it(text: str, sass: str, ptx: str) -> Non
 )
 def test_an_item_that_is_no_architecture_is_named_with_the_list_and_its_origin(bad: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        archs.parse(f"7.5;{bad}", "environment variable TORCH_CUDA_ARCH_LIST")
+        architectures.parse(f"7.5;{bad}", "environment variable TORCH_CUDA_ARCH_LIST")
 
     assert repr(bad) in caught.value.problem
     assert f"7.5;{bad}" in caught.value.found
@@ -57,13 +57,13 @@ def test_an_item_that_is_no_architecture_is_named_with_the_list_and_its_origin(b
 @pytest.mark.parametrize(("bad", "near"), [("Amper", "Ampere"), ("Hoper", "Hopper"), ("8..6", "8.6")])
 def test_a_misspelled_item_names_its_nearest_neighbour(bad: str, near: str) -> None:
     with pytest.raises(SettingsError, match=f"did you mean {near}"):
-        archs.parse(bad, "a test")
+        architectures.parse(bad, "a test")
 
 
 @pytest.mark.parametrize("text", ["", "  ", ";"])
 def test_an_empty_list_is_refused(text: str) -> None:
     with pytest.raises(SettingsError):
-        archs.parse(text, "a test")
+        architectures.parse(text, "a test")
 
 
 ARCHES = st.builds(Arch, st.integers(5, 12), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
@@ -74,7 +74,7 @@ def test_a_list_survives_being_written_and_read_again(sass: list[Arch], data: st
     ptx = data.draw(st.lists(st.sampled_from(sass), unique=True))
     wanted = ArchList(tuple(sorted(sass)), tuple(sorted(ptx)))
 
-    assert archs.parse(str(wanted), "a test") == wanted
+    assert architectures.parse(str(wanted), "a test") == wanted
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_a_list_survives_being_written_and_read_again(sass: list[Arch], data: st
     ],
 )
 def test_the_default_list_is_one_architecture_per_generation_and_the_newest_ptx(release: str, expected: str) -> None:
-    assert str(archs.default(supported(release))) == expected
+    assert str(architectures.default(supported(release))) == expected
 
 
 def test_the_default_list_does_not_depend_on_the_order_in_which_nvcc_lists_it() -> None:
-    assert archs.default(reversed(supported("13.0"))) == archs.default(supported("13.0"))
+    assert architectures.default(reversed(supported("13.0"))) == architectures.default(supported("13.0"))
 
 
 def test_the_default_list_leaves_out_architectures_with_a_suffix() -> None:
     listed = [*supported("12.4"), Arch(9, 0, "a"), Arch(10, 0, "f")]
 
-    assert archs.default(listed) == archs.default(supported("12.4"))
+    assert architectures.default(listed) == architectures.default(supported("12.4"))
 
 
 # Every GPU generation that the default list of a release is for, by compute capability. Tegra chips other than 11.0,
@@ -111,18 +111,18 @@ GPUS = {
 
 @pytest.mark.parametrize(("release", "gpu"), [(release, gpu) for release, gpus in GPUS.items() for gpu in gpus])
 def test_the_default_list_has_sass_for_every_gpu_of_its_generations(release: str, gpu: tuple[int, int]) -> None:
-    assert any(arch.sass_runs_on(gpu) for arch in archs.default(supported(release)).sass)
+    assert any(arch.sass_runs_on(gpu) for arch in architectures.default(supported(release)).sass)
 
 
 def test_the_default_list_serves_gpus_to_come_by_ptx() -> None:
-    assert any(arch.ptx_runs_on((13, 0)) for arch in archs.default(supported("13.0")).ptx)
+    assert any(arch.ptx_runs_on((13, 0)) for arch in architectures.default(supported("13.0")).ptx)
 
 
 def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_does_list() -> None:
-    wanted = archs.parse("7.0;8.0+PTX", "environment variable TORCH_CUDA_ARCH_LIST")
+    wanted = architectures.parse("7.0;8.0+PTX", "environment variable TORCH_CUDA_ARCH_LIST")
 
     with pytest.raises(SettingsError) as caught:
-        archs.check_supported(wanted, supported("13.0"), "13.0.88", "environment variable TORCH_CUDA_ARCH_LIST")
+        architectures.check_supported(wanted, supported("13.0"), "13.0.88", "environment variable TORCH_CUDA_ARCH_LIST")
 
     assert "7.0" in caught.value.problem
     assert "8.0" not in caught.value.problem
@@ -133,14 +133,14 @@ def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_doe
 
 def test_a_refused_list_of_which_nothing_would_be_left_is_not_mended_by_an_empty_list() -> None:
     with pytest.raises(SettingsError) as caught:
-        archs.check_supported(archs.parse("7.0", "a test"), supported("13.0"), "13.0.88", "a test")
+        architectures.check_supported(architectures.parse("7.0", "a test"), supported("13.0"), "13.0.88", "a test")
 
     assert 'TORCH_CUDA_ARCH_LIST=""' not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["9.0a", "10.0f", "12.0a+PTX"])
 def test_an_architecture_with_a_suffix_is_supported_where_its_base_is(text: str) -> None:
-    archs.check_supported(archs.parse(text, "a test"), supported("13.0"), "13.0.88", "a test")
+    architectures.check_supported(architectures.parse(text, "a test"), supported("13.0"), "13.0.88", "a test")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_ptx_runs_on_every_later_gpu_unless_a_suffix_binds_it(arch: str, gpu: tu
 
 
 def test_gencode_asks_for_sass_of_each_and_ptx_of_those_marked() -> None:
-    assert archs.parse("7.5;9.0a;12.0f+PTX", "a test").gencode() == [
+    assert architectures.parse("7.5;9.0a;12.0f+PTX", "a test").gencode() == [
         "-gencode=arch=compute_75,code=sm_75",
         "-gencode=arch=compute_90a,code=sm_90a",
         "-gencode=arch=compute_120f,code=sm_120f",
