@@ -67,7 +67,7 @@ def simt(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
     if torch.version.cuda is not None:
         pytest.skip("kernels are executed on the CPU in the environment with a CPU build of torch")
-    from simt.build import build  # needs pyelftools, which a machine with a GPU need not have
+    from simt.compile_simt import build  # needs pyelftools, which a machine with a GPU need not have
 
     return build(tmp_path_factory.mktemp("simt"))
 

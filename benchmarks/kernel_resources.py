@@ -3,7 +3,7 @@
 Registers of a thread, bytes of shared memory of a block, and bytes of a thread's stack, which is where spilled
 registers go: without one, none are. CUB's kernels are left out.
 
-Usage: kernels.py [FILE]..., libraries or object files; without them, the library of the installed splat.
+Usage: kernel_resources.py [FILE]..., libraries or object files; without them, the library of the installed splat.
 """
 
 from __future__ import annotations
