@@ -79,7 +79,7 @@ def _cuobjdump() -> str:
     beside = [*site.glob("nvidia/cu*/bin/cuobjdump"), site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"]
     program = next((str(path) for path in beside if path.exists()), None) or shutil.which("cuobjdump")
     if program is None:
-        raise SystemExit("required: cuobjdump; found: none; to mend: pip install 'cuda-toolkit[cuobjdump]'")
+        raise SystemExit("required: cuobjdump; found: none; to fix: pip install 'cuda-toolkit[cuobjdump]'")
     return program
 
 
