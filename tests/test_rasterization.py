@@ -68,6 +68,7 @@ class Tally:
 # Random scenes
 
 
+@pytest.mark.slow
 def test_random_scenes_agree_with_the_reference(device: str) -> None:
     @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(

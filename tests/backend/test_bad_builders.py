@@ -22,6 +22,8 @@ from kernelwheel.survey import find_damage, survey
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 
 

@@ -41,6 +41,8 @@ from kernelwheel import toolchain, views
 from kernelwheel.work import work_name
 from standins import NOWHERE, make_program, make_torch, settings_with
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 
 

@@ -24,6 +24,8 @@ from kernelwheel.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.store import Entry, Store
 from samples import Values, rewrite_manifest
 
+pytestmark = pytest.mark.once
+
 Members = dict[str, bytes]
 LIMIT = 100  # MB
 

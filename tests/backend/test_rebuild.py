@@ -29,6 +29,8 @@ from kernelwheel.work import Work, lay_out, work_path
 from processes import run
 from standins import make_machine, settings_with
 
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+
 Checkout = Callable[[], Path]
 
 

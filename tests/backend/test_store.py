@@ -20,6 +20,8 @@ from kernelwheel.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.permissions import Trust
 from kernelwheel.store import Entry, Store
 
+pytestmark = pytest.mark.once
+
 many = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
