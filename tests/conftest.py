@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 
@@ -17,11 +17,75 @@ TESTS = Path(__file__).resolve().parent
 REPOSITORY = TESTS.parent
 # Test modules are imported by path (--import-mode=importlib), so what they import must be put on sys.path here.
 sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
+# Wheels that are others with another build of torch.
+BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
+# Who asks for one of these builds something, or runs a program. What is compiled once for many tests is not among them.
+SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_wheel"}
+# What builds, and what imports torch. Programs that are asked for their version, as all compilers are, take no time.
+LONG = ("python", "pytest", "pip", "uv")
 
 import processes  # noqa: E402
 
 # A shell script's background commands ignore Ctrl-C, and so would everything that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The programs that this process has started.
+started: list[str] = []
+sys.addaudithook(lambda event, arguments: started.append(str(arguments[0])) if event == "subprocess.Popen" else None)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark by fixtures. Last comes what the run beside this one may take: so neither waits long for the other."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "simt" in fixtures:
+            item.add_marker(pytest.mark.simt)
+            item.add_marker(pytest.mark.once("simt"))  # where it is compiled
+        if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: once_group(item) is not None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs another build of torch, and what the run beside this one has taken."""
+    needs = item.get_closest_marker("needs_torch")
+    if needs:
+        from builds import TORCH  # not at the top: the tests of a GPU have no build tools
+
+        if needs.args[0] == ("cpu" if TORCH.cuda else "cuda"):
+            pytest.skip(f"torch {TORCH.version} of this environment has {'' if TORCH.cuda else 'no '}CUDA")
+    group = once_group(item)
+    if group and not take(group):
+        pytest.skip("once: the run beside this one has it")
+
+
+def once_group(item: pytest.Item) -> str | None:
+    """What is run together and once, of all that a test is part of; None for a test of its environment's torch.
+
+    The mark of a module is not meant for tests that look at what was built for this torch; one of their own is.
+    """
+    once = item.get_closest_marker("once")
+    if once is None or item.get_closest_marker("needs_torch"):
+        return None
+    if once not in item.own_markers and BUILT_FOR_TORCH.intersection(getattr(item, "fixturenames", ())):
+        return None
+    return str(once.args[0]) if once.args else item.nodeid.partition("::")[0].rpartition("/")[2]
+
+
+@cache
+def take(group: str) -> bool:
+    """Whether this run is the first to ask for a group. SPLAT_TEST_ONCE, a folder, is where runs side by side tell."""
+    folder = os.environ.get("SPLAT_TEST_ONCE")
+    if not folder:
+        return True
+    try:
+        Path(folder, group).mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,6 +100,16 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has its own, empty store, and leaves the user's alone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def starts_nothing_long(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that is not marked slow builds nothing and starts no Python: `ci/test quick` takes its word for it."""
+    before = len(started)
+    yield
+    if not request.node.get_closest_marker("slow"):
+        long = [program for program in started[before:] if Path(program).name.startswith(LONG)]
+        assert long == [], "mark this test slow"
 
 
 @pytest.fixture
@@ -62,12 +136,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def simt(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The CUDA kernels as a module that executes them on the CPU. With one build of torch: it makes no difference."""
-    import torch
-
-    if torch.version.cuda is not None:
-        pytest.skip("kernels are executed on the CPU in the environment with a CPU build of torch")
-    from simt.build import build  # needs pyelftools, which a machine with a GPU need not have
+    """The CUDA kernels as a module that executes them on the CPU."""
+    from simt.compile_simt import build  # needs pyelftools, which a machine with a GPU need not have
 
     return build(tmp_path_factory.mktemp("simt"))
 

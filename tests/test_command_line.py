@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import processes
 import pytest
-from builds import needs_cpu_torch
 from test_ply import XYZ, columns, header, ply
 
 from splat import cli
 from splat.scene.ply import read_ply
+
+pytestmark = pytest.mark.slow
 
 Done = subprocess.CompletedProcess[str]
 
@@ -72,7 +73,7 @@ def splat(words: Sequence[str], cwd: Path, unbuffered: bool = False, **streams: 
     )
 
 
-@needs_cpu_torch
+@pytest.mark.once
 @pytest.mark.parametrize(("words", "unbuffered"), STREAMS, ids=str)
 def test_a_broken_pipe_ends_it_without_a_word(
     tmp_path: Path, request: pytest.FixtureRequest, words: list[str], unbuffered: bool
@@ -88,7 +89,7 @@ def test_a_broken_pipe_ends_it_without_a_word(
     assert done.stderr == ""
 
 
-@needs_cpu_torch
+@pytest.mark.once
 @pytest.mark.parametrize(("words", "unbuffered"), STREAMS, ids=str)
 def test_output_that_cannot_be_written_is_one_line(
     tmp_path: Path, request: pytest.FixtureRequest, words: list[str], unbuffered: bool
@@ -100,6 +101,7 @@ def test_output_that_cannot_be_written_is_one_line(
     assert done.stderr == "splat: standard output cannot be written to: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.once
 def test_output_that_is_closed_is_one_line(tmp_path: Path) -> None:
     for words in ("--version", "cache path"):
         script = f'"{sys.executable}" -m splat {words} >&-'
@@ -107,6 +109,7 @@ def test_output_that_is_closed_is_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (1, "splat: standard output cannot be written to: it is closed\n")
 
 
+@pytest.mark.once
 def test_errors_that_cannot_be_written_leave_the_status(tmp_path: Path) -> None:
     missing = ["render", "none.ply", "-o", "out.png"]
     with Path("/dev/full").open("w") as full:
@@ -246,7 +249,7 @@ def interrupted_fit(tmp_path: Path, at: int, again: str = "") -> Done:
     return processes.run_python(INTERRUPTING, str(at), again, *words, cwd=tmp_path, check=False)
 
 
-@needs_cpu_torch
+@pytest.mark.once
 @pytest.mark.parametrize("at", [1, 20, 50])
 def test_an_interrupted_fit_keeps_what_it_has(tmp_path: Path, at: int) -> None:
     done = interrupted_fit(tmp_path, at)
@@ -262,7 +265,7 @@ def test_an_interrupted_fit_keeps_what_it_has(tmp_path: Path, at: int) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.ply"]
 
 
-@needs_cpu_torch
+@pytest.mark.once
 @pytest.mark.parametrize("again", ["in the step", "while it writes"])
 @pytest.mark.parametrize("before", [None, b"what was there"])
 def test_a_second_interrupt_leaves_no_half_file(tmp_path: Path, again: str, before: bytes | None) -> None:
@@ -320,7 +323,7 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     assert len(read_ply(tmp_path / "out.ply")) > 0
 
 
-@needs_cpu_torch
+@pytest.mark.once
 @pytest.mark.parametrize("words", [["render", "-o", "out.png"], ["doctor"], ["cache", "list"], SMALL_FIT], ids=" ".join)
 def test_other_commands_end_without_a_word_of_python_s(tmp_path: Path, words: list[str]) -> None:
     # At the first thing that the command does.

@@ -80,6 +80,7 @@ def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytes
         assert np.array_equal(np.asarray(image)[:, :40], pixels)
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
     trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     assert len(trainer.parameters["means"]) == 300
@@ -117,6 +118,7 @@ def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None
     torch.testing.assert_close(both / 2, before["means"][0][190:])
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_scene() -> None:
     scenes = []
     for seed in (1, 1, 2):

@@ -11,10 +11,10 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-import reference
+import reference_rasterizer as reference
 import torch
 from hypothesis import HealthCheck, given, settings
-from reference import sh_basis
+from reference_rasterizer import sh_basis
 from simt.gaussian_operators import OPERATORS
 from torch import Tensor
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-import reference
+import reference_rasterizer as reference
 import torch
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor, library

@@ -19,6 +19,7 @@ def test_the_wheel_serves_every_python_of_the_platform(splat_wheel: Path) -> Non
     assert "-py3-none-linux_" in splat_wheel.name
 
 
+@pytest.mark.usefixtures("splat_wheel")
 def test_its_cuda_kernels_are_there_for_every_default_architecture() -> None:
     manifest = splat.build_info()["manifest"]
     (cuda,) = (library for library in manifest["libraries"] if library["device"] == "cuda")
@@ -27,6 +28,7 @@ def test_its_cuda_kernels_are_there_for_every_default_architecture() -> None:
     assert manifest["built_with"]["cuda"]["enabled"] is True
 
 
+@pytest.mark.usefixtures("splat_wheel")
 def test_it_was_not_built_with_the_torch_that_runs_it() -> None:
     """One wheel for every torch of the stable ABI: the tests run with two others than the builder's."""
     assert splat.build_info()["manifest"]["built_with"]["torch"] != torch.__version__

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from processes import RunPython
-from reference import sh_basis
+from reference_rasterizer import sh_basis
 from scenes import random_scene
 from torch import Tensor, library
 

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import pytest
-import reference
+import reference_rasterizer as reference
 import torch
 from scenes import Scene, random_scene
 from torch import Tensor

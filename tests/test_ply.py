@@ -393,6 +393,7 @@ def damaged_files(draw: st.DrawFn) -> bytes:
     return bytes(damaged)
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None, derandomize=True)
 @given(
     data=st.one_of(

@@ -8,11 +8,11 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-import reference
+import reference_rasterizer as reference
 import scenes
 import torch
 from hypothesis import HealthCheck, given, settings
-from reference import TOLERANCE
+from reference_rasterizer import TOLERANCE
 from scenes import Scene, random_scene, real_scene
 from torch import Tensor
 
@@ -68,6 +68,7 @@ class Tally:
 # Random scenes
 
 
+@pytest.mark.slow
 def test_random_scenes_agree_with_the_reference(device: str) -> None:
     @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(

@@ -197,6 +197,7 @@ HEADER = st.lists(
 ).map(" ".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None, derandomize=True)
 @given(
     data=damaged_files()

@@ -19,12 +19,9 @@ from processes import Done, run
 TORCH = find_torch()
 NATIVE = "tiny/_native"
 
-needs_cuda_torch = pytest.mark.skipif(
-    TORCH.cuda is None, reason=f"torch {TORCH.version} of this environment has no CUDA"
-)
-needs_cpu_torch = pytest.mark.skipif(
-    TORCH.cuda is not None, reason=f"torch {TORCH.version} of this environment has CUDA"
-)
+# For a test that is about torch's build: it runs wherever there is such a torch, and conftest.py skips it elsewhere.
+needs_cuda_torch = pytest.mark.needs_torch("cuda")
+needs_cpu_torch = pytest.mark.needs_torch("cpu")
 
 
 @dataclass(frozen=True)

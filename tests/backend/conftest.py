@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,3 +79,12 @@ def small(tmp_path: Path) -> Editable:
     """A checkout of small sources that were never compiled."""
     (tmp_path / "small").mkdir()
     return make_editable(tmp_path / "small", SMALL)
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library to preload so that calls fail; fault_shim.c says how."""
+    library = tmp_path_factory.mktemp("shim") / "fault_shim.so"
+    source = Path(__file__).with_name("fault_shim.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", source, "-o", library, "-ldl"], check=True)
+    return library

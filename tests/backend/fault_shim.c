@@ -1,8 +1,10 @@
-/* Makes calls fail as a failing disk, a stale network mount or a quota does. Preloaded (ld.so(8), LD_PRELOAD).
+/* Makes calls fail as a failing disk, a stale network mount, a quota or a limit does. Preloaded (ld.so(8), LD_PRELOAD).
  *
- * FAULT_CALL: open, read or write; FAULT_PATH: a part of the path that it fails for; FAULT_ERRNO: what it fails with;
- * FAULT_FILE: while this file exists, so that a fault can pass. Each fault adds a byte to FAULT_FILE. */
+ * By environment: FAULT_CALL: open, read or write; FAULT_PATH: a part of the path that it fails for; FAULT_ERRNO: what it
+ * fails with; FAULT_FILE: while this file exists, so that a fault can pass. Each fault adds a byte to FAULT_FILE.
+ * By a call of fault(): the nth open from now on, or look (stat and its kin) too, below a folder. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +26,24 @@ static int fails(const char *call, const char *path) {
   return 1;
 }
 
+static int left, number, lasts, looks, count;
+static const char *below = "";
+
+/* Let the nth call from now on fail with an error, and with `lasting` all after it; of paths below a folder alone. */
+void fault(int nth, int error, int lasting, int also_looks, const char *folder) {
+  left = nth; number = error; lasts = lasting; looks = also_looks; below = strdup(folder); count = 0;
+}
+int faults(void) { return count; }
+
+static int fails_now(const char *path) {
+  if (!left || !path || strncmp(path, below, strlen(below))) return 0;
+  if (left > 1) { left--; return 0; }
+  if (!lasts) left = 0;
+  count++;
+  errno = number;
+  return 1;
+}
+
 static const char *path_of(int descriptor, char *buffer, size_t size) {
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -32,11 +52,18 @@ static const char *path_of(int descriptor, char *buffer, size_t size) {
   return buffer;
 }
 
+/* The path of a name in an open folder; as it is where it says all itself. */
+static const char *inside(int folder, const char *path, char *whole) {
+  if (!path || path[0] == '/' || folder == AT_FDCWD) return path;
+  path_of(folder, whole, 4096);
+  return strncat(strcat(whole, "/"), path, 4000);
+}
+
 static int opened_at(int folder, const char *path, int flags, int mode) {
-  char full[8192] = "";
-  if (path[0] != '/' && folder != AT_FDCWD) path_of(folder, full, 4096);
-  strncat(strcat(full, "/"), path, 4000);
-  return fails("open", full) ? -1 : (int)syscall(SYS_openat, folder, path, flags, mode);
+  char whole[8192], slash[8192] = "/";
+  const char *name = inside(folder, path, whole);
+  strncat(slash, name, 8000);
+  return fails("open", slash) || fails_now(name) ? -1 : (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
 #define MODE(flags) \
@@ -58,4 +85,25 @@ ssize_t read(int descriptor, void *data, size_t size) {
 ssize_t write(int descriptor, const void *data, size_t size) {
   char path[4096];
   return fails("write", path_of(descriptor, path, sizeof path)) ? -1 : syscall(SYS_write, descriptor, data, size);
+}
+
+#define REAL(type, name, ...) \
+  static type (*real)(__VA_ARGS__); \
+  if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
+#define LOOK(name) \
+  int name(const char *path, void *found) { \
+    REAL(int, name, const char *, void *); \
+    return looks && fails_now(path) ? -1 : real(path, found); \
+  }
+#define LOOK_AT(name) \
+  int name(int folder, const char *path, void *found, int flags) { \
+    REAL(int, name, int, const char *, void *, int); \
+    char whole[8192]; \
+    return looks && fails_now(inside(folder, path, whole)) ? -1 : real(folder, path, found, flags); \
+  }
+LOOK(stat) LOOK(stat64) LOOK(lstat) LOOK(lstat64) LOOK_AT(fstatat) LOOK_AT(fstatat64)
+
+DIR *opendir(const char *path) {
+  REAL(DIR *, opendir, const char *);
+  return fails_now(path) ? 0 : real(path);
 }

@@ -26,6 +26,8 @@ from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
+pytestmark = pytest.mark.once
+
 BACKEND = Path(__file__).parents[2] / "backend"
 LIMIT = 100  # MB
 ROOM = 200  # MB, for Python and what an import needs beyond
@@ -467,6 +469,7 @@ def test_a_changed_file_is_refused_or_still_the_same_kernels(
         assert packed.manifest == manifest
 
 
+@pytest.mark.slow
 @many
 @given(data=st.binary(max_size=1500), start=st.sampled_from([b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18)]))
 def test_of_any_bytes_only_the_documented_error_comes(tmp_path: Path, data: bytes, start: bytes) -> None:

@@ -23,6 +23,8 @@ from kernelwheel.toolchain.cuda import decide_cuda
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 
 

@@ -42,6 +42,8 @@ from kernelwheel.report.presentation import manifest_text
 from kernelwheel.toolchain.cuda import decide_cuda
 from standins import NOWHERE, make_program, make_torch, settings_with
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 
 

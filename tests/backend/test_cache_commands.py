@@ -165,6 +165,7 @@ def test_path_is_the_folder_that_the_setting_names(cache: Cache) -> None:
 # build
 
 
+@pytest.mark.slow
 def test_build_compiles_what_is_missing_and_then_nothing(cache: Cache) -> None:
     status, first = cache.json("build", "--cuda", "off")
     again, out, err = cache.run("build", "--cuda", "off")
@@ -204,6 +205,7 @@ def test_build_takes_the_wheel_s_own_kernels(
     assert out == f"nothing to compile, the wheel has it: CPU\n{kernels.installed.folder}\n"
 
 
+@pytest.mark.slow
 def test_build_puts_a_damaged_entry_away_and_makes_a_new_one(filled: Cache, entry: Path) -> None:
     flip(filled.store.root / entry.name / "libtiny_cpu.so")
 
@@ -225,6 +227,7 @@ def test_build_of_cuda_kernels_beside_a_cpu_torch_says_why_not(cache: Cache) -> 
     assert "to fix" in err
 
 
+@pytest.mark.slow
 @needs_cuda_torch
 def test_build_makes_the_architectures_that_are_asked_for_and_knows_what_covers_them(cache: Cache) -> None:
     status, made = cache.json("build", "--archs", "8.0")

@@ -92,6 +92,7 @@ def damaged(cache: Path, entry: Path) -> Mapping[str, str]:
     return {}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("prepare", "outcome"),
     [

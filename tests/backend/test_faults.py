@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from builds import needs_cpu_torch
 from editables import REQUIRE, Editable
 
-pytestmark = needs_cpu_torch  # nothing here depends on what torch was built for
+pytestmark = pytest.mark.once
 
 # The first try meets the fault, the second one comes when it is over.
 TWICE = """
@@ -30,15 +28,6 @@ os.unlink(os.environ["FAULT_FILE"])
 tiny.KERNELS.require("cpu")
 print(tiny.KERNELS.info()["loaded"]["cpu"])
 """
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library to preload."""
-    library = tmp_path_factory.mktemp("shim") / "fault_shim.so"
-    source = Path(__file__).with_name("fault_shim.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", source, "-o", library, "-ldl"], check=True)
-    return library
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import rewrite_manifest
 
+pytestmark = pytest.mark.once
+
 BACKEND = Path(__file__).parents[2] / "backend"
 # What each of them says of CPU kernels, then what happens, where a compile ends as soon as it starts.
 ASK = """

@@ -270,6 +270,7 @@ tiny = {{ path = "{way.checkout}" }}
 VISIBLE = 'extern "C" __attribute__((visibility("default")))'
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("installer", ["pip, strict", "uv, lenient"])
 def test_an_editable_install_compiles_what_is_in_the_checkout(
     way: Way, tmp_path: Path, shared_cache: Path, installer: str
@@ -308,6 +309,7 @@ def as_another() -> tuple[str, ...]:
     return command
 
 
+@pytest.mark.once
 def test_a_user_who_is_not_root_builds_in_a_read_only_checkout(way: Way, reference: Wheel) -> None:
     run(["chmod", "-R", "a-w", way.checkout], cwd=way.out)
     attempt = way.run(*as_another(), "touch", way.checkout / "new", check=False)
@@ -340,6 +342,7 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("hook", ["prepare_metadata_for_build_wheel", "prepare_metadata_for_build_editable"])
 def test_metadata_starts_no_program_and_opens_no_file_of_torch_s(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
@@ -349,6 +352,7 @@ def test_metadata_starts_no_program_and_opens_no_file_of_torch_s(
     assert (tmp_path / done.stdout.split()[-1] / "METADATA").is_file()
 
 
+@pytest.mark.once
 def test_the_sdist_of_splat_holds_all_that_a_build_needs(tmp_path: Path, run_python: RunPython) -> None:
     copied = tmp_path / "splat"
     copied.mkdir()

@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 from processes import RunPython, run
 from standins import make_program, make_torch
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 HOOK = """
 import sys

@@ -47,6 +47,7 @@ def edit_manifest(site: Path, change: Callable[[dict[str, Any]], object]) -> Non
 # Import
 
 
+@pytest.mark.quick
 def test_importing_says_nothing_and_loads_the_cpu_kernels(
     wheel: Wheel, install: Install, run_python: RunPython
 ) -> None:
@@ -170,6 +171,7 @@ def refusal(run_python: RunPython) -> Callable[..., str]:
     return ask
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("where", [0.0, 0.5, 1.0])
 def test_a_library_with_a_flipped_byte_is_not_loaded(
     wheel: Wheel, install: Install, refusal: Callable[..., str], where: float
@@ -187,6 +189,7 @@ def test_a_library_with_a_flipped_byte_is_not_loaded(
     assert "reinstall" in said
 
 
+@pytest.mark.once
 def test_a_library_that_is_missing_is_said_to_be(wheel: Wheel, install: Install, refusal: Callable[..., str]) -> None:
     site = install(wheel)
     (site / "tiny/_native/libtiny_cpu.so").unlink()
@@ -194,6 +197,7 @@ def test_a_library_that_is_missing_is_said_to_be(wheel: Wheel, install: Install,
     assert "libtiny_cpu.so" in refusal(site)
 
 
+@pytest.mark.once
 def test_kernels_of_another_version_are_refused_with_both_versions(
     wheel: Wheel, install: Install, refusal: Callable[..., str]
 ) -> None:
@@ -206,6 +210,7 @@ def test_kernels_of_another_version_are_refused_with_both_versions(
     assert "1.2.2" in said
 
 
+@pytest.mark.once
 def test_a_manifest_of_another_schema_is_refused(wheel: Wheel, install: Install, refusal: Callable[..., str]) -> None:
     site = install(wheel)
     edit_manifest(site, lambda values: values.update(schema=1))
@@ -213,6 +218,7 @@ def test_a_manifest_of_another_schema_is_refused(wheel: Wheel, install: Install,
     assert "schema 1" in refusal(site)
 
 
+@pytest.mark.once
 def test_a_manifest_cut_short_is_refused(wheel: Wheel, install: Install, refusal: Callable[..., str]) -> None:
     site = install(wheel)
     file = site / "tiny/_native/manifest.json"
@@ -221,6 +227,7 @@ def test_a_manifest_cut_short_is_refused(wheel: Wheel, install: Install, refusal
     assert "damaged" in refusal(site)
 
 
+@pytest.mark.once
 def test_a_package_without_kernels_says_so(wheel: Wheel, install: Install, refusal: Callable[..., str]) -> None:
     site = install(wheel)
     shutil.rmtree(site / "tiny/_native")
@@ -228,6 +235,7 @@ def test_a_package_without_kernels_says_so(wheel: Wheel, install: Install, refus
     assert "install" in refusal(site)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("need", "value", "said"),
     [("torch", "99.0", "torch >= 99.0"), ("platform", "plan9-mips", "plan9-mips"), ("libc", "glibc 9.9", "glibc 9.9")],
@@ -247,6 +255,7 @@ def test_kernels_for_another_machine_are_refused(
     assert said in refusal(site, TINY_JIT="never")
 
 
+@pytest.mark.once
 def test_the_error_keeps_being_said_at_every_call(wheel: Wheel, install: Install, run_python: RunPython) -> None:
     site = install(wheel)
     (site / "tiny/_native/libtiny_cpu.so").write_bytes(b"")

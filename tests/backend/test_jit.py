@@ -15,6 +15,8 @@ from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
 from samples import rewrite_manifest
 
+pytestmark = pytest.mark.once
+
 State = Callable[[Editable], dict[str, str]]
 LOADED = 'print(tiny.KERNELS.info()["loaded"])'
 

@@ -29,6 +29,8 @@ from kernelwheel.toolchain.launchers import Launchers, find_launchers
 from processes import clean_environment
 from standins import make_cxx, make_machine, make_program, settings_with
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 
 
@@ -129,6 +131,7 @@ def test_a_launcher_is_not_in_the_fingerprint(tmp_path: Path) -> None:
     assert machine.draw(compiler_launcher="sccache").fingerprint == machine.draw().fingerprint
 
 
+@pytest.mark.slow
 def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def seconds_until_held(path: Path) -> float:
         return time.monotonic() - begin
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with holder(path) as process:
@@ -57,6 +58,7 @@ def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
         assert seconds_until_held(path) < 0.5
 
 
+@pytest.mark.slow
 def test_a_program_that_was_given_the_lock_holds_it_after_its_caller_s_death(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with holder(path, "1.5") as process:
@@ -66,6 +68,7 @@ def test_a_program_that_was_given_the_lock_holds_it_after_its_caller_s_death(tmp
         assert seconds_until_held(path) > 1.0
 
 
+@pytest.mark.slow
 def test_who_waits_is_told_at_once_and_not_again_and_again(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     told: list[float] = []

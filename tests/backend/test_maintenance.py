@@ -22,6 +22,8 @@ from kernelwheel.store.inventory import Entry, size_of, take_inventory, versions
 from kernelwheel.store.locks import exclusive
 from kernelwheel.store.maintenance import Policy
 
+pytestmark = pytest.mark.once
+
 NOW = 1_900_000_000.0
 
 
@@ -284,6 +286,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
     assert [lock.stat().st_ino for lock in locks] == before
 
 
+@pytest.mark.slow
 def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, entry: Path) -> None:
     foreign = store._replace(version="1.2.2")
     old = fill(foreign, entry).folder
@@ -332,6 +335,7 @@ def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.Monkey
     assert "Permission denied" in cleaning.skipped[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_has_the_library_loaded_keeps_working(store: Store, entry: Path) -> None:
     script = """
 import sys, torch
@@ -378,6 +382,7 @@ def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     assert [r.name for r in maintenance.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
 
 
+@pytest.mark.slow
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:
     used, idle = make_build(store, "kernelwheel-a", 0), make_build(store, "kernelwheel-b", 0)
     script = """

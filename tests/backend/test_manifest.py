@@ -28,6 +28,8 @@ from kernelwheel.report.presentation import manifest_text
 from kernelwheel.runtime import Kernels
 from samples import CUDA_LIBRARY, Values, follow_plan, sample
 
+pytestmark = pytest.mark.once
+
 BYTES = bytes(range(256)) * 8
 LIBRARY = Library("libtiny_cpu.so", hashlib.sha256(BYTES).hexdigest(), len(BYTES), "cpu")
 MANIFEST = sample(LIBRARY, CUDA_LIBRARY)

@@ -24,6 +24,8 @@ from processes import RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda
 from scikit_build_core.cmake import CMake
 
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+
 Checkout = Callable[..., Path]
 BACKEND = Path(__file__).resolve().parents[2] / "backend/kernelwheel"
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"

@@ -15,69 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import needs_cpu_torch
 from kept import fill
 from kernelwheel.store.entries import Store
-from processes import RunPython, run
+from processes import RunPython
 
-pytestmark = needs_cpu_torch  # nothing here depends on what torch was built for
+pytestmark = pytest.mark.once
 
 BACKEND = Path(__file__).parents[2] / "backend"
-FAULTS = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-static int left, number, lasts, looks, count;
-static const char *below = "";
-
-/* Let the nth call from now on fail with an error, and with `lasting` all after it; of files below a folder alone. */
-void fault(int nth, int error, int lasting, int also_looks, const char *folder)
-{ left = nth; number = error; lasts = lasting; looks = also_looks; below = strdup(folder); count = 0; }
-int faults(void) { return count; }
-
-static int fails(const char *path)
-{
-    if (!left || !path || strncmp(path, below, strlen(below))) return 0;
-    if (left > 1) { left--; return 0; }
-    if (!lasts) left = 0;
-    count++; errno = number;
-    return 1;
-}
-/* The path of a name in an open folder. */
-static const char *inside(int at, const char *path, char *whole)
-{
-    char link[64];
-    if (at == AT_FDCWD || path[0] == '/') return path;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
-    ssize_t length = readlink(link, whole, 4095);
-    if (length < 0) return path;
-    snprintf(whole + length, 4096, "/%s", path);
-    return whole;
-}
-#define REAL(type, name, ...) static type (*real)(__VA_ARGS__); if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
-#define OPEN(name) int name(const char *path, int flags, ...) \\
-    { REAL(int, name, const char *, int, ...); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); \\
-      va_end(rest); return fails(path) ? -1 : real(path, flags, mode); }
-#define OPENAT(name) int name(int at, const char *path, int flags, ...) \\
-    { REAL(int, name, int, const char *, int, ...); va_list rest; va_start(rest, flags); \\
-      int mode = va_arg(rest, int); char whole[8192]; va_end(rest); \\
-      return fails(inside(at, path, whole)) ? -1 : real(at, path, flags, mode); }
-#define STAT(name) int name(const char *path, void *found) \\
-    { REAL(int, name, const char *, void *); return looks && fails(path) ? -1 : real(path, found); }
-#define STATAT(name) int name(int at, const char *path, void *found, int flags) \\
-    { REAL(int, name, int, const char *, void *, int); \\
-      char whole[8192]; return looks && fails(inside(at, path, whole)) ? -1 : real(at, path, found, flags); }
-OPEN(open) OPEN(open64) OPENAT(openat) OPENAT(openat64)
-STAT(stat) STAT(stat64) STAT(lstat) STAT(lstat64) STATAT(fstatat) STATAT(fstatat64)
-void *opendir(const char *path) { REAL(void *, opendir, const char *); return fails(path) ? 0 : real(path); }
-"""
 # What a limit on descriptors does to each question, and what is answered when it is gone.
 EXHAUSTED = """
 import json, resource, sys
@@ -157,15 +101,6 @@ for lasting in (0, 1):
         print(json.dumps(done))
         nth += 1
 """
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library in between."""
-    folder = tmp_path_factory.mktemp("shim")
-    (folder / "faults.c").write_text(FAULTS)
-    run(["c++", "-x", "c", "-shared", "-fPIC", "-o", "faults.so", "faults.c", "-ldl"], cwd=folder)
-    return folder / "faults.so"
 
 
 def wheel_and_store(folder: Path, entry: Path, checkout: Path) -> tuple[Path, Path, dict[str, str]]:

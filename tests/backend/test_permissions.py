@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from builds import needs_cpu_torch
 from kernelwheel.build.work_folder import claimed
 from kernelwheel.core.errors import KernelWheelError, StoreError
 from kernelwheel.core.settings import resolve
@@ -28,7 +27,7 @@ SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "60"))
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users"),
-    needs_cpu_torch,  # nothing here depends on what torch was built for
+    pytest.mark.once,
 ]
 
 
@@ -83,6 +82,7 @@ def plant_link(place: Path) -> None:
     place.symlink_to("/var/tmp")  # a folder of root's: only the link is the attacker's
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [plant_folder, plant_link])
 def test_a_folder_that_another_user_makes_first_is_never_used(
     public: Path, tmp_path: Path, plant: Callable[[Path], None]

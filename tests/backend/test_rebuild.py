@@ -30,6 +30,8 @@ from kernelwheel.toolchain.torch_files import read_torch
 from processes import run
 from standins import make_machine, settings_with
 
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+
 Checkout = Callable[[], Path]
 
 

@@ -233,6 +233,7 @@ def test_an_editable_install_takes_no_kernels_that_were_made_with_other_options(
     assert serves(CUDAFLAGS="-lineinfo"), "they reach no CPU kernels"
 
 
+@pytest.mark.slow
 def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(tmp_path: Path) -> None:
     editable = make_editable(tmp_path, SMALL)
     kernels = kernels_of(editable.checkout, editable.cache)

@@ -21,6 +21,8 @@ from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from kernelwheel.store.permissions import Trust
 
+pytestmark = pytest.mark.once
+
 many = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

@@ -26,6 +26,8 @@ from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
+pytestmark = pytest.mark.once
+
 Members = dict[str, bytes]
 LIMIT = 100  # MB
 

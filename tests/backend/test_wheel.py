@@ -119,6 +119,7 @@ def test_its_record_has_the_digest_and_size_of_every_member(made: Path) -> None:
                 assert listed[name] == (f"sha256={digest}", str(len(data)))
 
 
+@pytest.mark.slow
 def test_the_tool_of_the_wheel_format_unpacks_it(made: Path, tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "wheel", "unpack", made, "-d", tmp_path / "unpacked"], check=True, capture_output=True

@@ -1,6 +1,6 @@
 """The compile at run time: cold start, warm start, and many processes at once; the first two against gsplat's JIT.
 
-Usage: jit.py PYTHON-WITH-GSPLAT FOLDER, run by a Python that has splat, a torch with CUDA and pip's nvcc.
+Usage: jit_time.py PYTHON-WITH-GSPLAT FOLDER, run by a Python that has splat, a torch with CUDA and pip's nvcc.
 There need be no GPU: kernels are compiled and loaded for one architecture, and not run.
 """
 
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from build import build_gsplat, gsplat_environment, nothing_kept
+from build_time import build_gsplat, gsplat_environment, nothing_kept
 from measure import run, table
 
 RUNS = 7

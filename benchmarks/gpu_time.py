@@ -74,7 +74,7 @@ def garden() -> Arguments:
     """The garden's points, as the tests have them, with spherical harmonics, in one image."""
     import sys
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     scenes = importlib.import_module("scenes")
     try:
         scene = scenes.garden(1)

@@ -1,6 +1,6 @@
 """What a second build costs: of unchanged sources, from another folder; and after one .cu file was edited.
 
-Usage: rebuild.py CHECKOUT FOLDER, run by a Python that can build this package without isolation.
+Usage: rebuild_time.py CHECKOUT FOLDER, run by a Python that can build this package without isolation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from build import nothing_kept
+from build_time import nothing_kept
 from measure import Usage, run, table
 
 EDITED = "csrc/cuda/intersect.cu"

@@ -3,7 +3,7 @@
 Registers of a thread, bytes of shared memory of a block, and bytes of a thread's stack, which is where spilled
 registers go: without one, none are. CUB's kernels are left out.
 
-Usage: kernels.py [FILE]..., libraries or object files; without them, the library of the installed splat.
+Usage: kernel_resources.py [FILE]..., libraries or object files; without them, the library of the installed splat.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _cuobjdump() -> str:
     beside = [*site.glob("nvidia/cu*/bin/cuobjdump"), site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"]
     program = next((str(path) for path in beside if path.exists()), None) or shutil.which("cuobjdump")
     if program is None:
-        raise SystemExit("required: cuobjdump; found: none; to mend: pip install 'cuda-toolkit[cuobjdump]'")
+        raise SystemExit("required: cuobjdump; found: none; to fix: pip install 'cuda-toolkit[cuobjdump]'")
     return program
 
 

@@ -1,6 +1,6 @@
 """Building the CUDA kernels: this package's wheel against gsplat's JIT build, one after the other.
 
-Usage: build.py CHECKOUT PYTHON-WITH-GSPLAT FOLDER, run by a Python that can build this package without isolation.
+Usage: build_time.py CHECKOUT PYTHON-WITH-GSPLAT FOLDER, run by a Python that can build this package without isolation.
 Both use the nvcc of pip's cuda-toolkit of the same release, the same torch and the same architecture list.
 """
 

@@ -1,6 +1,6 @@
 """The CPU rasterizer on the garden's points, forward and backward: by image size, threads and instruction set.
 
-Usage: render.py TESTS, the folder of the tests, whose scenes.py finds and shapes the scene.
+Usage: render_time.py TESTS, the folder of the tests, whose scenes.py finds and shapes the scene.
 """
 
 from __future__ import annotations
