@@ -18,8 +18,8 @@ import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from kernelwheel.store.entries import Store
 from kernelwheel.store.inventory import find_damage, take_inventory
-from kernelwheel.toolchain import toolchain
 from kernelwheel.toolchain.cuda import decide_cuda
+from kernelwheel.toolchain.torch_files import STABLE_HEADER
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
@@ -214,9 +214,9 @@ def test_a_torch_that_is_half_installed_is_said_with_what_is_missing(
 
 def test_a_header_of_torch_s_that_is_missing_is_said(builder: Builder, tmp_path: Path) -> None:
     make_copy_of_torch(tmp_path / "site", without="include")
-    headers = tmp_path / "site/torch" / toolchain.STABLE_HEADER
+    headers = tmp_path / "site/torch" / STABLE_HEADER
     headers.parent.mkdir(parents=True)
-    shutil.copy(TORCH.root / toolchain.STABLE_HEADER, headers)
+    shutil.copy(TORCH.root / STABLE_HEADER, headers)
     builder.env["PYTHONPATH"] = str(tmp_path / "site")
 
     said = builder.refusal()
