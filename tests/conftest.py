@@ -19,6 +19,8 @@ REPOSITORY = TESTS.parent
 sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 # Wheels that are others with another build of torch.
 BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
+# What is taken first of what runs once: the longest, so that at the end no run has long to go while the other is done.
+LONGEST = {"test_survival.py", "test_command_line.py"}
 # Who asks for one of these builds something, or runs a program. What is compiled once for many tests is not among them.
 SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_wheel"}
 # What builds, and what imports torch. Programs that are asked for their version, as all compilers are, take no time.
@@ -45,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: once_group(item) is not None)
+    items.sort(key=lambda item: (once_group(item) is not None, once_group(item) not in LONGEST))
 
 
 @pytest.hookimpl(tryfirst=True)
