@@ -304,7 +304,9 @@ def test_the_log_says_which_nvcc_was_taken_and_why(wheel: Wheel) -> None:
 
 def test_the_log_says_which_c_plus_plus_compiler_was_taken_and_how_many_run_at_once(wheel: Wheel) -> None:
     assert re.search(r"c\+\+: /\S+: (gcc|clang) \d+\.\d+", wheel.output)
-    assert re.search(r"compilers at once: \d+: \d+ cores \(.*\), \d+ MB of memory \(.*\), \d+ MB for one", wheel.output)
+    assert re.search(
+        r"compilers at once: \d+: \d+ cores \(.*\), \d+ MB of memory \(.*\), \d+ MB per compiler", wheel.output
+    )
 
 
 def assert_names_every_place_and_three_ways_out(said: str) -> None:
@@ -384,7 +386,7 @@ def test_device_code_that_is_not_the_plan_s_is_refused(checkout: Checkout, out: 
 
     said = refused_build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "8.0"})
 
-    assert "did not make what the Plan says" in said
+    assert "did not produce what the Plan specifies" in said
     assert "8.9" in said
 
 
@@ -392,7 +394,7 @@ def test_a_cmakelists_that_makes_no_library_is_refused(checkout: Checkout, out: 
     folder = checkout()
     (folder / "native/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES CXX)\n")
 
-    assert "did not make what the Plan says" in refused_build(folder, out, env={"TINY_CUDA": "off"})
+    assert "did not produce what the Plan specifies" in refused_build(folder, out, env={"TINY_CUDA": "off"})
 
 
 # The same bytes everywhere

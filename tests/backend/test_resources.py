@@ -49,7 +49,7 @@ def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     there = Resources(3, "CPU quota of /a", 2048, "limit of /b")
 
     assert resources.plan_jobs(0, there, 512).because == (
-        "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 512 MB for one (as measured before)"
+        "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 512 MB per compiler (measured in an earlier build)"
     )
     assert "(assumed)" in resources.plan_jobs(0, there, None).because
 
@@ -335,8 +335,8 @@ def test_a_compiler_that_is_killed_beside_another_is_run_again_alone(small: Edit
         'import tiny; tiny.KERNELS.require("cpu"); print(tiny.KERNELS.info()["loaded"])', MAX_JOBS="4"
     )
 
-    assert "compilers at once: 4: as the setting jobs says" in done.stderr
-    assert re.search(r"a compiler was killed \(signal 9\): .*going on with fewer compilers at once: 1\n", done.stderr)
+    assert "compilers at once: 4: set by the option jobs" in done.stderr
+    assert re.search(r"a compiler was killed \(signal 9\): .*retrying with fewer compilers at once: 1\n", done.stderr)
     # The one that was killed, once more; the other, which was done, not.
     assert sorted(map(small.compiled().count, ("one.cpp", "two.cpp"))) == [1, 2]
 
@@ -351,10 +351,10 @@ def test_with_one_job_no_compiler_runs_beside_another(small: Editable) -> None:
 def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(small: Editable) -> None:
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) kill -9 $$;; esac').failure(MAX_JOBS="2")
 
-    assert "BuildError: tiny 1.2.3 did not compile, for lack of memory: one compiler at a time" in said
+    assert "BuildError: tiny 1.2.3 did not compile: out of memory, even with one compiler at a time" in said
     assert "a compiler was killed (signal 9)" in said
-    assert re.search(r"required: +memory for one compiler; the largest so far took \d+ MB", said)
-    assert re.search(r"found: .*\n +\d+ MB can be taken \(.*\); ulimit -v: no limit", said)
+    assert re.search(r"required: +memory for one compiler; the largest so far used \d+ MB", said)
+    assert re.search(r"found: .*\n +\d+ MB available \(.*\); ulimit -v: no limit", said)
     assert re.search(r"to fix: .*raise the container's limit", said)
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     # Both attempts are in the log: of two compilers at once, and of one.
@@ -366,8 +366,8 @@ def test_a_compiler_that_gets_too_little_memory_from_the_system_is_an_error_that
 
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) ulimit -v 70000;; esac').failure(MAX_JOBS="1")
 
-    assert "did not compile, for lack of memory" in said
-    assert "found:     a compiler got no more memory: " in said
+    assert "did not compile: out of memory" in said
+    assert "found:     a compiler ran out of memory: " in said
 
 
 def test_a_compile_error_is_not_tried_again(small: Editable) -> None:
@@ -403,7 +403,9 @@ def test_what_an_earlier_version_took_decides_how_many_run(small: Editable, comp
 
     done = small.python('import tiny; tiny.KERNELS.require("cpu")')
 
-    assert re.search(rf"compilers at once: 1: .* {1 << 30} MB for one \(as measured before\)", done.stderr)
+    assert re.search(
+        rf"compilers at once: 1: .* {1 << 30} MB per compiler \(measured in an earlier build\)", done.stderr
+    )
 
 
 def note_peak(entry: Path, peak_mb: int) -> None:
