@@ -276,7 +276,7 @@ def test_explain_of_an_empty_store_says_that_there_is_nothing(cache: Cache) -> N
 
     assert status == 1
     assert out.startswith("CPU kernels: not found\n")
-    assert "no entry of any version" in out
+    assert "no entries of any version" in out
 
 
 def test_explain_of_what_is_there_says_where(filled: Cache, entry: Path) -> None:
@@ -373,7 +373,7 @@ def test_two_plans_are_compared_field_by_field(change: dict[str, Any], said: lis
 
 
 def test_verify_of_whole_entries_is_good(filled: Cache) -> None:
-    assert filled.run("verify") == (0, "1 of 1 entries are whole\n", "")
+    assert filled.run("verify") == (0, "1 of 1 entries are intact\n", "")
 
 
 def test_verify_names_a_damaged_entry_and_where_it_is_now(filled: Cache, entry: Path) -> None:
@@ -387,7 +387,7 @@ def test_verify_names_a_damaged_entry_and_where_it_is_now(filled: Cache, entry: 
     assert damaged["folder"] == str(filled.store.root / entry.name)
     assert "libtiny_cpu.so" in damaged["damage"]
     assert Path(damaged["moved"]).is_dir()
-    assert filled.run("verify") == (0, "0 of 0 entries are whole\n", "")
+    assert filled.run("verify") == (0, "0 of 0 entries are intact\n", "")
 
 
 def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
@@ -396,8 +396,8 @@ def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
     status, out, _ = filled.run("verify")
 
     assert status == 1
-    assert out.startswith(f"0 of 1 entries are whole\ndamaged: {filled.store.root / entry.name}\n")
-    assert f"  now in {filled.store.root / '.quarantine'}" in out
+    assert out.startswith(f"0 of 1 entries are intact\ndamaged: {filled.store.root / entry.name}\n")
+    assert f"  moved to {filled.store.root / '.quarantine'}" in out
 
 
 def test_prune_without_options_removes_other_versions_alone(filled: Cache, entry: Path) -> None:
@@ -452,8 +452,8 @@ def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_fin
         status, out, _ = filled.run("clear")
 
     assert status == 1
-    assert "left alone: version 1.2.3: a process is at work there" in out
-    assert filled.run("verify")[1] == "1 of 1 entries are whole\n"
+    assert "skipped: version 1.2.3: a process is at work there" in out
+    assert filled.run("verify")[1] == "1 of 1 entries are intact\n"
 
 
 # export and import

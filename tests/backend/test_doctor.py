@@ -188,7 +188,7 @@ def test_two_installs_are_found(site: Site, tmp_path: Path, package: str) -> Non
 
     (said,) = look(installation(site, path=path))
 
-    assert said.startswith(f"{package} is there more than once")
+    assert said.startswith(f"{package} is installed more than once")
     assert str(other) in said
 
 
@@ -210,7 +210,7 @@ def test_a_checkout_beside_an_install_is_two_installs(site: Site, tmp_path: Path
 def test_kernels_of_another_version_are_found(site: Site) -> None:
     (said,) = look(installation(site, manifest=MANIFEST._replace(version="1.2.2")))
 
-    assert "tiny 1.2.3 beside kernels of version 1.2.2" in said
+    assert "tiny 1.2.3 with kernels of version 1.2.2" in said
     assert REINSTALL in said
 
 
@@ -238,7 +238,7 @@ def test_a_torch_of_another_environment_is_found(site: Site, tmp_path: Path) -> 
 
     (said,) = look(installation(site, torch=other))
 
-    assert said.startswith("torch is of another environment")
+    assert said.startswith("torch is from another environment")
     assert str(site.prefix) in said
     assert str(tmp_path / "other") in said
 

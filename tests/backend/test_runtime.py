@@ -245,7 +245,7 @@ def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(
     assert found.manifest.sources == kernels.installed.wanted.sources != before
     kernels.installed.in_use = True  # as if they were loaded
     editable.change("native/one.h", "11", "12")
-    with pytest.raises(IncompatibleArtifactError, match="start the program again"):
+    with pytest.raises(IncompatibleArtifactError, match="restart the program"):
         kernels.installed.look_again("0" * 64)
 
 
