@@ -38,7 +38,7 @@ class Cache:
         return kernels_of(self.checkout, self.folder, **environ)
 
     def run(self, *words: object, **environ: str) -> tuple[int, str, str]:
-        """Exit status, what was printed, and what was said on standard error."""
+        """Run it; returns the exit status, standard output and standard error."""
         parser = argparse.ArgumentParser(prog="tiny cache")
         cache_commands.add_arguments(parser)
         self.capsys.readouterr()
@@ -70,7 +70,7 @@ def filled(cache: Cache, entry: Path) -> Cache:
 
 @pytest.fixture
 def no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the test fail where a compile starts."""
+    """Make the test fail if a compile starts."""
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a compile started")
@@ -85,7 +85,7 @@ def flip(path: Path) -> None:
 
 
 def install(folder: Path, entry: Path, checkout: Path) -> Kernels:
-    """tiny with a wheel's Artifact in it, as pip leaves it: the entry's files and the sources."""
+    """tiny with a wheel's Artifact, as installed by pip: the entry's files and the sources."""
     native = folder / "site" / "tiny" / "_native"
     native.mkdir(parents=True)
     for name in ("manifest.json", "libtiny_cpu.so"):
@@ -287,7 +287,7 @@ def test_explain_of_what_is_there_says_where(filled: Cache, entry: Path) -> None
 
 
 def test_explain_names_the_nearest_entry_and_what_differs(cache: Cache, entry: Path, checkout: Copy) -> None:
-    """Of two entries the one is nearer whose Plan differs in less; sources are counted and named."""
+    """Of two entries, the one whose Plan differs less is nearer; changed sources are counted and named."""
     cache.checkout = checkout()
     fill(cache.store, entry)
     relabel(cache.store, entry, cxx_version="1.0")

@@ -1,4 +1,4 @@
-"""What a call and `cache build` do: the one decision, as a function of what is there."""
+"""What a call and `cache build` decide, as a pure function of what exists."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["
 
 
 class Given(NamedTuple):
-    """A package as it is installed somewhere, as far as a decision sees it."""
+    """An installed package, as far as a decision is concerned."""
 
     artifacts: tuple[Artifact, ...]
     wanted: Wanted = Wanted("1.2.3")
@@ -67,7 +67,7 @@ class Given(NamedTuple):
         return next((each for each in self.artifacts if each.store is None), None)
 
     def candidates(self) -> Iterator[Artifact]:
-        """Those at hand, and then the stores that cannot be looked into."""
+        """The available ones, and then the error of a store that cannot be read."""
         yield from self.artifacts
         if self.blocked:
             raise self.blocked
@@ -85,7 +85,7 @@ def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Art
     return foresee(given, host, request, verify)
 
 
-# what a call does: device, host, circumstances, outcome, words of the reason
+# what a call does: device, host, circumstances, outcome, part of the reason
 CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "in the wheel fit"),
     "its CPU kernels": ("cpu", HOPPER, at(WHEEL), "load", "in the wheel fit"),
@@ -132,7 +132,7 @@ def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, b
     assert expected.error is None or expected.error.remedies
 
 
-# what `cache build` does, with the architectures that are asked for
+# what `cache build` does, with the architectures requested
 BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
     "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "in the wheel fit"),
     "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "in the wheel fit"),
@@ -176,7 +176,7 @@ def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("fault", "own", "outcome"),
     [
-        (IncompatibleArtifactError, True, "compile"),  # it is put away
+        (IncompatibleArtifactError, True, "compile"),  # it is quarantined
         (IncompatibleArtifactError, False, "fail"),
         (UnreadableArtifactError, True, "fail"),
         (UnreadableArtifactError, False, "fail"),
@@ -206,7 +206,7 @@ BOTH_ENTRY = ENTRY._replace(
 @pytest.mark.parametrize(
     ("given", "loaded"),
     [
-        (at(WHEEL, BOTH_ENTRY), BOTH_ENTRY),  # a process loads one library of CUDA kernels
+        (at(WHEEL, BOTH_ENTRY), BOTH_ENTRY),  # a process can load only one library of CUDA kernels
         (at(WHEEL, BLACKWELL_ENTRY), WHEEL),
         (at(WHEEL, blocked=TROUBLE), WHEEL),
     ],

@@ -41,9 +41,7 @@ def supervise(worker: int, alive: int) -> int:
     """
     while os.getppid() == int(sys.argv[2]) and not select.select([0, alive], [], [], 0.2)[0]:
         pass
-    if not Path(
-        "/proc/self/stat"
-    ).exists():  # processes cannot be listed, but Ninja forwards this signal to its children
+    if not Path("/proc/self/stat").exists():  # no way to list processes, but Ninja forwards this signal to its children
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
     while (others := session_members()) != []:

@@ -127,7 +127,7 @@ def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
     modules = [f"{library.file}: Python imports it as {library.module}" for library in libraries if library.module]
     if modules and not plan.binding:
         raise BuildError(
-            f'{plan.package} declares abi = "stable", but has modules that are bound to one Python',
+            f'{plan.package} has modules that are bound to one Python, but its abi is not "torch"',
             required="operator libraries, added by kernelwheel_add_op_library",
             found="\n".join(modules),
             remedies=['set abi = "torch" in [tool.kernelwheel] of pyproject.toml'],

@@ -56,7 +56,7 @@ def no_gpu(host: Host) -> Mismatch:
         dimension="gpu",
         required="an NVIDIA GPU with its driver, and a torch built with CUDA",
         found=found,
-        remedy="use CPU tensors, or run where torch.cuda.is_available()",
+        remedy="use CPU tensors, or run on a machine where torch.cuda.is_available()",
         device="cuda",
         compile_cures=False,
     )
