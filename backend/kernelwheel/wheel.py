@@ -80,9 +80,9 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
             path.unlink(missing_ok=True)  # a partial wheel
             raise BuildError(
                 "the wheel cannot be written",
-                required=f"a folder with free space that this user can write to: {destination}",
+                required=f"a folder with enough free space that this user can write to: {destination}",
                 found=f"{type(error).__name__}: {error}",
-                remedies=["free up space there, or choose another folder"],
+                remedies=["free some space there, or choose another folder"],
             ) from error
     return path.name
 

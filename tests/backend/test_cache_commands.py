@@ -452,7 +452,7 @@ def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_fin
         status, out, _ = filled.run("clear")
 
     assert status == 1
-    assert "skipped: version 1.2.3: a process is at work there" in out
+    assert "left alone: version 1.2.3: a process is at work there" in out
     assert filled.run("verify")[1] == "1 of 1 entries are intact\n"
 
 

@@ -200,7 +200,7 @@ def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildErr
     remedies = []
     free = shutil.disk_usage(work.path).free
     if free < ROOM or "No space left on device" in str(failure):
-        remedies.append(f"free up space in {work.path}: only {free} bytes are left")
+        remedies.append(f"free some space in {work.path}: only {free} bytes are left")
     elif missing := _architectures_missing(work.path, plan, failure):
         found.append(f"nvcc exited without printing an error, before it had made code for {', '.join(missing)}")
         remedies.append(f"check whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")

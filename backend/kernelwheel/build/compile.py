@@ -93,9 +93,9 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
     if error.errno in NO_ROOM or (isinstance(error, PermissionError) and path.is_relative_to(place)):
         return BuildError(
             "the kernels cannot be compiled: a file cannot be written",
-            required=f"a folder with free space that this user can write to: {place}",
+            required=f"a folder with enough free space that this user can write to: {place}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[f"free up space there, or set {variable} to another folder"],
+            remedies=[f"free some space there, or set {variable} to another folder"],
         )
     return BuildError(
         "the kernels cannot be compiled: a file cannot be read or written",

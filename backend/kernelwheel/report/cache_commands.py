@@ -191,7 +191,7 @@ def _show_cleaning(args: argparse.Namespace, cleaning: Cleaning, verb: str) -> i
         "skipped": list(cleaning.skipped),
     }
     lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
-    lines += [f"skipped: {reason}" for reason in cleaning.skipped]
+    lines += [f"left alone: {reason}" for reason in cleaning.skipped]
     lines.append(f"{verb} {size_text(cleaning.freed)}")
     _show(args, view, "\n".join(lines))
     return 1 if cleaning.skipped else 0
