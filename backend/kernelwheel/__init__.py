@@ -1,4 +1,4 @@
-"""Kernels for torch, compiled ahead of time into wheels and checked before they are loaded.
+"""A build backend and runtime that compile torch kernels into wheels and check them before loading.
 
-A build backend (`hooks`) and its runtime half (`runtime`), with one Plan, one manifest and one check between them.
+The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one manifest and one check.
 """

@@ -1,4 +1,4 @@
-"""The PEP 517 and PEP 660 hooks: setuptools' own, with the Plan, the compile and the wheel around them."""
+"""The PEP 517 and PEP 660 hooks, which add compiled kernels to the wheels that setuptools builds."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .toolchain import toolchain
 
 Config = Mapping[str, Any] | None
 
-# What setuptools' own hooks read from the config settings.
+# The config settings that setuptools' own hooks read.
 SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editable-mode")
 
 
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
-    """An error of ours that ends the front end's process is its message, not a page of traceback above the message."""
+    """Make an uncaught KernelWheelError print only its message, without a traceback."""
     try:
         yield
     except KernelWheelError:
@@ -52,28 +52,28 @@ def _print_message(kind: type[BaseException], error: BaseException, trace: Trace
 
 @_errors_as_messages()
 def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
-    """setuptools' requirements."""
+    """The requirements of setuptools."""
     with _outside_checkout():
         return list(build_meta.get_requires_for_build_sdist(_split(config_settings)[1]))
 
 
 @_errors_as_messages()
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
-    """setuptools' metadata: static, so nothing is compiled and no torch is looked for."""
+    """The metadata from setuptools; it is static, so nothing is compiled and torch is not needed."""
     with _outside_checkout():
         return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[1]))
 
 
 @_errors_as_messages()
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
-    """As `prepare_metadata_for_build_wheel`."""
+    """The same as `prepare_metadata_for_build_wheel`."""
     with _outside_checkout():
         return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
 
 
 @_errors_as_messages()
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
-    """setuptools' requirements, and cmake and ninja from PyPI where this machine has none that is new enough."""
+    """The requirements of setuptools, plus cmake and ninja from PyPI if this machine lacks recent ones."""
     from packaging.specifiers import SpecifierSet
     from scikit_build_core.builder.get_requires import GetRequires
     from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
@@ -90,32 +90,32 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
 
 @_errors_as_messages()
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
-    """setuptools' requirements: an editable install compiles nothing while it is installed."""
+    """The requirements of setuptools; an editable install compiles nothing at install time."""
     with _outside_checkout():
         return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
 
 
 @_errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
-    """setuptools' sdist."""
+    """The sdist from setuptools."""
     with _outside_checkout():
         return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
 
 
 @_errors_as_messages()
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """setuptools' editable wheel; it holds no Artifact.
+    """The editable wheel from setuptools; it contains no Artifact.
 
     Raises:
-        SettingsError: `-C` settings are given. Kernels are compiled at first use, where they would be forgotten.
+        SettingsError: `-C` settings were given. They would be lost by the first use, when kernels are compiled.
     """
     ours, theirs = _split(config_settings)
     if ours:
         raise SettingsError(
-            "an editable install compiles at first use, and keeps no -C settings until then",
-            required="options in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
+            "an editable install compiles on first use, and -C settings are lost by then",
+            required="options set in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
             found=", ".join(f"-C {key}" for key in ours),
-            remedies=[f"leave them out, and set {', '.join(_variables(ours))} where the kernels are used"],
+            remedies=[f"leave them out, and set {', '.join(_variables(ours))} when using the kernels"],
         )
     facts, options = _read_project()
     epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
@@ -125,7 +125,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
 
 @_errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """Pack the Artifact of this checkout's Plan, from a Store or compiled now, into setuptools' wheel."""
+    """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()
     facts, options = _read_project()
     ours, theirs = _split(config_settings)
@@ -138,7 +138,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
     with tempfile.TemporaryDirectory() as temporary, _outside_checkout():
-        with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools reads it too
+        with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         sources = Path(facts.sources).resolve()
         plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
@@ -152,7 +152,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
 
 @contextmanager
 def _outside_checkout() -> Iterator[None]:
-    """Keep setuptools' build folder out of the checkout: an old one there would put deleted modules into the wheel."""
+    """Keep setuptools' build folder out of the checkout: a stale one would add deleted modules to the wheel."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "setuptools.cfg"
         config.write_text(f"[build]\nbuild_base = {folder}\n[egg_info]\negg_base = {folder}\n", encoding="utf-8")
@@ -170,10 +170,10 @@ def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our config settings, and setuptools', told to be quiet: its lists of copied files would hide the rest.
+    """Split the config settings into ours and those for setuptools, with --quiet: its file lists would hide the rest.
 
     Raises:
-        SettingsError: one of ours is of no use to any build; every hook says so, and the first is called early.
+        SettingsError: one of ours is invalid. Every hook checks, so that the first one called reports it.
     """
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
@@ -182,13 +182,13 @@ def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _variables(ours: Mapping[str, Any]) -> list[str]:
-    """The environment variables of the options of `-C` settings."""
+    """The environment variables that correspond to `-C` settings."""
     package = _read_project()[0].import_name
     return [settings.option_of(key, "-C").variable(package) for key in ours]
 
 
 def _version(pure: Path) -> str:
-    """The version in the metadata that setuptools made."""
+    """The version in the metadata written by setuptools."""
     from wheel.wheelfile import WheelFile
 
     with WheelFile(pure) as archive:

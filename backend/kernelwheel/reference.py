@@ -1,6 +1,7 @@
-"""The page of all options, made from the registry: `python -m kernelwheel.reference PACKAGE > docs/settings.md`.
+"""Generator of the options page docs/settings.md, from the registry of options.
 
-In an installed package it is `python -m <package>._kernelwheel.reference <package>`.
+Run `python -m kernelwheel.reference PACKAGE > docs/settings.md`; in an installed package,
+`python -m <package>._kernelwheel.reference <package>`.
 """
 
 from __future__ import annotations
@@ -17,59 +18,62 @@ _RECORDED: dict[Decides, str] = {"binary": "value and origin", "tools": "origin"
 _HEAD = "| option | environment | meaning | takes | default | in the manifest |"
 _PAGE = """# Settings
 
-<!-- Made from the registry: PYTHONPATH=backend python -m kernelwheel.reference {package} > docs/settings.md -->
+<!-- Generated from the registry: PYTHONPATH=backend python -m kernelwheel.reference {package} > docs/settings.md -->
 
-An option stands in `{table}` of pyproject.toml, in an environment variable, or in a front end's
-`-C name=value`; the later of these three counts. Names may have `_` for `-`. An empty variable counts as not set.
+Options are set in `{table}` of pyproject.toml, in environment variables, or with a front end's
+`-C name=value`; each of these overrides the ones before it. Names may be written with `_` instead of `-`. An empty
+variable counts as unset.
 
 {options}
 
-These take several values, as a list in the table or by `-C` given again: {several}.
+These options take several values, as a list in the table or by repeating `-C`: {several}.
 
 ## In the manifest
 
-`built_with.settings` of a manifest, which `inspect` shows, has the options that decide what an Artifact is, as the last
-column says. A manifest has no path of its builder: of an option that says where a compiler is, it has only where it was
-set; what the compiler is, is in the Plan. How the work was done is not there, so that equal builds are equal files.
-Compiler flags are a part of the Plan and are there as they were written: a path in them is a path in the manifest.
-Without CUDA kernels, options that are for them alone had no effect and are not there, but for those of the table.
+`built_with.settings` in a manifest, shown by `inspect`, records the options that decide what an Artifact is; the last
+column above says what it records. A manifest contains no paths of its builder: for an option that names the path of a
+compiler, it records only where the option was set, and the compiler itself is described in the Plan. Options that only
+affect how the work is done are not recorded, so that equal builds give equal files. Compiler flags are part of the Plan
+and are recorded as written, including any paths in them. In a build without CUDA kernels, options that only affect CUDA
+kernels are not recorded, except for those in the table.
 
 ## At run time
 
-A compile at run time from a wheel has the options of the package's table that decide the binary, from the manifest, but
-for `archs`: there the GPUs of the machine decide. The environment counts more, as in a build. How the work is done, as
-`jit` and where caches are, is for that machine's environment alone. An editable install reads the table itself.
+A compile at run time from a wheel uses the options of the package's table that decide the binary, as recorded in the
+manifest. The exception is `archs`, which defaults to the machine's GPUs. Environment variables override them, as in a
+build. How the work is done (`jit`, the location of caches) is decided only by the environment of that machine. An
+editable install reads the table itself.
 
 ## Whose caches are trusted
 
-Loading a library runs its code. So a cache, also one that is only read, is used where nobody but root, this user and
-the users in `trusted-owners` can write to it. What is checked, at each use:
+Loading a library runs its code. So a cache, even a read-only one, is used only if nobody but root, this user and the
+users in `trusted-owners` can write to it. These checks are made at each use:
 
-- The cache folder and every folder above it, up to the root of the file system, belongs to one of them. Others cannot
-  write to it, unless its sticky bit is set, as for `/tmp`; a group can, above the cache folder, if all its members are
-  trusted (a user's private group). Links on the way belong to one of them too.
-- Everything in the cache folder belongs to one of them, nobody else can write to it, and there are no links.
+- The cache folder and all its parents, up to the root of the file system, belong to one of these users. Nobody else can
+  write to them, with two exceptions: a folder with the sticky bit, such as `/tmp`, and above the cache folder, a group
+  whose members are all trusted (a user's private group). Symbolic links on the path also belong to one of these users.
+- Everything in the cache folder belongs to one of these users, nobody else can write to it, and it contains no symbolic
+  links.
 
-The store of a cluster may belong to a service account, a container's volume to another user's number: name that user,
-`{trusted}=1234`. In a container that nobody else is in, where a volume is open to all, `{trusted}=everyone` switches
-these checks off. A program that was started by one user and has the rights of another (setuid) uses no cache at all.
+A cluster's store may belong to a service account, and a container's volume to another user id: name that user, as in
+`{trusted}=1234`. In a container without other users, whose volume is open to all, `{trusted}=everyone` switches these
+checks off. A program that runs with another user's privileges (setuid) uses no cache at all.
 
 ## What is an error
 
-- An option, or one of the package's own variables, that is unknown or misspelled: the message names the nearest.
-- A value that the option does not take: the message says where it stood.
-- One option twice in one place, as `cuda-home` and `cuda_home`, or several values for an option that takes one.
-- `cuda` off, and by `-C` an option that is for CUDA kernels alone: {cuda_only}.
-  Their variables are there for many packages, and the table may be waiting for a build with CUDA: those may stand
-  beside `cuda` off.
+- An unknown or misspelled option, or variable of the package: the message suggests the closest name.
+- A value that the option does not take: the message says where it was set.
+- The same option twice in one place, as `cuda-home` and `cuda_home`, or several values for an option that takes one.
+- With `cuda` off, an option set by `-C` that only affects CUDA kernels: {cuda_only}.
+  Their variables may be meant for other packages, and the table for builds with CUDA, so both are allowed.
 - An `nvcc` of one toolkit and the `cuda-home` of another, both usable, and both from variables or both from `-C`.
-- Architectures in `cuda-flags`: their one place is `archs`.
-- `-C` options for an editable install: it compiles at first use, by the table and the variables of then.
+- Architectures in `cuda-flags`: they belong in `archs`.
+- `-C` options for an editable install: it compiles on first use, with the table and the variables at that time.
 """
 
 
 def page(package: str) -> str:
-    """The page for a package: its own variables have its name in front.
+    """The page for a package, whose own variables start with its name.
 
     Args:
         package: its import name.

@@ -1,4 +1,4 @@
-"""What happens to the wheel after setuptools made it: the Artifact and its sources go in, the tag says what it is."""
+"""Turning the pure wheel from setuptools into a platform wheel with the Artifact and its sources."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ def platform_tag() -> str:
 
 
 def python_tag(abi: str | None) -> str:
-    """The first two parts of a wheel's tag: `py3-none` for libraries that use no symbol of Python, else as
-    `cp313-cp313t` (PyPA, platform compatibility tags) for the ABI that the modules are bound to.
+    """The first two parts of a wheel's tag (PyPA, platform compatibility tags).
+
+    They are `py3-none` for libraries that use no Python symbols; otherwise they name the ABI that the modules are bound
+    to, as in `cp313-cp313t`.
     """
     return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What goes into the wheel beside the Python files.
+    """What the wheel contains besides the Python files.
 
     Attributes:
         native: the Artifact's folder in the wheel, `splat/_native`.
-        artifact: what goes there.
-        plan: names the source files, which go to `src/` beside the Artifact for a later compile.
-        sources: the folder that holds them.
-        epoch: the time of every file in the wheel, seconds since 1970: no clock of the builder.
+        artifact: the Artifact.
+        plan: names the source files, which go into `src/` in the Artifact's folder, for a compile at run time.
+        sources: the folder of the source files.
+        epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
     """
 
     native: str
@@ -50,7 +52,7 @@ class Contents:
     epoch: int
 
     def members(self) -> Iterator[tuple[str, bytes]]:
-        """The files by their names in the wheel; of the Artifact's folder, not what else a Store keeps there."""
+        """The files with their names in the wheel, without the other files that a Store keeps with an Artifact."""
         native, artifact = self.native, self.artifact
         for library in artifact.manifest.libraries:
             yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
@@ -60,27 +62,27 @@ class Contents:
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
-    """Write the platform wheel: everything of the pure one that setuptools made, plus the Artifact and its sources.
+    """Write the platform wheel: everything in the pure one from setuptools, plus the Artifact and its sources.
 
     Returns:
-        The new wheel's file name. Which torch and CUDA its libraries need is the manifest's to say.
+        The new wheel's file name. The torch and CUDA that its libraries need are in the manifest, not in the name.
 
     Raises:
-        BuildError: it cannot be written; nothing is left of it.
+        BuildError: it cannot be written; no partial file is left.
     """
     tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{platform_tag()}"
-    # WheelFile dates RECORD by this variable, and without it by the clock.
+    # WheelFile takes RECORD's timestamp from this variable, or else from the clock.
     with WheelFile(pure) as source, variable_set("SOURCE_DATE_EPOCH", str(contents.epoch)):
         path = destination / f"{source.parsed_filename['namever']}-{tag}.whl"
         try:
             _write(source, path, tag, contents)
         except OSError as error:
-            path.unlink(missing_ok=True)  # half a wheel
+            path.unlink(missing_ok=True)  # a partial wheel
             raise BuildError(
                 "the wheel cannot be written",
-                required=f"a folder that this user can write to, with room: {destination}",
+                required=f"a folder with enough free space that this user can write to: {destination}",
                 found=f"{type(error).__name__}: {error}",
-                remedies=["make room there, or name another folder"],
+                remedies=["free some space there, or choose another folder"],
             ) from error
     return path.name
 
@@ -89,7 +91,7 @@ def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
     with WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
         for member in source.namelist():
             if member == f"{source.dist_info_path}/RECORD":
-                continue  # WheelFile writes it anew
+                continue  # WheelFile writes a new one
             data = source.read(member)
             if member == f"{source.dist_info_path}/WHEEL":
                 data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
@@ -99,7 +101,7 @@ def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
 
 
 def _retagged(text: str, tag: str) -> str:
-    """The WHEEL file with our tag, and as a platform wheel (binary distribution format, "File contents")."""
+    """The WHEEL file, changed to a platform wheel with our tag (binary distribution format, "File contents")."""
     kept = [line for line in text.splitlines() if line and not line.startswith(("Tag:", "Root-Is-Purelib:"))]
     return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", ""])
 

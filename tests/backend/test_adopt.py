@@ -1,4 +1,4 @@
-"""docs/adopt.md: what another package has to write, which is what the packages of tests/packages have written."""
+"""docs/adopt.md: its snippets are the files of the packages in tests/packages, word for word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelwheel.build.package import read_toml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("tiny", "classic")
-# A file's path in backticks on a line of its own, then a block. Comments in it are the page's.
+# A file's path in backticks on a line of its own, then a code block. Comments in it belong to the page.
 SNIPPETS = re.findall(
     r"^`(tests/packages/\S+)`\n\n```\w*\n(.*?)^```$",
     (REPOSITORY / "docs/adopt.md").read_text(),

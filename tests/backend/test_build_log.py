@@ -1,4 +1,4 @@
-"""What is told of a build's log: short names while it grows, the first complaint when it ends in failure."""
+"""What is reported from a build's log: short names for progress, and the first error if the build fails."""
 
 from __future__ import annotations
 

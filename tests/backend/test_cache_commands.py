@@ -38,7 +38,7 @@ class Cache:
         return kernels_of(self.checkout, self.folder, **environ)
 
     def run(self, *words: object, **environ: str) -> tuple[int, str, str]:
-        """Exit status, what was printed, and what was said on standard error."""
+        """Run it; returns the exit status, standard output and standard error."""
         parser = argparse.ArgumentParser(prog="tiny cache")
         cache_commands.add_arguments(parser)
         self.capsys.readouterr()
@@ -70,7 +70,7 @@ def filled(cache: Cache, entry: Path) -> Cache:
 
 @pytest.fixture
 def no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the test fail where a compile starts."""
+    """Make the test fail if a compile starts."""
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a compile started")
@@ -85,7 +85,7 @@ def flip(path: Path) -> None:
 
 
 def install(folder: Path, entry: Path, checkout: Path) -> Kernels:
-    """tiny with a wheel's Artifact in it, as pip leaves it: the entry's files and the sources."""
+    """tiny with a wheel's Artifact, as installed by pip: the entry's files and the sources."""
     native = folder / "site" / "tiny" / "_native"
     native.mkdir(parents=True)
     for name in ("manifest.json", "libtiny_cpu.so"):
@@ -279,7 +279,7 @@ def test_explain_of_an_empty_store_says_that_there_is_nothing(cache: Cache) -> N
 
     assert status == 1
     assert out.startswith("CPU kernels: not found\n")
-    assert "no entry of any version" in out
+    assert "no entries of any version" in out
 
 
 def test_explain_of_what_is_there_says_where(filled: Cache, entry: Path) -> None:
@@ -290,7 +290,7 @@ def test_explain_of_what_is_there_says_where(filled: Cache, entry: Path) -> None
 
 
 def test_explain_names_the_nearest_entry_and_what_differs(cache: Cache, entry: Path, checkout: Copy) -> None:
-    """Of two entries the one is nearer whose Plan differs in less; sources are counted and named."""
+    """Of two entries, the one whose Plan differs less is nearer; changed sources are counted and named."""
     cache.checkout = checkout()
     fill(cache.store, entry)
     relabel(cache.store, entry, cxx_version="1.0")
@@ -376,7 +376,7 @@ def test_two_plans_are_compared_field_by_field(change: dict[str, Any], said: lis
 
 
 def test_verify_of_whole_entries_is_good(filled: Cache) -> None:
-    assert filled.run("verify") == (0, "1 of 1 entries are whole\n", "")
+    assert filled.run("verify") == (0, "1 of 1 entries are intact\n", "")
 
 
 def test_verify_names_a_damaged_entry_and_where_it_is_now(filled: Cache, entry: Path) -> None:
@@ -390,7 +390,7 @@ def test_verify_names_a_damaged_entry_and_where_it_is_now(filled: Cache, entry: 
     assert damaged["folder"] == str(filled.store.root / entry.name)
     assert "libtiny_cpu.so" in damaged["damage"]
     assert Path(damaged["moved"]).is_dir()
-    assert filled.run("verify") == (0, "0 of 0 entries are whole\n", "")
+    assert filled.run("verify") == (0, "0 of 0 entries are intact\n", "")
 
 
 def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
@@ -399,8 +399,8 @@ def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
     status, out, _ = filled.run("verify")
 
     assert status == 1
-    assert out.startswith(f"0 of 1 entries are whole\ndamaged: {filled.store.root / entry.name}\n")
-    assert f"  now in {filled.store.root / '.quarantine'}" in out
+    assert out.startswith(f"0 of 1 entries are intact\ndamaged: {filled.store.root / entry.name}\n")
+    assert f"  moved to {filled.store.root / '.quarantine'}" in out
 
 
 def test_prune_without_options_removes_other_versions_alone(filled: Cache, entry: Path) -> None:
@@ -456,7 +456,7 @@ def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_fin
 
     assert status == 1
     assert "left alone: version 1.2.3: a process is at work there" in out
-    assert filled.run("verify")[1] == "1 of 1 entries are whole\n"
+    assert filled.run("verify")[1] == "1 of 1 entries are intact\n"
 
 
 # export and import

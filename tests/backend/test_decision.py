@@ -1,4 +1,4 @@
-"""What a call and `cache build` do: the one decision, as a function of what is there."""
+"""What a call and `cache build` decide, as a pure function of what exists."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["
 
 
 class Given(NamedTuple):
-    """A package as it is installed somewhere, as far as a decision sees it."""
+    """An installed package, as far as a decision is concerned."""
 
     artifacts: tuple[Artifact, ...]
     wanted: Wanted = Wanted("1.2.3")
@@ -67,7 +67,7 @@ class Given(NamedTuple):
         return next((each for each in self.artifacts if each.store is None), None)
 
     def candidates(self) -> Iterator[Artifact]:
-        """Those at hand, and then the stores that cannot be looked into."""
+        """The available ones, and then the error of a store that cannot be read."""
         yield from self.artifacts
         if self.blocked:
             raise self.blocked
@@ -85,13 +85,13 @@ def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Art
     return foresee(given, host, request, verify)
 
 
-# what a call does: device, host, circumstances, outcome, words of the reason
+# what a call does: device, host, circumstances, outcome, part of the reason
 CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
-    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "of the wheel fit"),
-    "its CPU kernels": ("cpu", HOPPER, at(WHEEL), "load", "of the wheel fit"),
-    "CPU kernels beside a CPU torch": ("cpu", CPU_TORCH, at(WHEEL), "load", "of the wheel fit"),
+    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "in the wheel fit"),
+    "its CPU kernels": ("cpu", HOPPER, at(WHEEL), "load", "in the wheel fit"),
+    "CPU kernels beside a CPU torch": ("cpu", CPU_TORCH, at(WHEEL), "load", "in the wheel fit"),
     "a GPU that the wheel has no kernels for": ("cuda", BLACKWELL, at(WHEEL), "compile", "capability"),
-    "CPU kernels for that GPU's machine": ("cpu", BLACKWELL, at(WHEEL), "load", "of the wheel fit"),
+    "CPU kernels for that GPU's machine": ("cpu", BLACKWELL, at(WHEEL), "load", "in the wheel fit"),
     "an entry for that GPU": ("cuda", BLACKWELL, at(WHEEL, BLACKWELL_ENTRY), "load", "in the store fit"),
     "an entry for another GPU": ("cuda", BLACKWELL, at(WHEEL, ENTRY), "compile", "SASS for 8.0, 9.0"),
     "a CPU wheel beside a CUDA torch": ("cuda", HOPPER, at(CPU_WHEEL), "compile", "CPU kernels only"),
@@ -106,12 +106,18 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
     "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda_off="X"), "fail", "cuda is off (X)"),
     "cuda is off, and CPU kernels": ("cpu", HOPPER, at(cuda_off="X"), "compile", "no kernels are installed"),
-    "cuda is off, and kernels that are there": ("cuda", HOPPER, at(WHEEL, cuda_off="X"), "load", "of the wheel fit"),
-    "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "no compile cures that"),
-    "files of another version": ("cpu", HOPPER, at(WHEEL._replace(manifest=OLD)), "fail", "no compile cures that"),
+    "cuda is off, and kernels that are there": ("cuda", HOPPER, at(WHEEL, cuda_off="X"), "load", "in the wheel fit"),
+    "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "compiling would not fix that"),
+    "files of another version": (
+        "cpu",
+        HOPPER,
+        at(WHEEL._replace(manifest=OLD)),
+        "fail",
+        "compiling would not fix that",
+    ),
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
-    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "of the wheel fit"),
+    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "in the wheel fit"),
 }
 
 
@@ -126,11 +132,11 @@ def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, b
     assert expected.error is None or expected.error.remedies
 
 
-# what `cache build` does, with the architectures that are asked for
+# what `cache build` does, with the architectures requested
 BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
-    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "of the wheel fit"),
-    "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "of the wheel fit"),
-    "architectures that the wheel has": ("cuda", BLACKWELL, at(WHEEL), "8.6;9.0", "load", "of the wheel fit"),
+    "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "in the wheel fit"),
+    "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "in the wheel fit"),
+    "architectures that the wheel has": ("cuda", BLACKWELL, at(WHEEL), "8.6;9.0", "load", "in the wheel fit"),
     "others": (
         "cuda",
         HOPPER,
@@ -170,7 +176,7 @@ def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("fault", "own", "outcome"),
     [
-        (IncompatibleArtifactError, True, "compile"),  # it is put away
+        (IncompatibleArtifactError, True, "compile"),  # it is quarantined
         (IncompatibleArtifactError, False, "fail"),
         (UnreadableArtifactError, True, "fail"),
         (UnreadableArtifactError, False, "fail"),
@@ -200,7 +206,7 @@ BOTH_ENTRY = ENTRY._replace(
 @pytest.mark.parametrize(
     ("given", "loaded"),
     [
-        (at(WHEEL, BOTH_ENTRY), BOTH_ENTRY),  # a process loads one library of CUDA kernels
+        (at(WHEEL, BOTH_ENTRY), BOTH_ENTRY),  # a process can load only one library of CUDA kernels
         (at(WHEEL, BLACKWELL_ENTRY), WHEEL),
         (at(WHEEL, blocked=TROUBLE), WHEEL),
     ],

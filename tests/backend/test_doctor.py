@@ -1,4 +1,4 @@
-"""`doctor`: what it finds in a broken environment, and whether it foretells what the next call really does."""
+"""`doctor`: what it finds in a broken environment, and whether it predicts the next call correctly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from samples import sample
 
 MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))
 
-# What is foretold against what a call really does, in a process of its own
+# The prediction compared with what a call really does, in a separate process
 
 
 FORETELL = """
@@ -126,7 +126,7 @@ def test_a_call_does_what_was_foretold(
 
 @dataclass
 class Site:
-    """An environment with tiny and torch in it, as far as files tell."""
+    """An environment that contains the files of tiny and torch."""
 
     prefix: Path
 
@@ -142,7 +142,7 @@ class Site:
 
 
 def record(folder: Path) -> None:
-    """What an installer leaves of a distribution."""
+    """The install record of a distribution."""
     name, _, version = folder.name.removesuffix(".dist-info").partition("-")
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -189,7 +189,7 @@ def test_two_installs_are_found(site: Site, tmp_path: Path, package: str) -> Non
 
     (said,) = look(installation(site, path=path))
 
-    assert said.startswith(f"{package} is there more than once")
+    assert said.startswith(f"{package} is installed more than once")
     assert str(other) in said
 
 
@@ -200,7 +200,7 @@ def test_one_install_reached_by_two_names_is_one(site: Site, tmp_path: Path) -> 
 
 
 def test_a_checkout_beside_an_install_is_two_installs(site: Site, tmp_path: Path) -> None:
-    """An editable install is imported from the checkout, which need not be on sys.path."""
+    """An editable install is imported from the checkout, which may not be on sys.path."""
     (tmp_path / "checkout" / "tiny").mkdir(parents=True)
 
     (said,) = look(installation(site, folder=tmp_path / "checkout" / "tiny", manifest=None))
@@ -211,7 +211,7 @@ def test_a_checkout_beside_an_install_is_two_installs(site: Site, tmp_path: Path
 def test_kernels_of_another_version_are_found(site: Site) -> None:
     (said,) = look(installation(site, manifest=MANIFEST._replace(version="1.2.2")))
 
-    assert "tiny 1.2.3 beside kernels of version 1.2.2" in said
+    assert "tiny 1.2.3 with kernels of version 1.2.2" in said
     assert REINSTALL in said
 
 
@@ -239,7 +239,7 @@ def test_a_torch_of_another_environment_is_found(site: Site, tmp_path: Path) -> 
 
     (said,) = look(installation(site, torch=other))
 
-    assert said.startswith("torch is of another environment")
+    assert said.startswith("torch is from another environment")
     assert str(site.prefix) in said
     assert str(tmp_path / "other") in said
 
@@ -292,7 +292,7 @@ def test_the_variables_that_change_something_are_listed() -> None:
 
 @pytest.fixture
 def examine(tiny_checkout: Path, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
-    """What doctor sees of an editable tiny on this machine with an environment variable or two more, and its page."""
+    """The values and page of `doctor` for an editable tiny on this machine, with extra environment variables."""
 
     def ask(kernels: Kernels | None = None, **environ: str) -> tuple[dict[str, Any], str]:
         kernels = kernels or kernels_of(tiny_checkout, tmp_path / "cache", **environ)

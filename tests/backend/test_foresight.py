@@ -1,4 +1,4 @@
-"""`doctor` and `cache explain` foretell the same in the same words, and a call and `cache build` then do it."""
+"""`doctor` and `cache explain` make the same predictions, and a call and `cache build` fulfil them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from samples import rewrite_manifest
 pytestmark = pytest.mark.once
 
 BACKEND = Path(__file__).parents[2] / "backend"
-# What each of them says of CPU kernels, then what happens, where a compile ends as soon as it starts.
+# What each of them predicts for CPU kernels, then what happens; a compile ends as soon as it starts.
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
@@ -105,7 +105,7 @@ def fits(machine: Machine) -> Mapping[str, str]:
 
 
 def nothing(machine: Machine) -> Mapping[str, str]:
-    """As in a wheel of other sources."""
+    """As in a wheel built from other sources."""
     rewrite_manifest(machine.native, lambda values: values["requires"].update(libc="glibc 9.99"))
     return {}
 
@@ -178,21 +178,21 @@ def damaged_entry_of_others(machine: Machine) -> Mapping[str, str]:
     return {"TINY_CACHE_PATH": str(machine.store.folder), "TINY_CACHE_DIR": str(machine.folder / "own")}
 
 
-# What a call on the CPU does, and words of why
+# What a call on the CPU does, and part of the reason
 STATES: dict[State, tuple[str, str]] = {
-    fits: ("load", "the kernels of the wheel fit"),
+    fits: ("load", "the kernels in the wheel fit"),
     nothing: ("compile", "libc: required glibc 9.99"),
-    no_compiler: ("fail", "a compile would start: no C++ compiler"),
-    no_packages: ("fail", "a compile would start: the kernels cannot be compiled here (found: pyelftools missing)"),
+    no_compiler: ("fail", "compiling would fail: no C++ compiler"),
+    no_packages: ("fail", "compiling would fail: the kernels cannot be compiled here (found: pyelftools missing)"),
     never: ("fail", "jit is never (environment variable TINY_JIT)"),
     never_and_entry: ("load", "the kernels in the store fit"),
     always: ("compile", "jit is always (environment variable TINY_JIT)"),
     no_sources: ("fail", "no sources are installed to compile from"),
-    other_version: ("fail", "no compile cures that"),
+    other_version: ("fail", "compiling would not fix that"),
     damaged_manifest: ("fail", "the compiled kernels are damaged"),
     damaged_library: ("fail", "the compiled kernels are damaged"),
     unsafe: ("fail", "the store of compiled kernels is not safe"),
-    unsafe_and_wheel: ("load", "the kernels of the wheel fit"),
+    unsafe_and_wheel: ("load", "the kernels in the wheel fit"),
     entry_fits: ("load", "the kernels in the store fit"),
     damaged_entry: ("compile", "libc: required glibc 9.99"),
     damaged_entry_of_others: ("fail", "the compiled kernels are damaged"),
@@ -203,7 +203,7 @@ STATES: dict[State, tuple[str, str]] = {
 def test_doctor_and_explain_foretell_what_happens(
     state: State, entry: Path, tiny_checkout: Path, tmp_path: Path, run_python: RunPython
 ) -> None:
-    """Of CPU kernels; and of what `cache build` makes where nobody says, CUDA kernels too where torch has CUDA."""
+    """For CPU kernels, and for the default of `cache build`: with CUDA kernels if torch has CUDA."""
     machine = Machine(tmp_path, entry)
     shutil.copytree(entry, machine.native)
     shutil.copytree(tiny_checkout / "native", machine.native / "src")

@@ -1,4 +1,4 @@
-"""The PEP 517 and PEP 660 hooks, called as a front end calls them: in the checkout, in a process of their own."""
+"""The PEP 517 and PEP 660 hooks, called as a front end calls them: in the checkout, in a separate process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HOOKS = [
 def test_no_other_hook_than_the_build_looks_for_torch_or_a_compiler(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
 ) -> None:
-    """torch fails where it is imported, and there is no program on PATH at all."""
+    """An environment in which importing torch fails and PATH has no programs."""
     make_torch(tmp_path / "site")
     (tmp_path / "torch-free").mkdir()
     arguments = [] if hook.startswith("get_requires") else [str(tmp_path)]
@@ -128,9 +128,7 @@ def test_cmake_and_ninja_are_asked_for_where_there_are_none_that_are_new_enough(
     if ninja:
         make_program(programs / "ninja", f"echo {ninja}")
 
-    hidden = (
-        'import sys\nsys.modules["cmake"] = sys.modules["ninja"] = None  # no PyPI package of that name is installed\n'
-    )
+    hidden = 'import sys\nsys.modules["cmake"] = sys.modules["ninja"] = None  # as if not installed from PyPI\n'
     done = run_python(hidden + HOOK, "get_requires_for_build_wheel", cwd=checkout(), env={"PATH": str(programs)})
 
     required = {Requirement(text).name for text in ast.literal_eval(result_of(done))}
@@ -212,7 +210,7 @@ def test_an_editable_install_compiles_at_first_use_and_again_after_an_edit(
     folder = checkout()
     run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], cwd=tmp_path)
     python = tmp_path / "venv/bin/python"
-    # What this environment has, without installing it again; the venv itself sees only its base Python's packages.
+    # Reuse the packages of this environment; the venv itself sees only those of its base Python.
     env = {"PYTHONPATH": sysconfig.get_path("purelib")}
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--ignore-installed"]
     run([sys.executable, "-m", "pip", "--python", python, "install", *options, "-e", folder], cwd=tmp_path, env=env)
@@ -224,7 +222,7 @@ print(torch.ops.tiny.twice(torch.ones(1)).item())
 """
 
     def use() -> tuple[float, bool]:
-        """What the operator says of 1, and whether it was compiled for that."""
+        """The operator's result for 1, and whether it had to be compiled."""
         done = run([python, "-c", script], cwd=tmp_path, env=env)
         first, result = done.stdout.splitlines()
         assert Path(first) == folder / "tiny/__init__.py"

@@ -321,7 +321,7 @@ def test_an_entry_that_the_loader_has_no_memory_for_now_stays(small: Editable) -
 
     done = small.python(LITTLE_MEMORY)
 
-    assert "cannot be loaded now" in done.stdout
+    assert "cannot be loaded right now" in done.stdout
     assert "failed to map segment" in done.stdout
     assert small.python(REQUIRE).stdout == made
     assert small.compiled() == ["one.cpp", "two.cpp"]

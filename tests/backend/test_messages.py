@@ -1,4 +1,4 @@
-"""No word of ours sends a user to a package index for the package itself: there, its name may be a stranger's."""
+"""No message tells a user to install the package by name: on an index, the name may belong to somebody else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kernelwheel.toolchain.torch_files import Torch
 from standins import settings_with
 
 REPOSITORY = Path(__file__).parents[2]
-# What people read, and what messages are made of.
+# What people read, and the sources of messages.
 WRITTEN = [
     *(
         path
@@ -31,9 +31,9 @@ WRITTEN = [
     ),
     *(REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
 ]
-# `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, and what follows on the line.
+# `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, and the rest of the line.
 COMMAND = re.compile(r"\b(?:pip|pipx|uv)[ _](?:install|add|tool install|download|wheel)\b([^\n`]*)")
-# Requirements that are the packages themselves, or whatever package the message is about.
+# Requirements that name our packages, or the package that a message is about.
 OURS = re.compile(
     r"(?:splat|tiny|classic|kernelwheel|splat-kernels|\{[\w.]*(?:package|name|distribution)\}|<package[^>]*>?)(?:\[[^]]*\])?(?:[=<>~!].*)?$",
     re.IGNORECASE,
@@ -91,7 +91,7 @@ HOSTS = [
 
 
 def raised() -> list[str]:
-    """Everything that messages advise, of as many kinds as can be made here."""
+    """The remedies of as many kinds of messages as can be produced here."""
     mismatches = [
         mismatch
         for host in HOSTS

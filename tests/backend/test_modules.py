@@ -406,7 +406,7 @@ def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, 
     said = refused_build(rewrite(checkout(), sources), out, env={"TINY_CUDA": "off"})
 
     assert "libtiny_cpu.so: Python imports it as hidden" in said
-    assert 'write abi = "torch"' in said
+    assert 'set abi = "torch"' in said
 
 
 def test_a_package_that_says_it_has_modules_and_has_none_is_refused(checkout: Checkout, out: Path) -> None:
@@ -419,8 +419,8 @@ def test_a_package_that_says_it_has_modules_and_has_none_is_refused(checkout: Ch
 
     said = refused_build(folder, out, env={"TINY_CUDA": "off"})
 
-    assert "libtiny_cpu.so: a library of operators" in said
-    assert 'take abi = "torch" out' in said
+    assert "libtiny_cpu.so: an operator library" in said
+    assert 'remove abi = "torch"' in said
 
 
 def test_an_abi_that_is_neither_is_refused(checkout: Checkout, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Plan: the same inputs give one fingerprint everywhere; anything that decides the bytes gives another."""
+"""The Plan: equal inputs give the same fingerprint everywhere; anything that affects the bytes changes it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def drawn_elsewhere(run_python: RunPython) -> Callable[..., str]:
-    """The fingerprint that another process draws for a machine: `drawn_elsewhere(machine, env={}, cwd=folder)`."""
+    """The fingerprint that another process computes: `drawn_elsewhere(machine, env={}, cwd=folder)`."""
 
     def draw(machine: Machine, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
         path = [HERE, HERE.parents[1] / "backend"]
@@ -205,7 +205,7 @@ def test_every_setting_that_can_change_the_binary_gives_a_fingerprint_of_its_own
     assert machine.draw(**options).fingerprint not in {plan.fingerprint for plan in others}
 
 
-# For each option two values. Where it names a tool, the second is the same tool in another folder.
+# Two values for each option. If it names a tool, the second is the same tool in another folder.
 PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cuda": lambda _: ("on", "off"),
     "archs": lambda _: ("8.0", "9.0"),
@@ -239,7 +239,7 @@ def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decid
 
 @pytest.fixture(scope="module")
 def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], tuple[Settings, Plan]]:
-    """The settings of a dictionary of options, and the Plan that one machine draws by them."""
+    """The settings for a dictionary of options, and the Plan that one machine draws up with them."""
     machine = make_machine(tmp_path_factory.mktemp("machine"))
     environ = {"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}
     tools = {cuda: machine.toolchain(settings_with(environ, cuda=cuda)) for cuda in ("on", "off")}
@@ -288,12 +288,12 @@ def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
             return None
         return str(architectures.parse(chosen.archs, "here")) if chosen.archs else "default"
 
-    # What the manifest records as a value is what decides, and all that does.
+    # The manifest records the values of exactly those options that decide the binary.
     decided = [{k: v["value"] for k, v in s.record(spelled(s)).items()} for s in (first, second)]
     assert (decided[0] == decided[1]) == (plan.fingerprint == again.fingerprint)
 
 
-# Its form
+# The Plan's form
 
 
 def test_the_fingerprint_is_the_sha256_of_canonical_json(machine: Machine) -> None:
@@ -363,7 +363,7 @@ def test_a_malformed_list_of_architectures_is_refused(machine: Machine) -> None:
 
 
 def test_another_torch_of_the_same_cuda_does_not_matter(machine: Machine) -> None:
-    """The target of the stable ABI stands for torch: a library made with one serves all that are not older."""
+    """The stable ABI target stands for torch: a library built with one torch works with all that are not older."""
     before = machine.draw().fingerprint
     machine.torch.rename(machine.folder / "old torch")
     make_torch(machine.site, "2.15.0+cu990", "99.0")
@@ -385,7 +385,7 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
         machine.draw()
 
 
-# What a compile is made of, beside the recipe: it can choose no flag, no variable and no place of a file.
+# Modules besides the recipe that a compile uses: none may choose a flag, a variable or the location of a file.
 SHAPES_NOTHING = {
     "artifact": "what was made",
     "architectures": "the Plan's own", "build_log": "reads what was said", "digests": "names bytes",

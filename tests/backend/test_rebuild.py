@@ -154,7 +154,7 @@ def test_a_build_goes_on_without_a_store_that_cannot_be_used_and_says_so_in_a_li
 ) -> None:
     again = pip(built.user, built.checkout, tmp_path / "out", kept=True, **state(built.user, tmp_path))
 
-    (line,) = (line for line in again.output.splitlines() if "are not kept for other builds" in line)
+    (line,) = (line for line in again.output.splitlines() if "will not be cached for other builds" in line)
     assert because in line
     assert again.file.read_bytes() == built.wheel.file.read_bytes()
 
@@ -196,7 +196,7 @@ def test_read_only_stores_serve_a_build_and_a_damaged_one_is_passed_over_with_a_
         TINY_CACHE_DIR=str(tmp_path / "own"),
     )
 
-    assert f"not looking in {damaged}: the compiled kernels are damaged" in again.output
+    assert f"skipping {damaged}: the compiled kernels are damaged" in again.output
     assert f"reusing {built.user.cache}" in again.output
     assert not (tmp_path / "own").exists()
     assert (contents(damaged), contents(built.user.cache)) == before
@@ -210,7 +210,7 @@ def test_a_damaged_entry_is_put_away_with_a_word_and_made_anew(built: Built, tmp
     again = pip(built.user, built.checkout, tmp_path / "out", kept=True, TINY_CACHE_DIR=str(tmp_path / "own"))
 
     (quarantined,) = (tmp_path / "own" / "tiny" / "1.2.3" / ".quarantine").iterdir()
-    assert f"it is now in {quarantined}" in again.output
+    assert f"moved to {quarantined}" in again.output
     assert library.read_bytes() == built.wheel.libraries["libtiny_cpu.so"]
 
 
@@ -438,7 +438,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
     (tmp_path / "work").mkdir()
     tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
 
-    with pytest.raises(BuildError, match="edited while they were being built"):
+    with pytest.raises(BuildError, match="edited during the build"):
         lay_out(Work(tmp_path / "work", ()), plan, tools, machine.sources)
 
 

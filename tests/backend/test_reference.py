@@ -1,4 +1,4 @@
-"""docs/settings.md is what the registry says."""
+"""docs/settings.md matches the registry of options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMADE = "PYTHONPATH=backend python -m kernelwheel.reference splat > docs/settin
 
 
 def test_the_page_in_docs_is_what_the_registry_gives() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference.page("splat"), f"make it again: {REMADE}"
+    assert PAGE.read_text(encoding="utf-8") == reference.page("splat"), f"regenerate it: {REMADE}"
 
 
 def test_the_page_says_how_it_is_made_again(run_python: RunPython) -> None:

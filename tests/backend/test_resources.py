@@ -1,4 +1,4 @@
-"""How many compilers run at once: within the limits of cores and memory, and again with fewer where one is killed."""
+"""How many compilers run at once: within the limits of cores and memory, retried with fewer if one is killed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ GB = 1 << 30
 PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
 
 
-# From what there is to how many
+# From resources to a number of jobs
 
 
 @pytest.mark.parametrize(
     ("cores", "memory_mb", "peak", "count"),
     [
-        (8, 64 * 1024, 1024, 8),  # the cores are fewer
-        (8, 3 * 1024, 1024, 3),  # the memory is less
+        (8, 64 * 1024, 1024, 8),  # limited by cores
+        (8, 3 * 1024, 1024, 3),  # limited by memory
         (8, 3 * 1024 - 1, 1024, 2),
-        (8, 100, 1024, 1),  # never none
-        (8, None, 1024, 8),  # nothing says
+        (8, 100, 1024, 1),  # at least one
+        (8, None, 1024, 8),  # memory not known
         (8, 3 * 1024, None, 3 * 1024 // DEFAULT_PEAK_MB),
-        (8, 1024, 1, 1024 // SMALLEST_PEAK_MB),  # a compiler that ran in another process, out of our sight
+        (8, 1024, 1, 1024 // SMALLEST_PEAK_MB),  # the real compiler ran in another process, unmeasured
     ],
 )
 def test_as_many_run_as_there_are_cores_and_memory_for(
@@ -49,7 +49,7 @@ def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     there = Resources(3, "CPU quota of /a", 2048, "limit of /b")
 
     assert resources.plan_jobs(0, there, 512).because == (
-        "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 512 MB for one (as measured before)"
+        "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 512 MB per compiler (measured in an earlier build)"
     )
     assert "(assumed)" in resources.plan_jobs(0, there, None).because
 
@@ -73,7 +73,7 @@ def test_a_peak_is_rounded_up_to_a_power_of_two(kilobytes: int, peak: int) -> No
     assert resources.rounded_peak(kilobytes) == peak
 
 
-# What a build may use, on machines that are not here
+# What a build may use, on simulated machines
 
 MEMINFO = "MemTotal: 67108864 kB\nMemAvailable: 33554432 kB\n"  # 64 and 32 GB
 V2 = "30 23 0:26 {root} {point} rw,nosuid - cgroup2 cgroup2 rw\n"
@@ -89,7 +89,7 @@ def lay_out(root: Path, files: dict[str, str]) -> Path:
 
 
 def version_2(root: Path, path: str, groups: dict[str, str], mounted: str = "/") -> Path:
-    """A machine with control groups of version 2, this process in `path`."""
+    """A machine with control groups version 2, with this process in `path`."""
     return lay_out(
         root,
         {
@@ -102,7 +102,7 @@ def version_2(root: Path, path: str, groups: dict[str, str], mounted: str = "/")
 
 
 def version_1(root: Path, path: str, groups: dict[str, str], mounted: str = "/") -> Path:
-    """A machine with control groups of version 1, this process in `path`."""
+    """A machine with control groups version 1, with this process in `path`."""
     return lay_out(
         root,
         {
@@ -166,7 +166,7 @@ def test_a_group_that_is_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
     [
         ("/docker/abc", "/docker/abc"),  # the container sees its own group as the top
         ("/docker/abc", "/docker/abc/build"),
-        ("/", "/"),  # a name space of its own for control groups
+        ("/", "/"),  # a separate cgroup namespace
         ("/docker/abc", "/../other"),
         ("/docker/abc", "/elsewhere"),
     ],
@@ -182,7 +182,7 @@ def test_limits_of_version_1_count_too(tmp_path: Path) -> None:
         "memory/a/memory.limit_in_bytes": f"{6 * GB}\n",
         "memory/a/memory.usage_in_bytes": f"{4 * GB}\n",
         "memory/a/memory.stat": f"inactive_file 0\ntotal_inactive_file {GB}\ntotal_active_file {GB}\n",
-        "memory/a/b/memory.limit_in_bytes": "9223372036854771712\n",  # what version 1 calls no limit
+        "memory/a/b/memory.limit_in_bytes": "9223372036854771712\n",  # no limit, in version 1
         "memory/a/b/memory.usage_in_bytes": "4096\n",
         "cpu,cpuacct/a/b/cpu.cfs_quota_us": "100000\n",
         "cpu,cpuacct/a/b/cpu.cfs_period_us": "100000\n",
@@ -317,7 +317,7 @@ esac
 
 
 def with_compiler(editable: Editable, script: str) -> Editable:
-    """The same checkout with a compiler that does this before it compiles; `$here` is the user's folder."""
+    """The same checkout, with a compiler that first runs this script; `$here` is the user's folder."""
     compiler = editable.folder / "c++"
     first, here, calls, *rest = compiler.read_text().splitlines()
     real = rest[-1].removeprefix("exec ")
@@ -335,9 +335,9 @@ def test_a_compiler_that_is_killed_beside_another_is_run_again_alone(small: Edit
         'import tiny; tiny.KERNELS.require("cpu"); print(tiny.KERNELS.info()["loaded"])', MAX_JOBS="4"
     )
 
-    assert "compilers at once: 4: as the setting jobs says" in done.stderr
-    assert re.search(r"a compiler was killed \(signal 9\): .*going on with fewer compilers at once: 1\n", done.stderr)
-    # The one that was killed, once more; the other, which was done, not.
+    assert "compilers at once: 4: set by the option jobs" in done.stderr
+    assert re.search(r"a compiler was killed \(signal 9\): .*retrying with fewer compilers at once: 1\n", done.stderr)
+    # The killed file is compiled again, the finished one is not.
     assert sorted(map(small.compiled().count, ("one.cpp", "two.cpp"))) == [1, 2]
 
 
@@ -351,13 +351,13 @@ def test_with_one_job_no_compiler_runs_beside_another(small: Editable) -> None:
 def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(small: Editable) -> None:
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) kill -9 $$;; esac').failure(MAX_JOBS="2")
 
-    assert "BuildError: tiny 1.2.3 did not compile, for lack of memory: one compiler at a time" in said
+    assert "BuildError: tiny 1.2.3 did not compile: out of memory, even with one compiler at a time" in said
     assert "a compiler was killed (signal 9)" in said
-    assert re.search(r"required: +memory for one compiler; the largest so far took \d+ MB", said)
-    assert re.search(r"found: .*\n +\d+ MB can be taken \(.*\); ulimit -v: no limit", said)
+    assert re.search(r"required: +memory for one compiler; the largest so far used \d+ MB", said)
+    assert re.search(r"found: .*\n +\d+ MB available \(.*\); ulimit -v: no limit", said)
     assert re.search(r"to fix: .*raise the container's limit", said)
     (log,) = re.findall(r"read the whole log: (\S+)", said)
-    # Both attempts are in the log: of two compilers at once, and of one.
+    # Both attempts are in the log: with two compilers at once, and with one.
     assert Path(log).read_text().count("ninja: build stopped") == 2
 
 
@@ -366,8 +366,8 @@ def test_a_compiler_that_gets_too_little_memory_from_the_system_is_an_error_that
 
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) ulimit -v 70000;; esac').failure(MAX_JOBS="1")
 
-    assert "did not compile, for lack of memory" in said
-    assert "found:     a compiler got no more memory: " in said
+    assert "did not compile: out of memory" in said
+    assert "found:     a compiler ran out of memory: " in said
 
 
 def test_a_compile_error_is_not_tried_again(small: Editable) -> None:
@@ -382,12 +382,12 @@ def test_a_compile_error_is_not_tried_again(small: Editable) -> None:
 def test_the_peak_is_measured_kept_in_the_manifest_and_not_a_part_of_the_plan(compiled: Editable) -> None:
     manifest = manifest_of(compiled)
 
-    assert manifest.built_with["peak_mb"] == SMALLEST_PEAK_MB  # what these two small files take
+    assert manifest.built_with["peak_mb"] == SMALLEST_PEAK_MB  # these two files are small
     assert "peak" not in json.dumps(manifest.plan)
 
 
 def test_a_large_compile_has_a_large_peak(small: Editable) -> None:
-    """A compiler that starts with 600 MB of its own."""
+    """A compiler that starts by allocating 600 MB."""
     hog = 'case "$*" in *" -c "*/src/*) python3 -c "bytearray(b\'x\') * (600 << 20)";; esac'
 
     with_compiler(small, hog).python('import tiny; tiny.KERNELS.require("cpu")')
@@ -403,11 +403,13 @@ def test_what_an_earlier_version_took_decides_how_many_run(small: Editable, comp
 
     done = small.python('import tiny; tiny.KERNELS.require("cpu")')
 
-    assert re.search(rf"compilers at once: 1: .* {1 << 30} MB for one \(as measured before\)", done.stderr)
+    assert re.search(
+        rf"compilers at once: 1: .* {1 << 30} MB per compiler \(measured in an earlier build\)", done.stderr
+    )
 
 
 def note_peak(entry: Path, peak_mb: int) -> None:
-    """Let an entry's manifest say that one compiler took so much."""
+    """Record this peak memory of a compiler in an entry's manifest."""
     rewrite_manifest(entry, lambda values: values["built_with"].update(peak_mb=peak_mb))
 
 

@@ -1,4 +1,4 @@
-"""Which Artifact is taken, and what is refused, where no compiler is needed to know."""
+"""Which Artifact is used and what is rejected, as far as no compiler is needed to decide."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BACKEND = Path(__file__).parents[2] / "backend"
 
 @pytest.fixture
 def wheel(entry: Path, tmp_path: Path) -> Path:
-    """The folder of a wheel's Artifact, as it is after the install: CPU kernels."""
+    """The folder of a wheel's Artifact as installed, with CPU kernels."""
     native = tmp_path / "site" / "tiny" / "_native"
     shutil.copytree(entry, native)
     return native
@@ -47,7 +47,7 @@ def wheel(entry: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(entry: Path, tmp_path: Path) -> Store:
-    """A store that has the same."""
+    """A store with the same kernels."""
     store = Store(tmp_path / "store", "tiny", "1.2.3")
     fill(store, entry)
     return store
@@ -71,7 +71,7 @@ def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Stor
 
 
 def cuda_kernels(entry: Path, folder: Path, *sass: str) -> Manifest:
-    """The Artifact of an entry with a CUDA library beside it, which nobody loads."""
+    """The Artifact of an entry with an additional CUDA library, which is never loaded."""
     shutil.copytree(entry, folder, dirs_exist_ok=True)
     (folder / "libtiny_cuda.so").write_bytes(b"code")
     library = Library("libtiny_cuda.so", hashlib.sha256(b"code").hexdigest(), 4, "cuda", sass)
@@ -83,7 +83,7 @@ def cuda_kernels(entry: Path, folder: Path, *sass: str) -> Manifest:
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kernels], list[Path]]:
-    """Let kernels see a GPU of 8.0 and one of 12.0; returns the folders from which CUDA kernels are loaded."""
+    """Make a GPU of 8.0 and one of 12.0 visible to kernels; returns the folders that CUDA kernels are loaded from."""
 
     def see(kernels: Kernels) -> list[Path]:
         loaded: list[Path] = []
@@ -144,7 +144,7 @@ def test_cuda_off_lets_no_cuda_kernels_be_compiled(
         kernels.require("cuda", 0)
 
 
-# files that cannot be read now
+# files that cannot be read at the moment
 
 
 def test_a_library_that_cannot_be_read_now_is_not_put_away(
@@ -246,7 +246,7 @@ def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(
     assert found.manifest.sources == kernels.installed.wanted.sources != before
     kernels.installed.in_use = True  # as if they were loaded
     editable.change("native/one.h", "11", "12")
-    with pytest.raises(IncompatibleArtifactError, match="start the program again"):
+    with pytest.raises(IncompatibleArtifactError, match="restart the program"):
         kernels.installed.look_again("0" * 64)
 
 
@@ -292,7 +292,7 @@ def test_a_compile_goes_on_where_nobody_reads_what_it_says(run_python: RunPython
 
 
 class Slow:
-    """Something that is remembered, and takes until it is told to end."""
+    """Something with a remembered value that blocks until it is released."""
 
     started, end = threading.Event(), threading.Event()
 

@@ -563,7 +563,7 @@ def test_a_full_disk_is_said(small: Editable, size: str) -> None:
 
     assert f"because {small.builds}" in done.stderr
     assert "BuildError" in done.stderr
-    assert "make room" in done.stderr
+    assert "free some space" in done.stderr
     assert list(small.store.entries()) == []
     assert list((small.store.root / ".work").iterdir()) == []
     finish(start(small, REQUIRE))

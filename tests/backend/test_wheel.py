@@ -1,4 +1,4 @@
-"""The wheel after setuptools made it: tag, members, RECORD, and nothing of the builder."""
+"""The platform wheel: its tag, members and RECORD, and no trace of the builder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EPOCH_1980 = (1980, 1, 1, 0, 0, 0)
 
 @pytest.fixture
 def pure(tmp_path: Path) -> Path:
-    """A pure wheel as setuptools makes it: of one module, with the builder's clock in its members."""
+    """A pure wheel as built by setuptools: one module, with timestamps from the builder's clock."""
     path = tmp_path / "tiny-1.2.3-py3-none-any.whl"
     with WheelFile(path, "w") as archive:
         archive.writestr("tiny/__init__.py", "ANSWER = 42\n")
@@ -42,7 +42,7 @@ def pure(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> tuple[Artifact, Plan, Path]:
-    """An Artifact, the Plan that it came from, and the folder of its sources."""
+    """An Artifact, its Plan, and the folder of its sources."""
     machine = make_machine(tmp_path / "machine")
     (machine.sources / "notes.txt").write_text("not for the wheel")
     folder = tmp_path / "artifact"

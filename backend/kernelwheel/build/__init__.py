@@ -1,1 +1,1 @@
-"""From a Plan to an Artifact."""
+"""Everything that turns a Plan into an Artifact."""

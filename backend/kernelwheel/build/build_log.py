@@ -1,4 +1,7 @@
-"""What the log of CMake and Ninja says: how far the build is, and where it went wrong. Text in, text out."""
+"""Parsing of CMake and Ninja output: progress and the first failure.
+
+Pure functions of text.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# What is quoted of a compiler's complaint; the log has the rest.
+# How many lines of a compiler error a message quotes; the log has the rest.
 QUOTED = 8
 COMPLAINT = re.compile(r"\berror\b\W|\bKilled\b|^CMake Error\b")
 
@@ -16,9 +19,9 @@ class Failure:
     """The first step that failed.
 
     Attributes:
-        output: what was to be made, `CMakeFiles/tiny_cuda.dir/twice.cu.o`; empty where no step of Ninja's failed.
-        said: the first lines of the compiler's own words that matter, without its command line.
-        complained: whether they hold an error, or the compiler ended without a word of its own.
+        output: the step's output, `CMakeFiles/tiny_cuda.dir/twice.cu.o`; empty if no Ninja step failed.
+        said: the first relevant lines of the compiler's output, without its command line.
+        complained: whether they contain an error; False if the compiler exited without printing one.
     """
 
     output: str
@@ -26,44 +29,44 @@ class Failure:
     complained: bool
 
     def __str__(self) -> str:
-        """The file, and what was said of it."""
+        """The file, followed by the compiler's lines."""
         return "\n".join([*([made_from(self.output)] if self.output else []), *self.said]) or "no output"
 
 
 def progress(line: str) -> str:
-    """Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` as `[3/9] CUDA a.cu`."""
+    """Shorten Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` to `[3/9] CUDA a.cu`."""
     count, _, rest = line.rstrip().partition("] ")
     match = re.match(r"(?:Building|Linking) (\w+) (?:object|shared library|shared module) (.*)", rest)
     return f"{count}] {match[1]} {made_from(match[2])}" if match else line.rstrip()
 
 
 def made_from(output: str) -> str:
-    """What a person knows an output by: the source file of an object, the name of a library."""
+    """The name a user recognises an output by: the source file of an object, or a library's file name."""
     path = output.strip('"')
     source = re.fullmatch(r"CMakeFiles/[^/]+\.dir/(.*)\.o", path)
     return source[1] if source else path.rpartition("/")[2]
 
 
 def first_failure(lines: Sequence[str]) -> Failure:
-    """Find what failed first in the lines of a log that ends in failure."""
+    """Find the first failure in the log of a failed build."""
     failed = next((i for i, line in enumerate(lines) if line.startswith("FAILED: ")), None)
     if failed is None:
-        # Not Ninja: CMake itself, or the driver. The driver's own traceback tells a user nothing.
+        # CMake or the driver failed, not Ninja. The driver's own traceback is useless to a user.
         end = next((i for i, line in enumerate(lines) if line.startswith("Traceback ")), len(lines))
         said, complained = _quote(lines[:end] or lines)
         return Failure("", said, complained)
     output = re.sub(r"^FAILED: (\[code=\d+\] )?", "", lines[failed]).strip()
-    after = lines[failed + 2 :]  # the line between is the compiler's whole command
+    after = lines[failed + 2 :]  # the line in between is the full compiler command
     end = next((i for i, line in enumerate(after) if re.match(r"\[\d+/\d+\] |FAILED: |ninja: ", line)), len(after))
     said, complained = _quote(after[:end], whole=True)
     return Failure(output, said, complained)
 
 
 def _quote(lines: Sequence[str], *, whole: bool = False) -> tuple[tuple[str, ...], bool]:
-    """The lines about the first complaint, and whether there is one; else the first lines, or the last."""
+    """The lines around the first error and True; if there is none, the first or last lines and False."""
     lines = [line for line in lines if line.strip()]
     first = next((i for i, line in enumerate(lines) if COMPLAINT.search(line)), None)
     if first is None:
         return tuple(lines[:QUOTED] if whole else lines[-QUOTED:]), False
-    begin = 0 if whole and first < QUOTED // 2 else max(first - whole, 0)  # what a compiler says before it, "In …:"
+    begin = 0 if whole and first < QUOTED // 2 else max(first - whole, 0)  # include the context line before it, "In …:"
     return tuple(lines[begin : begin + QUOTED]), True

@@ -1,4 +1,7 @@
-"""From a Plan to its Artifact: the entry of a Store, else compiled now and kept there. For the backend and the JIT."""
+"""The Artifact for a Plan: an entry of a Store, or compiled now and added to the user's Store.
+
+Shared by the backend and the JIT.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ from ..toolchain.toolchain import Toolchain
 from . import resources
 from .plan import Plan
 
-if TYPE_CHECKING:  # at run time, what it needs may be missing, which only a compile complains of
+if TYPE_CHECKING:  # at run time its dependencies may be missing, which matters only when something is compiled
     from .compile import Say
 
 
 def compile_once(
     plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say
 ) -> tuple[Artifact, bool]:
-    """The Store's entry for a Plan, and whether it was compiled now. Call it inside `store.making`.
+    """Return the Store's entry for a Plan, and whether it was compiled just now. Call it inside `store.making`.
 
     Raises:
         BuildError: it does not compile.
-        StoreError: it cannot be kept.
+        StoreError: it cannot be stored.
     """
     from .compile import compile_plan
     from .work_folder import LOG, work_path
@@ -51,24 +54,24 @@ def compile_once(
 
 
 def cached_build(plan: Plan, tools: Toolchain, sources: Path, settings: Settings, scratch: Path, say: Say) -> Artifact:
-    """The Artifact for a wheel. Where no Store can be used, that is said, and it is compiled for the wheel alone.
+    """Return the Artifact for a wheel. If no Store is usable, say so and compile for this wheel only.
 
     Args:
-        plan: what is wanted; an entry of the same fingerprint is as good as one that is compiled now.
+        plan: what to build; an entry with the same fingerprint is as good as a fresh compile.
         tools: what to compile with.
         sources: the folder with the Plan's sources.
-        settings: name the Stores, and how many compilers run at once.
-        scratch: a folder to be made for an Artifact that cannot be kept.
-        say: receives one line at a time.
+        settings: where the Stores are, and how many compilers run at once.
+        scratch: a folder to create for an Artifact that cannot be stored.
+        say: receives progress, one line per call.
 
     Raises:
         BuildError: it does not compile.
-        StoreError: it could not be compiled in the temporary folder either, which others can change.
+        StoreError: the fallback, the temporary folder, is unusable too because other users can change it.
     """
     from .compile import compile_plan, decisions
 
     def packed(entry: Artifact) -> Artifact:
-        """The wheel says why it is what it is, whoever compiled its libraries."""
+        """Record this build's decisions in the wheel, even if its libraries were compiled earlier."""
         built_with = {**entry.manifest.built_with, **decisions(plan, tools)}
         return entry._replace(manifest=entry.manifest._replace(built_with=built_with))
 
@@ -78,22 +81,22 @@ def cached_build(plan: Plan, tools: Toolchain, sources: Path, settings: Settings
             if entry:
                 say(f"nothing to compile: reusing {entry.folder}")
                 return packed(entry)
-        with store.making(lambda maker: say(f"waiting for {maker}")):  # the last one, the user's own
+        with store.making(lambda maker: say(f"waiting for {maker}")):  # the last Store is the user's own
             entry, _ = compile_once(plan, tools, sources, store, settings.jobs, say)
             return packed(entry)
     except StoreError as error:
-        say(f"the compiled kernels are not kept for other builds: {_in_a_line(error)}")
+        say(f"the compiled kernels will not be cached for other builds: {_in_a_line(error)}")
     return compile_plan(plan, tools, sources, scratch, jobs=settings.jobs, say=say, trust=trust_of(settings))
 
 
 def _look(store: Store, fingerprint: str, say: Say) -> Artifact | None:
-    """The entry, if a Store has it whole. One that is only read and cannot be used is no hindrance, but said."""
+    """The entry, if the Store has an intact one. An unusable read-only Store is reported and skipped."""
     try:
-        return store.entry(fingerprint, lambda place, error: say(f"{_in_a_line(error)}: it is now in {place}"))
+        return store.entry(fingerprint, lambda place, error: say(f"{_in_a_line(error)}: moved to {place}"))
     except (StoreError, IncompatibleArtifactError) as error:
         if store.own:
             raise
-        say(f"not looking in {store.folder}: {_in_a_line(error)}")
+        say(f"skipping {store.folder}: {_in_a_line(error)}")
         return None
 
 

@@ -1,4 +1,7 @@
-"""Run CMake and Ninja in a work folder, in a process of their own: cmake_driver.py. What they say goes into the log."""
+"""Running CMake and Ninja on a work folder, through cmake_driver.py in a child process.
+
+Their output goes into the log.
+"""
 
 from __future__ import annotations
 
@@ -24,30 +27,30 @@ from . import resources
 from .plan import Plan
 from .work_folder import Work, mark_rest_whole
 
-# What a compiler may see of the caller's environment. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are options of the
-# registry and come through the Plan; anything else could change the binary behind its back.
+# The only variables of the caller's environment that a compiler sees. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are
+# options of the registry and arrive through the Plan; anything else could change the binary behind its back.
 PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
-# Bytes; with less left, that is what a compiler failed for, whatever CMake says.
+# Bytes; with less free space than this, a failure is blamed on the full disk, whatever CMake says.
 ROOM = 1 << 20
 
 
 def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Build `<work>/out`; where a compiler gets too little memory, again with half as many at once, at last with one.
+    """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
 
     Returns:
-        What the manifest says of it: the versions of cmake and ninja, and the memory of the largest compiler.
+        What the manifest records: the versions of cmake and ninja, and the peak memory of the largest compiler.
 
     Raises:
-        BuildError: it failed; what was made and is good stays for the next time.
+        BuildError: it failed; the good objects are kept for the next attempt.
     """
-    work.log.write_text("", encoding="utf-8")  # then each attempt adds to it
+    work.log.write_text("", encoding="utf-8")  # each attempt appends to it
     while True:
         start = work.log.stat().st_size
         kills = resources.oom_kills()
         status, programs = _drive(work, plan, toolchain, jobs, say)
         file = work.path / "build" / "peak"
         peak = file.read_text(encoding="ascii") if file.exists() else ""
-        peak_mb = resources.rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty, where the disk was full
+        peak_mb = resources.rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty if the disk was full
         if status == 0:
             return {**programs, "peak_mb": peak_mb}
         said = work.log.read_bytes()[start:].decode("utf-8", errors="replace")
@@ -62,16 +65,16 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[
             )
         steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
         jobs = resources.fewer(jobs, int(steps[-1]) if steps else None)
-        say(f"{lack}; going on with fewer compilers at once: {jobs}")
+        say(f"{lack}; retrying with fewer compilers at once: {jobs}")
 
 
 def _drive(
     work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]
 ) -> tuple[int, dict[str, str]]:
-    """Run the driver, its output into the log; returns its exit status, and the versions of cmake and ninja.
+    """Run the driver and log its output; return its exit status and the versions of cmake and ninja.
 
-    The driver leads a session of its own and ends it when this process is gone: no compiler writes on into the work
-    folder after that. Until then it shares the lock.
+    The driver runs in its own session and kills that session when this process dies, so no compiler keeps writing to
+    the work folder afterwards. Until then it shares the lock.
     """
     job = {
         "source": str(work.path / "src"),
@@ -114,17 +117,18 @@ def _drive(
 
 
 def _prefix_map(work: Path) -> str:
-    """The response file that lets `__FILE__` be the same in every folder.
+    """The response file that makes `__FILE__` the same in every folder.
 
-    Of the characters in such a path (work.FIT), a space alone has a meaning there. sccache knows no quotes in the file.
+    Of the characters allowed in the path (work_folder.FIT), only a space is special there. It is escaped, not quoted,
+    because sccache does not understand quotes in response files.
     """
     return f"-ffile-prefix-map={work}=.".replace(" ", "\\ ") + "\n"
 
 
 def _without_links(work: Path) -> str:
-    """The sed script that takes out of a list of dependencies what is reached through the folder's links.
+    """The sed script that removes from a dependency file everything reached through the folder's links.
 
-    In such a list, as in a Makefile, a backslash stands before a space and before #, and $ is doubled.
+    Dependency files use Makefile escapes: a backslash before a space or #, and a doubled $.
     """
     written = re.sub(r"([ #])", r"\\\1", str(work)).replace("$", "$$")
     quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", written)
@@ -134,20 +138,20 @@ def _without_links(work: Path) -> str:
 def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     environment |= {
-        "LC_ALL": "C.UTF-8",  # in C, Python 3.11 stops at a .pth file of an environment in a folder such as "Müller"
+        "LC_ALL": "C.UTF-8",  # under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller"
         "NINJA_STATUS": "[%f/%t] ",
         "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
-        "TMPDIR": str(work.path / "tmp"),  # what a killed compiler leaves there goes with the folder
+        "TMPDIR": str(work.path / "tmp"),  # a killed compiler's leftovers are removed with the folder
     }
     if launched := toolchain.launchers.environment(os.environ):
-        environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server lives on
+        environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work.path / "cuda")):
-        environment["LIBRARY_PATH"] = str(cudart.parent)  # pip's nvcc 13.0 looks in lib64, where pip puts nothing
+        environment["LIBRARY_PATH"] = str(cudart.parent)  # nvcc 13.0 from pip looks in lib64, which pip leaves empty
     return environment
 
 
 def _configuration_rests_on(plan: Plan, toolchain: Toolchain) -> list[str]:
-    """What CMake looks at only once, beside its cache entries: where this is another, it must look again."""
+    """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
     return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True)]
@@ -186,7 +190,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
 
 
 def _as_one(flags: Sequence[str]) -> str:
-    """Options as one item of a CMake list: of several, it leaves out what it has seen before (`-Xcompiler`)."""
+    """Options as one CMake list item; as separate items, CMake would drop duplicates such as `-Xcompiler`."""
     return "SHELL:" + shlex.join(flags).replace(";", "\\;") if flags else ""
 
 
@@ -196,10 +200,10 @@ def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildErr
     remedies = []
     free = shutil.disk_usage(work.path).free
     if free < ROOM or "No space left on device" in str(failure):
-        remedies.append(f"make room in {work.path}, where {free} bytes are left")
+        remedies.append(f"free some space in {work.path}: only {free} bytes are left")
     elif missing := _architectures_missing(work.path, plan, failure):
-        found.append(f"nvcc ended without an error of its own; it had made no code yet for {', '.join(missing)}")
-        remedies.append(f"see whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")
+        found.append(f"nvcc exited without printing an error, before it had made code for {', '.join(missing)}")
+        remedies.append(f"check whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")
     return BuildError(
         f"{plan.package} {plan.version} did not compile (exit status {status})",
         required="CMake and the compilers to succeed for " + plan.kernels,
@@ -209,7 +213,7 @@ def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildErr
 
 
 def _architectures_missing(work: Path, plan: Plan, failure: buildlog.Failure) -> list[str]:
-    """Those that a crashed nvcc had not come to: it makes one after the other, and keeps what it made."""
+    """The architectures a crashed nvcc had not reached: it compiles them in turn and keeps the finished cubins."""
     if plan.cuda is None or failure.complained or not failure.output.endswith(".cu.o"):
         return []
     stem = Path(buildlog.made_from(failure.output)).stem

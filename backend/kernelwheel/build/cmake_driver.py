@@ -1,8 +1,9 @@
-"""Run CMake and Ninja once, by scikit-build-core's driver, as `python cmake_driver.py JOB.json CALLER`, a process id.
+"""The child process that runs CMake and Ninja through scikit-build-core.
 
-A process of its own, so that the caller has the whole output as a pipe (for the log and for progress), and so that
-nothing of the caller's environment reaches a compiler but what `compile()` passes on. Imports nothing of this package:
-where it is vendored, that would import the package around it.
+Run as `python cmake_driver.py JOB.json CALLER`, where CALLER is the caller's process id. It is a separate process so
+that the caller gets all output through a pipe (for the log and for progress), and so that compilers see only the
+environment that `cmake_build` passes on. It imports nothing from this package: in a vendored copy, that would import
+the surrounding package.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ NINJA_VERSION = ">=1.5"
 
 
 def supervise(worker: int, alive: int) -> int:
-    """Wait for the worker, or until the caller is gone or gave up: standard input ends. Then nothing of it lives on.
+    """Wait until the worker ends or the caller dies or gives up (standard input closes), then kill what is left.
 
-    A process apart from the one that starts CMake and Ninja, which it so can stop too: no compiler comes after the last
-    look. Where a child of the caller's forking has inherited the other end of standard input, the caller's death is
-    seen by itself.
+    This process is separate from the worker, which starts CMake and Ninja, so that it can kill the worker too: no
+    compiler can start after the last check. The parent's process id is watched as well, because a forked child of the
+    caller may have inherited the other end of standard input and keep it open.
 
     Returns:
         The worker's exit status, as a shell gives it.
     """
     while os.getppid() == int(sys.argv[2]) and not select.select([0, alive], [], [], 0.2)[0]:
         pass
-    if not Path("/proc/self/stat").exists():  # nobody can be found: Ninja passes this signal on to what it started
+    if not Path("/proc/self/stat").exists():  # no way to list processes, but Ninja forwards this signal to its children
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
     while (others := session_members()) != []:
@@ -53,8 +54,9 @@ def supervise(worker: int, alive: int) -> int:
 
 
 def session_members() -> list[int] | None:
-    """The other live processes of this session (not of the process group: Ninja gives each compiler one of its own);
-    none where there is no /proc, and None where the machine has too many open files to look.
+    """The other live processes of this session; empty without /proc, None if too many files are open.
+
+    The session, not the process group: Ninja gives each compiler a group of its own.
     """
     members = []
     try:
@@ -62,7 +64,7 @@ def session_members() -> list[int] | None:
             if not folder.name.isdecimal():
                 continue
             with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):  # ended, or not ours
-                # proc(5): after the name in brackets come state, parent, process group and session.
+                # proc(5): the name in parentheses is followed by state, parent, process group and session.
                 status = (folder / "stat").read_text(encoding="utf-8", errors="replace")
                 state, _, _, session = status.rpartition(")")[2].split()[:4]
                 if int(session) == os.getsid(0) and state != "Z" and int(folder.name) != os.getpid():
@@ -73,9 +75,9 @@ def session_members() -> list[int] | None:
 
 
 def forget_configuration(build: Path, rests_on: list[str]) -> None:
-    """Let CMake look at everything again where what it found may be gone, as with another isolated environment.
+    """Make CMake configure from scratch if what it found may be gone, as in a new isolated environment.
 
-    The objects stay: whether they are still good is Ninja's to say, by the commands that made them and their files.
+    The objects stay: Ninja decides whether they are up to date, from their commands and input files.
     """
     (build / ".skbuild-info.json").unlink(missing_ok=True)  # CMaker would remove the objects too
     record, text = build / "configured.json", json.dumps(rests_on)
@@ -88,15 +90,15 @@ def forget_configuration(build: Path, rests_on: list[str]) -> None:
 
 
 def main(job_file: str) -> None:
-    """Configure and build what the job names: source, build, modules, jobs, CMake cache entries, what they rest on."""
+    """Configure and build a job: source, build, modules, jobs, CMake cache entries, and the inputs they rest on."""
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
     ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
     if ninja is None:
-        raise SystemExit(f"error: no ninja {NINJA_VERSION} was found: pip install ninja")
+        raise SystemExit(f"error: no ninja {NINJA_VERSION} found: pip install ninja")
     try:
         cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
     except CMakeNotFoundError:
-        raise SystemExit(f"error: no cmake {CMAKE_VERSION} was found: pip install cmake") from None
+        raise SystemExit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake") from None
     found = [str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job["cache"])]
     forget_configuration(Path(job["build"]), [*job["rests_on"], *found])
     maker = CMaker(
@@ -117,14 +119,14 @@ def main(job_file: str) -> None:
 
 
 def note_peak(file: Path) -> None:
-    """Write down, in kB, the memory of the largest process that was ever waited for in this build, also earlier.
+    """Record the peak memory, in kB, of the largest process of this build so far, earlier runs included.
 
-    A compiler's passes run one after the other, nvcc's too, so the largest one stands for the whole compile.
+    A compiler's passes run one after another, nvcc's too, so the largest pass is the peak of the whole compile.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     before = file.read_text(encoding="ascii") if file.exists() else ""
     peak = max(int(before) if before.isdecimal() else 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-    with contextlib.suppress(OSError):  # on a full disk, what the compilers said is the error
+    with contextlib.suppress(OSError):  # on a full disk, the compilers' own error is the one to report
         file.write_text(str(peak), encoding="ascii")
 
 

@@ -1,4 +1,4 @@
-"""Plan -> Artifact, by CMake and Ninja. The only place that compiles, for the wheel and for the JIT alike."""
+"""The one function that compiles a Plan into an Artifact, for wheels and for the JIT."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .plan import Plan
 from .work_folder import claimed, lay_out, mark_whole, tidy
 
 Say = Callable[[str], None]
-# What the system answers where nothing more can be written.
+# Errors that mean nothing more can be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -45,24 +45,24 @@ def compile_plan(
 ) -> Artifact:
     """Compile a Plan.
 
-    The work is done in a folder of the user's cache, named after the Plan, with torch and the toolkit reached through
-    links inside it. Objects that an earlier compile left there are used again. Wherever it lies, the same Plan gives
-    the same bytes.
+    It is compiled in a folder of the user's cache named after the Plan, with torch and the toolkit reached through
+    links inside it. Objects left by an earlier compile are reused. The same Plan gives the same bytes, wherever that
+    folder is.
 
     Args:
         plan: what to compile.
         toolchain: what to compile with; its identities are in the Plan.
         source_root: the folder with the Plan's sources.
-        destination: an empty folder, or one to be made, that becomes the Artifact.
-        jobs: compilers at once; 0 for as many as this process has cores and memory for.
-        say: receives one line of progress at a time.
-        known_peak_mb: the memory that one compiler of the package took before, from `resources.known_peak`.
-        store: the user's own, whose cache folder has room for the work; None for the temporary folder.
-        trust: who may write to the temporary folder, where that is used.
+        destination: the folder that becomes the Artifact; empty, or created here.
+        jobs: how many compilers to run at once; 0 for as many as this process has cores and memory for.
+        say: receives progress, one line per call.
+        known_peak_mb: how much memory one compiler needed before, from `resources.known_peak`.
+        store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
+        trust: who may write to the temporary folder, if that is used.
 
     Raises:
-        BuildError: a compiler failed (its first error and the log are named), one alone had too little memory, or
-            what they made is not the Plan's.
+        BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
+            of memory, or the libraries are not what the Plan specifies.
     """
     with ExitStack() as held:
         place = store.builds if store else Path(tempfile.gettempdir())
@@ -82,20 +82,20 @@ def compile_plan(
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
             shutil.copy2(work.path / "out" / library.file, destination)
-        manifests.write(manifest, destination)  # last: a folder without a manifest is no Artifact
+        manifests.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
         tidy(work)
     return Artifact(destination, manifest)
 
 
 def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildError:
-    """The error for a file that cannot be read, or written; of the folder that is compiled in, or any other."""
+    """The error for a file that cannot be read or written, in the work folder or anywhere else."""
     path = Path(error.filename) if isinstance(error.filename, str) else place
     if error.errno in NO_ROOM or (isinstance(error, PermissionError) and path.is_relative_to(place)):
         return BuildError(
             "the kernels cannot be compiled: a file cannot be written",
-            required=f"a folder that this user can write to, with room: {place}",
+            required=f"a folder with enough free space that this user can write to: {place}",
             found=f"{type(error).__name__}: {error}",
-            remedies=[f"make room there, or set {variable} to another folder"],
+            remedies=[f"free some space there, or set {variable} to another folder"],
         )
     return BuildError(
         "the kernels cannot be compiled: a file cannot be read or written",
@@ -106,43 +106,45 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
 
 
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
-    """Describe the libraries, and refuse them where their device code is not the Plan's."""
+    """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
     libraries = tuple(readback.read_library(path, toolchain.cuobjdump) for path in paths)
     wanted = (plan.cuda.sass, plan.cuda.ptx) if plan.cuda else ((), ())
     made = [(library.sass, library.ptx) for library in libraries if library.device == "cuda"]
     if not libraries or bool(made) != (plan.cuda is not None) or any(targets != wanted for targets in made):
         raise BuildError(
-            "the compilers did not make what the Plan says",
+            "the compilers did not produce what the Plan specifies",
             required=f"libraries for {plan.kernels}",
             found="\n".join(f"{lib.file}: SASS {lib.sass or 'none'}, PTX {lib.ptx or 'none'}" for lib in libraries)
-            or "no library at all",
-            remedies=["correct the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"],
+            or "no libraries",
+            remedies=["fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"],
         )
     _check_abi(plan, libraries)
     return libraries
 
 
 def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
-    """The wheel's tag and the checks at run time follow `abi`: what was built must be of that kind."""
+    """Check the libraries against `abi`, which decides the wheel's tag and the checks at run time."""
     modules = [f"{library.file}: Python imports it as {library.module}" for library in libraries if library.module]
     if modules and not plan.binding:
         raise BuildError(
-            f"{plan.package} says that it uses the stable ABI alone, and has modules that are bound to one Python",
-            required="libraries of operators, made by kernelwheel_add_op_library",
+            f'{plan.package} has modules that are bound to one Python, but its abi is not "torch"',
+            required="operator libraries, added by kernelwheel_add_op_library",
             found="\n".join(modules),
-            remedies=['write abi = "torch" into [tool.kernelwheel] of pyproject.toml'],
+            remedies=['set abi = "torch" in [tool.kernelwheel] of pyproject.toml'],
         )
     if plan.binding and not modules:
         raise BuildError(
-            f"{plan.package} says that it has modules which are bound to one Python and one torch, and has none",
-            required="a module, made by kernelwheel_add_pybind11_module",
-            found="\n".join(f"{library.file}: a library of operators" for library in libraries),
-            remedies=['take abi = "torch" out of [tool.kernelwheel] of pyproject.toml: one wheel serves every Python'],
+            f'{plan.package} declares abi = "torch", but has no module that is bound to one Python',
+            required="a module, added by kernelwheel_add_pybind11_module",
+            found="\n".join(f"{library.file}: an operator library" for library in libraries),
+            remedies=[
+                'remove abi = "torch" from [tool.kernelwheel] of pyproject.toml: one wheel then serves every Python'
+            ],
         )
 
 
 def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
-    """The part of `built_with` that says who decided what: two builds may come to one Plan for different reasons."""
+    """The part of `built_with` that records reasons: different settings may lead to the same Plan."""
     return {
         "cuda": {"enabled": plan.cuda is not None, "because": toolchain.cuda.reason},
         "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),

@@ -1,7 +1,7 @@
-"""The Plan: everything that decides the bytes of the binary, and nothing else.
+"""The Plan: everything that determines the bytes of the binary, and nothing else.
 
-No path, no time, no order of files or variables, no job count may reach it. Its fingerprint is the name of the
-Artifact wherever it is made: on a builder for a wheel, or on the user's machine.
+It must not depend on paths, times, job counts or the order of files or variables. Its fingerprint names the Artifact
+wherever that is built: on a builder for a wheel, or on the user's machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..toolchain.toolkit import toolkit_identity
 from .package import PackageFacts, source_digests
 
 SCHEMA = 1
-# Ours, and able to change the binary: flags, the compilers' environment, and how the folder is laid out.
+# Files of ours that can change the binary: flags, the compilers' environment, and the layout of the work folder.
 RECIPE = (
     "cmake/KernelWheel.cmake",
     "build/cmake_driver.py",
@@ -41,7 +41,7 @@ _CHOOSES_ARCHS = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-c
 
 @dataclass(frozen=True)
 class CudaPlan:
-    """The CUDA half of a Plan: the architectures, more options for nvcc, and the toolkit's identity."""
+    """The CUDA half of a Plan: architectures, extra nvcc options, and the toolkit's identity."""
 
     sass: tuple[str, ...]
     ptx: tuple[str, ...]
@@ -50,28 +50,28 @@ class CudaPlan:
 
     @property
     def archs(self) -> ArchList:
-        """The architectures, typed."""
+        """The architectures, parsed."""
         parse = arch_lists.Arch.from_string
         return ArchList(tuple(map(parse, self.sass)), tuple(map(parse, self.ptx)))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be compiled.
+    """Everything that a compile depends on.
 
     Attributes:
         package: import name of the package.
         version: the package's version.
-        sources: sha256 by path, relative to the source folder.
-        recipe: sha256 of the build's own files.
+        sources: sha256 of each source, keyed by its path relative to the source folder.
+        recipe: sha256 of each of our own files that can change the binary.
         cxx: the C++ compiler: kind, version, target.
-        cxx_flags: more options for it.
-        link_flags: more options for the linker driver.
+        cxx_flags: extra options for the C++ compiler.
+        link_flags: extra options for the linker driver.
         cuda: the CUDA half, or None for a CPU-only Artifact.
-        torch_target: the target of torch's stable ABI, `2.10`.
-        binding: the Python and the torch that modules are bound to; None where all libraries are operators on the
-            stable ABI, which one Plan serves for every Python and every torch.
-        platform: `linux-x86_64`.
+        torch_target: the target version of torch's stable ABI, such as `2.10`.
+        binding: the Python and torch that modules are bound to; None if all libraries are operators on the stable
+            ABI, so that one Plan serves every Python and every torch.
+        platform: such as `linux-x86_64`.
     """
 
     package: str
@@ -87,22 +87,22 @@ class Plan:
     platform: str
 
     def to_json(self) -> dict[str, Any]:
-        """The Plan as plain JSON values, with the schema of Plans."""
+        """The Plan as plain JSON values, with the schema number of Plans."""
         return {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of the Plan's canonical JSON: sorted keys, no white space, ASCII."""
+        """The sha256 of the Plan's canonical JSON: sorted keys, no whitespace, ASCII."""
         return json_sha256(self.to_json())
 
     @property
     def kernels(self) -> str:
-        """What kernels it makes, for people."""
+        """A readable summary of the kernels it makes."""
         return f"CPU and CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})" if self.cuda else "CPU only"
 
     @property
     def sources_digest(self) -> str:
-        """One digest for all sources."""
+        """A single digest of all sources."""
         return json_sha256(self.sources)
 
 
@@ -117,8 +117,8 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
         toolchain: what this machine compiles with.
 
     Raises:
-        BuildError: the settings ask for what the toolchain cannot do, or contradict each other where CUDA kernels are
-            built; torch is older than the ABI target; or what a module needs is missing.
+        BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
+            torch is older than the ABI target; or something a module needs is missing.
     """
     require_torch_target(facts, toolchain)
     here = Path(__file__).parent.parent
@@ -139,11 +139,11 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
-    """Refuse a torch whose headers are older than the ABI target."""
+    """Reject a torch that is older than the ABI target."""
     if Version(toolchain.torch.version).release < Version(facts.torch_target).release:
         raise BuildError(
             f"torch {toolchain.torch.version} is too old to build {facts.import_name}",
-            required=f"torch >= {facts.torch_target}, the target of its stable ABI",
+            required=f"torch >= {facts.torch_target}, its stable ABI target",
             found=f"torch {toolchain.torch.version}",
             remedies=[f"pip install 'torch>={facts.torch_target}'"],
         )
@@ -169,12 +169,12 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
 
 
 def _refuse_archs_in_flags(settings: Settings) -> None:
-    """A Plan has one place for architectures; nvcc would take others from its options, or refuse both."""
+    """Reject nvcc options that choose architectures: nvcc would add them to the Plan's, or fail on both."""
     found = [flag for flag in settings.cuda_flags if _CHOOSES_ARCHS.match(flag)]
     if found:
         raise SettingsError(
             "the options for nvcc choose architectures",
-            required="architectures in the option archs (TORCH_CUDA_ARCH_LIST), and nowhere else",
+            required="architectures only in the option archs (TORCH_CUDA_ARCH_LIST)",
             found=f"{' '.join(found)} in {settings.origin('cuda-flags')}",
-            remedies=["take it out there, and name the architectures by archs: -C 'archs=8.0;9.0+PTX'"],
+            remedies=["remove them there and name the architectures with archs: -C 'archs=8.0;9.0+PTX'"],
         )

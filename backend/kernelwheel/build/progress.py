@@ -1,4 +1,4 @@
-"""What a compile at run time shows: a bar on a terminal, one line per file elsewhere; always on standard error."""
+"""Progress output on standard error: a bar on a terminal, otherwise one line per file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what a compile needs may be missing where progress is only said
+if TYPE_CHECKING:  # the compile's dependencies may be missing if only messages are printed
     from .compile import Say
 
 
 def print_line(line: str, to_stdout: bool = False) -> None:
-    """Print a line where somebody reads: a compile does not fail because its output is closed, or its reader gone."""
+    """Print a line; ignore a closed stream or broken pipe, since a compile must not fail because nobody listens."""
     file = sys.stdout if to_stdout else sys.stderr
     if file is not None:
         with suppress(OSError, ValueError):
@@ -22,7 +22,7 @@ def print_line(line: str, to_stdout: bool = False) -> None:
 
 @contextmanager
 def shown(package: str) -> Iterator[Say]:
-    """Yields the function that shows one line of progress; `[3/9] CUDA a.cu` counts files."""
+    """Yield a function that shows one line of progress; `[3/9] CUDA a.cu` moves the bar."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda line: print_line(f"{package}: {line}")
         return

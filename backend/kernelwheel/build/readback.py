@@ -1,4 +1,4 @@
-"""Read out of a built library what it is: the proof that the compiler made what the Plan says."""
+"""Reading a built library back, to prove that the compilers produced what the Plan specifies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
 
     Args:
         path: the shared library.
-        cuobjdump: NVIDIA's reader of device code; needed where the library needs libtorch_cuda.
+        cuobjdump: NVIDIA's device code reader; required if the library links against libtorch_cuda.
 
     Raises:
-        BuildError: cuobjdump is needed and missing, or failed.
+        BuildError: cuobjdump is required but missing, or it failed.
     """
     device = "cuda" if CUDA_LIBRARY in needed(path) else "cpu"
     sass: tuple[str, ...] = ()
@@ -40,16 +40,16 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
 
 
 def _targets(path: Path, cuobjdump: Path | None, option: str, suffix: str) -> tuple[str, ...]:
-    """The architectures of cuobjdump's list, whose lines are like `ELF file    1: name.1.sm_90a.cubin`."""
+    """The architectures that cuobjdump lists, in lines such as `ELF file    1: name.1.sm_90a.cubin`."""
     if cuobjdump is None:
         raise BuildError(
-            f"cannot read the device code of {path.name} back",
+            f"the device code of {path.name} cannot be read",
             required="cuobjdump",
             found="no cuobjdump in the toolchain",
-            remedies=["pip install 'cuda-toolkit[cuobjdump]' beside torch"],
+            remedies=["install it next to torch: pip install 'cuda-toolkit[cuobjdump]'"],
         )
     done = subprocess.run([cuobjdump, option, path], capture_output=True, text=True, check=False)
-    # It exits with 255 where there is nothing to list, and says so.
+    # With nothing to list, it says so and exits with 255.
     if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
         raise BuildError(
             f"cuobjdump cannot read {path.name}",
@@ -71,7 +71,7 @@ def needed(path: Path) -> list[str]:
 
 
 def module_name(path: Path) -> str | None:
-    """The name that Python imports a library by: it exports `PyInit_<name>` (Python/C API, extension modules)."""
+    """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
     with path.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
         symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
@@ -80,13 +80,13 @@ def module_name(path: Path) -> str | None:
 
 
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:
-    """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none."""
+    """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
     found = {name for path in paths for name in _versions_needed(path) if re.fullmatch(rf"{prefix}[\d.]+", name)}
     return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")
 
 
 def _versions_needed(path: Path) -> Iterator[str]:
-    """The versions of symbols that an ELF file takes from other libraries (LSB core, symbol versioning)."""
+    """The symbol versions that an ELF file needs from other libraries (LSB core, symbol versioning)."""
     with path.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
             if isinstance(section, GNUVerNeedSection):

@@ -1,7 +1,7 @@
-"""How many compilers run at once: from the cores and the memory that this process may use, and what one compiler needs.
+"""How many compilers to run at once, from the cores and memory available and the memory one compiler needs.
 
-A container's limits are those of its control groups; what the machine has says nothing about them. Files are read
-below a `root`, so that a test can lay out a machine that is not there.
+A container is limited by its control groups, whatever the machine has. Files are read below a `root`, so that tests
+can simulate other machines.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 from ..core.errors import TOO_MANY_OPEN, BuildError
 from ..core.manifest import Manifest
 
-# What one compiler is taken to need where no manifest of the package says. A file that includes torch's stable headers
-# was measured at 0.15 GB (gcc 12), 0.39 GB (nvcc 13.0) and, with CUB, 0.53 GB; more, for what is not measured.
+# Assumed for one compiler if no manifest of the package has a measurement. A file that includes torch's stable headers
+# was measured at 0.15 GB (gcc 12), 0.39 GB (nvcc 13.0) and, with CUB, 0.53 GB; the rest is a safety margin.
 DEFAULT_PEAK_MB = 1024
-# Nothing less is believed: where a cache server compiles, or keeps the results, we see only its client.
+# Lower measurements are not trusted: if a compiler cache does the work, only its client is measured.
 SMALLEST_PEAK_MB = 256
 MB = 1 << 20
 
-# What compilers, and the programs that run them, print where one is killed: gcc's driver, nvcc, clang's driver, a
-# shell (nvcc runs its passes by one), Ninja (128 + 9; not every version says it). And where one gets no more memory:
-# gcc's passes, LLVM, the front end of nvcc, ptxas, C++'s runtime, whoever cannot even start one, a linker.
+# KILLED: what is printed if a compiler is killed, by gcc's driver, nvcc, clang's driver, a shell (nvcc runs its passes
+# in one) and Ninja (128 + 9; not in every version). NO_MEMORY: what is printed if an allocation fails, by gcc's passes,
+# LLVM, nvcc's front end, ptxas, the C++ runtime, a program that cannot start another one, and a linker.
 KILLED = re.compile(
     r"Killed signal terminated program|died due to signal 9|unable to execute command: Killed|^Killed\b"
     r"|: \d+ Killed\b|FAILED: \[code=137\]",
@@ -46,9 +46,9 @@ class Resources:
 
     Attributes:
         cores: processors, at least 1.
-        cores_from: what limits them, in words.
-        memory_mb: memory that can still be taken, in MiB; None where nothing says.
-        memory_from: what limits it, in words.
+        cores_from: what limits them, as text.
+        memory_mb: available memory in MiB; None if unknown.
+        memory_from: what limits it, as text.
     """
 
     cores: int
@@ -59,68 +59,68 @@ class Resources:
 
 @dataclass(frozen=True)
 class Jobs:
-    """How many compilers run at once, and why, in words."""
+    """How many compilers run at once, and why, as text."""
 
     count: int
     because: str
 
 
 def plan_jobs(setting: int, resources: Resources, known_peak_mb: int | None) -> Jobs:
-    """How many compilers to run at once.
+    """Decide how many compilers run at once.
 
     Args:
-        setting: the setting `jobs`, taken as it is; 0: as many as there are cores, and memory for.
+        setting: the option `jobs`, used as it is; 0 for as many as there are cores and memory for.
         resources: what the build may use.
-        known_peak_mb: what one compiler took in an earlier build of the package, in MiB; None where there was none.
+        known_peak_mb: one compiler's peak memory in earlier builds of the package, in MiB; None if not known.
     """
     if setting:
-        return Jobs(setting, "as the setting jobs says")
+        return Jobs(setting, "set by the option jobs")
     peak = max(known_peak_mb or DEFAULT_PEAK_MB, SMALLEST_PEAK_MB)
-    source = "as measured before" if known_peak_mb else "assumed"
+    source = "measured in an earlier build" if known_peak_mb else "assumed"
     cores = f"{resources.cores} cores ({resources.cores_from})"
     if resources.memory_mb is None:
         return Jobs(resources.cores, cores)
     count = max(1, min(resources.cores, resources.memory_mb // peak))
     memory = f"{resources.memory_mb} MB of memory ({resources.memory_from})"
-    return Jobs(count, f"{cores}, {memory}, {peak} MB for one ({source})")
+    return Jobs(count, f"{cores}, {memory}, {peak} MB per compiler ({source})")
 
 
 def fewer(jobs: int, steps: int | None) -> int:
-    """How many compilers to run after one was killed: half of those that ran, at last one.
+    """How many compilers to run after one was killed: half as many as ran, but at least one.
 
     Args:
-        jobs: how many might have run at once.
-        steps: how many steps there were in all, of which no more can have run; None where it is not known.
+        jobs: how many were allowed to run at once.
+        steps: the total number of steps, an upper bound on how many did run; None if not known.
     """
     return max(1, min(jobs, steps or jobs) // 2)
 
 
 def rounded_peak(kilobytes: int) -> int:
-    """A measured peak for the manifest, in MiB: a power of two, so that two builds of one Plan say the same."""
+    """Round a peak up to a power of two, in MiB, so that two builds of one Plan write the same manifest."""
     return max(SMALLEST_PEAK_MB, 1 << math.ceil(math.log2(max(kilobytes / 1024, 1))))
 
 
 def known_peak(manifests: Iterable[Manifest], cuda: bool) -> int | None:
-    """What one compiler took at most in earlier builds, in MiB; None where no manifest says.
+    """The most memory one compiler needed in earlier builds, in MiB; None if no manifest has it.
 
     Args:
-        manifests: of the package, of any version.
-        cuda: only of builds with CUDA kernels, or without.
+        manifests: the package's manifests, of any version.
+        cuda: whether to use builds with or without CUDA kernels.
     """
     built = (manifest.built_with for manifest in manifests if (manifest.requires.cuda is not None) is cuda)
     return max((peak for values in built if isinstance(peak := values.get("peak_mb"), int)), default=None)
 
 
 def lack_of_memory(output: str, kills: int) -> str:
-    """Why a failed compile is put down to lack of memory, in words; empty where it is not.
+    """Describe the lack of memory that made a compile fail; empty if it failed for another reason.
 
     Args:
         output: what the compilers printed.
-        kills: how many processes of our control group the kernel killed for memory meanwhile.
+        kills: how many processes of our control group the OOM killer killed meanwhile.
     """
     if kills > 0:
-        return f"the kernel killed {kills} of this build's processes for lack of memory"
-    for pattern, words in ((KILLED, "a compiler was killed (signal 9)"), (NO_MEMORY, "a compiler got no more memory")):
+        return f"the kernel's OOM killer killed {kills} of this build's processes"
+    for pattern, words in ((KILLED, "a compiler was killed (signal 9)"), (NO_MEMORY, "a compiler ran out of memory")):
         if match := pattern.search(output):
             start = output.rfind("\n", 0, match.start()) + 1
             return f"{words}: {output[start:].partition(chr(10))[0].strip()}"
@@ -128,23 +128,23 @@ def lack_of_memory(output: str, kills: int) -> str:
 
 
 def out_of_memory(what: str, why: str, peak_mb: int, resources: Resources, log: Path) -> BuildError:
-    """One compiler alone gets too little memory: nothing is left to be tried.
+    """The error for a compiler that runs out of memory even on its own.
 
     Args:
         what: what was compiled.
         why: from `lack_of_memory`.
         peak_mb: the largest compiler so far; the one that failed wanted more than it got.
-        resources: what is left for one.
-        log: the compilers' output.
+        resources: what is available to a single compiler.
+        log: the file with the compilers' output.
     """
     there = "an unknown amount" if resources.memory_mb is None else f"{resources.memory_mb} MB"
     return BuildError(
-        f"{what} did not compile, for lack of memory: one compiler at a time is still too many",
-        required=f"memory for one compiler; the largest so far took {peak_mb} MB",
-        found=f"{why}\n{there} can be taken ({resources.memory_from}); ulimit -v: {_address_space()}",
+        f"{what} did not compile: out of memory, even with one compiler at a time",
+        required=f"memory for one compiler; the largest so far used {peak_mb} MB",
+        found=f"{why}\n{there} available ({resources.memory_from}); ulimit -v: {_address_space()}",
         remedies=[
             "give the build more memory: raise the container's limit (docker run --memory, a pod's limit) or ulimit -v",
-            "or build the wheel on a machine with more, and install it here",
+            "or build the wheel on a machine with more memory and install it here",
             f"read the whole log: {log}",
         ],
     )
@@ -158,7 +158,7 @@ def _address_space() -> str:
 
 
 def find_resources(root: Path = Path("/")) -> Resources:
-    """What this process may use: by its CPU affinity, its control groups, and the memory that is left."""
+    """What this process may use, given its CPU affinity, its control groups and the available memory."""
     cores, cores_from = len(os.sched_getaffinity(0)), "CPU affinity"
     memory, memory_from = _available(root), "MemAvailable"
     for group in _groups(root):
@@ -173,13 +173,13 @@ def find_resources(root: Path = Path("/")) -> Resources:
 
 
 def oom_kills(root: Path = Path("/")) -> int:
-    """How many processes of our control group the kernel has killed for memory so far, whichever limit it was."""
+    """How many processes of our control group the OOM killer has killed so far, whichever limit was hit."""
     own: dict[str, int] = {}
     for group in _groups(root):
-        # memory.events (version 2) and memory.oom_control (version 1): see the kernel's cgroup documents.
+        # memory.events (version 2), memory.oom_control (version 1): see the kernel's cgroup documentation.
         counted = _table(group / "memory.events") or _table(group / "memory.oom_control")
         if "oom_kill" in counted and not own:
-            own = counted  # the innermost comes first; those around it count other builds too
+            own = counted  # the innermost group comes first; the outer ones count other builds too
     return own.get("oom_kill", 0)
 
 
@@ -189,7 +189,7 @@ def _available(root: Path) -> int | None:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """The folders of this process's control groups, each followed by those around it, as far as we see them.
+    """The folders of this process's control groups, each followed by its visible parents.
 
     proc(5), /proc/[pid]/mountinfo: ID, parent, device, root of the mount, mount point, options, -, type, source, more.
     cgroups(7): `hierarchy:controllers:path`, without controllers for version 2.
@@ -206,20 +206,20 @@ def _groups(root: Path) -> Iterator[Path]:
         for path in {paths[name] for name in names if name in paths}:
             top = root / mount_point.lstrip("/")
             inside = path[len(mounted.rstrip("/")) :] if f"{path}/".startswith(f"{mounted.rstrip('/')}/") else ""
-            # A path outside of what is mounted (/..): the group of the mount is the only one of ours that is seen.
+            # A path outside of the mount (/..): of our groups, only the mount's own is visible.
             group = top if ".." in inside.split("/") else top / inside.strip("/")
             yield from [group, *(parent for parent in group.parents if parent.is_relative_to(top))]
 
 
 def _quota(group: Path) -> int | None:
-    """The cores of a CPU quota, a part of one counted as one; None where there is none."""
+    """A CPU quota in cores, rounded up; None if there is no quota."""
     version_1 = [_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
     quota, period = (_text(group / "cpu.max").split() or version_1)[:2]
     return math.ceil(int(quota) / int(period)) if quota.isdecimal() and period.isdecimal() else None
 
 
 def _room(group: Path) -> int | None:
-    """The bytes that a group may still take; None where it has no limit. Cached files give way, and do not count."""
+    """The bytes a group may still use; None if it has no limit. The page cache is reclaimable and does not count."""
     for limits, usage, cached in (
         (("memory.max", "memory.high"), "memory.current", ("active_file", "inactive_file")),
         (("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")),
@@ -233,16 +233,16 @@ def _room(group: Path) -> int | None:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """A file of `name number` lines."""
+    """Parse a file of `name number` lines."""
     pairs = (line.split() for line in _text(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def _text(path: Path) -> str:
-    """A file's text; empty where there is none, or none that we may read: then it limits nothing that we know of.
+    """A file's text; empty if it does not exist or is not readable: then no limit is known.
 
     Raises:
-        OSError: too many files are open, which says nothing of limits.
+        OSError: too many files are open, which says nothing about limits.
     """
     try:
         return path.read_text(encoding="utf-8", errors="replace")

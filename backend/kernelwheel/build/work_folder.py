@@ -1,15 +1,15 @@
-"""The folder that a Plan is compiled in, kept afterwards, so that the next compile makes only what an edit changed.
+"""The folder a Plan is compiled in, kept so that the next compile rebuilds only what changed.
 
-    <cache folder>/<package>/.build/kernelwheel-<digest>/   of the Plan without what edits change; this user's alone
+    <cache folder>/<package>/.build/kernelwheel-<digest>/   digest of the Plan without version and sources; private
         src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
-        headers/                                    links to those that a module of Python needs
-        build.log                                   what CMake and the compilers said last
-        whole.json                                  there while all else is whole: removed first, written last
+        headers/                                    links to headers that a Python module needs
+        build.log                                   the latest output of CMake and the compilers
+        whole.json                                  exists while the rest is intact: removed first, written last
 
-Where that cannot be used, it is a folder of a random name in the temporary folder, removed afterwards.
-KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what is made anew. It knows every file
-that an object was made from, but torch's and the toolkit's: the toolkit's digests are in the folder's name, torch's
-version is in whole.json.
+If that folder cannot be used, a randomly named one in the temporary folder is, and is removed afterwards.
+KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what to rebuild. It tracks every file that
+an object depends on except torch's and the toolkit's: the folder's name covers the toolkit's digests, and whole.json
+holds torch's version.
 """
 
 from __future__ import annotations
@@ -37,50 +37,51 @@ from ..toolchain.toolchain import Toolchain
 from .plan import Plan
 
 LOG = "build.log"
-# Bytes; with less left, a cache is no place to compile in. nvcc's intermediate files are a few MB for each file.
+# Bytes; with less free space than this, the cache is not used to compile in. nvcc's intermediate files take a few MB
+# per source file.
 ROOM = 1 << 28
-# What CMake, Ninja, nvcc and a shell take in the path of a folder, each by itself and all together.
+# Folder paths that CMake, Ninja, nvcc and a shell can all handle, each by itself and all together.
 FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
-# What a compile needs and the next one does not; nvcc's intermediate files are the largest of all.
+# What the next compile does not need; nvcc's intermediate files take the most space.
 PASSING = ("torch", "cuda", "headers", "out", "tmp", "recipe", "job.json", "build/keep")
 
 
 @dataclass(frozen=True)
 class Work:
-    """A folder to compile in: its path, and the lock on it that compilers share; without a lock it is not kept."""
+    """A folder to compile in: its path, and the locks that compilers inherit; without a lock, it is temporary."""
 
     path: Path
     locks: tuple[int, ...]
 
     @property
     def log(self) -> Path:
-        """What CMake and the compilers said."""
+        """The output of CMake and the compilers."""
         return self.path / LOG
 
 
 def work_path(store: Store, plan: Plan) -> Path:
-    """The folder that a Plan is compiled in, where the Store's cache folder can be used."""
+    """The folder that a Plan is compiled in, if the Store's cache folder can be used."""
     return store.builds / work_name(plan.to_json())
 
 
 def work_name(plan: Mapping[str, Any]) -> str:
-    """The folder's name, from a Plan as JSON: the same for every version of the package and every edit."""
+    """The folder's name, from a Plan as JSON: the same for all versions of the package and all edits."""
     return f"kernelwheel-{json_sha256({key: plan[key] for key in plan if key not in ('version', 'sources')})[:32]}"
 
 
 @contextmanager
 def claimed(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Work]:
-    """The Plan's folder in a Store's cache folder, locked while it is in use; else one in the temporary folder.
+    """Yield the Plan's folder in a Store's cache folder, locked; or else one in the temporary folder.
 
     Args:
-        plan: what is to be compiled.
-        store: the user's own; None where there is none to use.
+        plan: what to compile.
+        store: the user's own Store; None if there is none to use.
         trust: who may write to the temporary folder.
-        say: receives a line where this has to wait, or where the temporary folder is used.
+        say: receives a line if this has to wait, or if the temporary folder is used.
 
     Raises:
-        StoreError: others could change the temporary folder too.
-        OSError: nothing can be made there.
+        StoreError: other users could change the temporary folder too.
+        OSError: the folder cannot be created.
     """
     with ExitStack() as held:
         work = _kept(plan, store, say, held) if store else None
@@ -106,7 +107,7 @@ def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack)
 
 
 def temporary_guard(package: str, trust: Trust) -> Guard:
-    """Refuses a temporary folder in which others could put something in the place of a work folder."""
+    """A guard that rejects a temporary folder where other users could replace a work folder."""
     folder = Path(tempfile.gettempdir())
     return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))
 
@@ -122,25 +123,25 @@ def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
 
 def _refuse_unfit(path: Path) -> None:
     if not FIT.fullmatch(str(path)):
-        raise OSError(errno.EINVAL, "CMake and nvcc do not work in a folder of such a name", str(path))
+        raise OSError(errno.EINVAL, "CMake and nvcc cannot handle this path", str(path))
 
 
 def _remove_all_but_log(path: Path) -> None:
-    """After a failure, whose error names the log."""
+    """Clean up after a failure, but keep the log, which the error names."""
     for inside in path.iterdir():
         if inside.name != LOG:
             _remove(inside)
 
 
 def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
-    """Bring the folder to the Plan: from nothing, or, where a compile left it whole, by what was edited since.
+    """Prepare the folder for the Plan: update one that a compile left intact, or start from scratch.
 
     Raises:
-        BuildError: a source file is not the Plan's any more.
+        BuildError: a source file has changed since the Plan was drawn up.
     """
     record = work.path / WHOLE
     newest = max((path.lstat().st_mtime_ns for path in (work.path / "build").rglob("*")), default=0)
-    # Where the clock was set back, dates do not say what is older.
+    # If the clock was set back, timestamps do not show what is older.
     if record.is_file() and record.read_bytes() == _record(work, plan, toolchain) and newest < time.time_ns():
         record.unlink()
         _remove_passing(work)
@@ -151,7 +152,7 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
     for name in ("out", "tmp", "recipe"):
         (work.path / name).mkdir()
     for path in (Path(__file__).parent.parent / "cmake").glob("*.cmake"):
-        shutil.copyfile(path, work.path / "recipe" / path.name)  # without its mode: it may be read-only
+        shutil.copyfile(path, work.path / "recipe" / path.name)  # without the mode: the original may be read-only
     (work.path / "torch").symlink_to(toolchain.torch.root)
     if toolchain.cuda.nvcc:
         (work.path / "cuda").symlink_to(toolchain.cuda.nvcc.root)
@@ -162,13 +163,13 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
 
 
 def mark_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
-    """Say that everything in the folder is good for the next compile."""
-    with suppress(OSError):  # then it is made anew; half a record is not equal to a whole one
+    """Record that everything in the folder is good for the next compile."""
+    with suppress(OSError):  # then the next compile starts over; a truncated record never matches
         (work.path / WHOLE).write_bytes(_record(work, plan, toolchain))
 
 
 def mark_rest_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
-    """After a compiler failed: keep what others made, where Ninja ended in order and says which are bad."""
+    """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
     said = work.log.read_text(encoding="utf-8", errors="replace")
     failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", said, re.MULTILINE)
     if failed and re.search(r"^ninja: build stopped: ", said, re.MULTILINE):
@@ -184,10 +185,10 @@ def tidy(work: Work) -> None:
 
 
 def _record(work: Work, plan: Plan, toolchain: Toolchain) -> bytes:
-    """What objects rest on that neither the folder's name nor Ninja knows, and what is in the build folder.
+    """The contents of whole.json: what neither the folder's name nor Ninja covers, and what is in the build folder.
 
-    The names of all sources: a new header may take the place of another one. The digests: after a power failure, what
-    was written before need not be what is on the disk.
+    It has the names of all sources, because a new header may shadow another one, and the digests of all files, because
+    after a power failure the disk may not hold what was written.
     """
     build = work.path / "build"
     files = (path for path in build.rglob("*") if path.is_file() and build / "keep" not in path.parents)
@@ -200,7 +201,7 @@ def _record(work: Work, plan: Plan, toolchain: Toolchain) -> bytes:
 
 
 def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
-    """Copy what is not there yet; it is newer than all that was made from what was there, so Ninja sees every edit."""
+    """Copy new and edited sources. The copies are newer than every object, so Ninja notices every edit."""
     for name, digest in plan.sources.items():
         target = work.path / "src" / name
         if target.is_file() and file_sha256(target) == digest:
@@ -209,9 +210,9 @@ def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
         shutil.copyfile(source_root / name, target)
         if file_sha256(target) != digest:
             raise BuildError(
-                "the sources were edited while they were being built",
-                required=f"{name} as it was when the build began",
-                found="another content",
+                "the sources were edited during the build",
+                required=f"{name} as it was when the build started",
+                found="different contents",
                 remedies=["build again"],
             )
 

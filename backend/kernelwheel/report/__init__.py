@@ -1,1 +1,1 @@
-"""What a person reads: doctor, explain, inspect and the cache commands."""
+"""Everything that reports to people: doctor, explain, inspect and the cache commands."""

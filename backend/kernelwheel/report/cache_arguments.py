@@ -1,4 +1,4 @@
-"""The command line of `cache`: its subcommands and their options."""
+"""The command-line arguments of `cache`: its subcommands and their options."""
 
 from __future__ import annotations
 
@@ -19,35 +19,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--json", action="store_true", help="print one JSON object")
         return command
 
-    add("list", "the entries of all versions, and whether they fit this machine")
-    add("path", "the folder of the user's store")
+    add("list", "list the entries of all versions, and whether they fit this machine")
+    add("path", "print the folder of the user's store")
     for name, summary in (
-        ("build", "compile what a call would have to compile, GPU or not"),
-        ("explain", "say what is nearest to the kernels that were not found, and what differs"),
+        ("build", "compile kernels ahead of the first call, if none fit; needs no GPU"),
+        ("explain", "explain why no kernels were found: show the closest match and how it differs"),
     ):
         command = add(name, summary)
         command.add_argument(
             "--archs",
             type=_archs,
             metavar="LIST",
-            help="as TORCH_CUDA_ARCH_LIST; default: the GPUs seen, else the list of a wheel",
+            help="CUDA architectures, as in TORCH_CUDA_ARCH_LIST; default: the visible GPUs, or else a wheel's list",
         )
-        command.add_argument("--cuda", choices=("on", "off"), help="default: as torch, or off by the setting")
-    add("verify", "check every entry, byte for byte; damaged ones are put away")
+        command.add_argument(
+            "--cuda",
+            choices=("on", "off"),
+            help="with or without CUDA kernels; default: on if torch has CUDA and the option cuda is not off",
+        )
+    add("verify", "verify every entry byte for byte, and quarantine damaged ones")
     prune = add(
         "prune",
-        "remove what is damaged or left over, and what the options name; without options, entries of other versions",
+        "remove damaged entries, leftovers and the entries that the options select; default: those of other versions",
     )
-    prune.add_argument("--older-than", type=_number, metavar="DAYS", help="entries made longer ago")
-    prune.add_argument("--max-size", type=_number, metavar="MB", help="the oldest entries, until the rest fits")
-    prune.add_argument("--foreign-versions", action="store_true", help="entries of other versions")
-    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    prune.add_argument("--older-than", type=_number, metavar="DAYS", help="remove entries older than this")
+    prune.add_argument(
+        "--max-size", type=_number, metavar="MB", help="remove the oldest entries until the rest fit in this size"
+    )
+    prune.add_argument("--foreign-versions", action="store_true", help="remove entries of other versions")
+    prune.add_argument("--dry-run", action="store_true", help="only show what would be removed")
     clear = add("clear", "remove the entries of this version")
-    clear.add_argument("--all-versions", action="store_true", help="and those of all others")
-    export = add("export", "write the kernels that this machine uses to a file")
+    clear.add_argument("--all-versions", action="store_true", help="remove those of all other versions too")
+    export = add("export", "export the kernels that this machine uses to a file")
     export.add_argument("file", type=Path, metavar="FILE")
-    export.add_argument("--fingerprint", type=_fingerprint, metavar="PREFIX", help="those of another entry")
-    imports = add("import", "put the kernels of an exported file or of a wheel into the user's store")
+    export.add_argument(
+        "--fingerprint", type=_fingerprint, metavar="PREFIX", help="export the entry with this fingerprint instead"
+    )
+    imports = add("import", "import kernels from an exported file or a wheel into the user's store")
     imports.add_argument("file", type=_existing, metavar="FILE")
 
 
@@ -61,13 +69,13 @@ def _archs(text: str) -> str:
 
 def _number(text: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative number")
     return float(text)
 
 
 def _fingerprint(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{4,64}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not the start of a fingerprint: 4 to 64 of 0-9 and a-f")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a fingerprint prefix: 4 to 64 characters from 0-9 and a-f")
     return text
 
 

@@ -1,6 +1,6 @@
 """The `cache` subcommands of a package: list, path, build, explain, verify, prune, clear, export, import.
 
-Exit status 0 good, 1 a finding, 2 wrong usage.
+Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .presentation import (
 
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
-    """Run a subcommand on a package's kernels; prints and returns the exit status."""
+    """Run a subcommand on a package's kernels, print its result and return the exit status."""
     try:
         return COMMANDS[args.cache_command](args, kernels)
     except KernelWheelError as error:
@@ -136,7 +136,7 @@ def _explanation_text(explanation: Explanation) -> str:
     rows.append(decision_row("cache build", view_decision(explanation.build)))
     lines += ["the next call", rows_text(rows)]
     if explanation.plan:
-        lines.append(f"a compile now would make {explanation.plan.fingerprint[:12]}")
+        lines.append(f"compiling now would make {explanation.plan.fingerprint[:12]}")
     else:
         lines += ["nothing can be compiled here:", *(f"  {line}" for line in explanation.no_plan.splitlines())]
     if explanation.nearest and not explanation.found:
@@ -147,7 +147,7 @@ def _explanation_text(explanation: Explanation) -> str:
         lines.append(f"{each.folder}: {worth or ('does not fit' if each.mismatches else 'fits')}")
         lines += [f"  {m.dimension}: required {m.required}; found {m.found}" for m in each.mismatches]
     if not explanation.examined:
-        lines.append("there is no entry of any version, and no Artifact in the package")
+        lines.append("there are no entries of any version, and no Artifact in the package")
     return "\n".join(lines)
 
 
@@ -161,10 +161,10 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
             {"folder": str(d.entry.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
             for d in found
         ]
-    lines = [f"{count - len(damaged)} of {count} entries are whole", *refused]
+    lines = [f"{count - len(damaged)} of {count} entries are intact", *refused]
     for each in damaged:
         lines += [f"damaged: {each['folder']}", f"  {each['damage']}"]
-        lines.append(f"  {'now in ' + each['moved'] if each['moved'] else 'left where it is'}")
+        lines.append(f"  {'moved to ' + each['moved'] if each['moved'] else 'left in place'}")
     _show(args, {"checked": count, "damaged": damaged, "refused": refused}, "\n".join(lines))
     return 1 if damaged or refused else 0
 
@@ -211,7 +211,7 @@ def _export(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
-    """The Artifact at hand of a fingerprint, or the one in use: what a CUDA call here takes, else a CPU call."""
+    """The Artifact with a fingerprint; by default the one that a CUDA call here would use, or else a CPU call."""
     package = kernels.installed
     at_hand: dict[str, Artifact] = {}
     for artifact in package.candidates():
@@ -232,7 +232,7 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
         "there is nothing to export",
         required=wanted,
         found="\n".join(f"{name[:12]}: {targets_text(f.manifest)}" for name, f in at_hand.items()) or "none",
-        remedies=[f"name one (python -m {package.package} cache list), or make one: cache build"],
+        remedies=[f"choose one (python -m {package.package} cache list), or compile one: cache build"],
     )
 
 

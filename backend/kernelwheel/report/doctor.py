@@ -1,4 +1,4 @@
-"""One page about this machine and the kernels on it that a person can act on: `doctor`, as values and as text."""
+"""The report of `doctor` on this machine and its kernels, as values and as text."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from .presentation import (
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
-    """Everything `doctor` knows, as plain JSON values; `findings` are what a person should act on.
+    """Everything `doctor` reports, as plain JSON values; `findings` are what a person should act on.
 
     Args:
-        kernels: the package's kernels in this process; the GPUs are asked now.
+        kernels: the package's kernels in this process; the GPUs are probed here.
         environ: the process environment, for the compilers' PATH and for variables that change what is found.
         path: sys.path.
     """
@@ -52,7 +52,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     calls = list(next_calls(package, host, nvccs))
     findings = [*installation.look(_installation(package, path), environ), *_damage(package), *findings]
     for decision, _ in calls:
-        # Without a GPU, CUDA calls are meant to fail.
+        # Without a GPU, CUDA calls are expected to fail.
         if decision.error and (decision.device == "cpu" or host.capabilities):
             remedies = "; ".join(decision.error.remedies)
             findings.append(Finding(f"{decision.device.upper()} calls fail", decision.because, remedies))
@@ -71,7 +71,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
 def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
     try:
         return package.settings.effective()
-    except BuildError:  # a finding: `_stores` needs them too
+    except BuildError:  # `_stores` reports it as a finding
         return {}
 
 
@@ -90,7 +90,7 @@ def _installation(package: InstalledPackage, path: Sequence[str]) -> Installatio
 
 
 def _damage(package: InstalledPackage) -> Iterator[Finding]:
-    """What is wrong with the wheel's Artifact, CUDA libraries included, which nothing has loaded yet."""
+    """What is wrong with the wheel's Artifact, including CUDA libraries that are not loaded yet."""
     try:
         if damage := package.damage:
             raise damage
@@ -103,7 +103,7 @@ def _damage(package: InstalledPackage) -> Iterator[Finding]:
 def _stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]], list[Finding]]:
     try:
         stores = list(package.stores())
-    except KernelWheelError as error:  # the settings cannot be read, or there is no cache folder
+    except KernelWheelError as error:  # the settings cannot be read, or no cache folder can be determined
         return [], [Finding(error.problem, error.found, "; ".join(error.remedies))]
     views_of, findings = [], list(_open_to_others(package.package, stores))
     for store in stores:
@@ -115,7 +115,7 @@ def _stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]]
                 findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
                 continue
             if damage:
-                verify = f"python -m {package.package} cache verify puts it into quarantine"
+                verify = f"move it to quarantine: python -m {package.package} cache verify"
                 findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damage}", verify))
         for refusal in seen.refused:
             finding = Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies))
@@ -126,13 +126,13 @@ def _stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]]
 
 
 def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
-    """Folders of caches, and the temporary one, that others could change, whether there is anything in them or not."""
+    """The cache folders and temporary folder that other users could change, even if they are empty."""
     for guard in (*(store.guard for store in stores), temporary_guard(package, stores[-1].trust)):
         try:
             guard.check(guard.folder)
         except StoreError as error:
             yield Finding(error.problem, error.found, "; ".join(error.remedies))
-        except OSError:  # it is not there, and what is above it is as it should be; or the inventory says what is wrong
+        except OSError:  # it does not exist, and its parents are safe; or the inventory reports the error
             continue
 
 
@@ -142,7 +142,7 @@ def _toolchain(
     path: Sequence[str],
     nvccs: Sequence[NvccCandidate] | None,
 ) -> dict[str, Any]:
-    """Each part by itself, so that one that is missing does not hide the others."""
+    """Look for each part separately, so that a missing one does not hide the others."""
     view: dict[str, Any] = {"candidates": []}
     try:
         chosen = package.settings
@@ -178,7 +178,7 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
         ("GPUs", f"compute capability {gpus}" if gpus else "none"),
     ]
     parts = [
-        "This machine runs",
+        "This machine has",
         rows_text(runs),
         "",
         "and compiles with",
@@ -214,5 +214,5 @@ def _toolchain_text(view: Mapping[str, Any]) -> str:
     for candidate in view["candidates"]:
         shown.append(f"{candidate['origin']}: {candidate['place']}: {candidate['outcome']}")
         if candidate["taken"]:
-            break  # the rest does not matter; --json has it
+            break  # the rest does not matter; --json includes it
     return rows_text([*rows, *([("nvcc", "\n".join(shown))] if shown else [])])

@@ -1,4 +1,4 @@
-"""Why were no kernels found? Which entry is nearest to what would be made now, and what differs."""
+"""The analysis behind `cache explain`: why no kernels were found, the closest entry, and how it differs."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ..store.artifact import Artifact
 from ..store.inventory import take_inventory
 from .foresight import NextCall, list_nvccs, next_build, next_calls, plan_for
 
-# Parts of a Plan that are files by name; which of them changed says more than their digests.
+# Parts of a Plan that map file names to digests; which files changed says more than the digests do.
 FILES = ("sources", "recipe")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One field of two Plans that differ: `cxx.version` and `12.2.0 -> 13.1.0`."""
+    """One field in which two Plans differ: `cxx.version` and `12.2.0 -> 13.1.0`."""
 
     field: str
     change: str
 
     def __str__(self) -> str:
-        """One line."""
+        """The difference on one line."""
         return f"{self.field}: {self.change}"
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A place where an Artifact is, and what stands against it; without an Artifact, it cannot be read."""
+    """A folder with an Artifact, and the mismatches that rule it out; the Artifact is None if unreadable."""
 
     folder: Path
     artifact: Artifact | None
@@ -48,17 +48,17 @@ class Examined:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why what is wanted is there or not.
+    """Why the requested kernels were found or not.
 
     Attributes:
-        device: what was asked about, `cpu` or `cuda`.
-        calls: what the next calls on it do.
-        build: what `cache build` does.
-        plan: what would be compiled now; None where no Plan can be drawn.
-        no_plan: why none can be drawn.
+        device: the device type requested, `cpu` or `cuda`.
+        calls: what the next calls on it will do.
+        build: what `cache build` will do.
+        plan: what would be compiled now; None if no Plan can be drawn up.
+        no_plan: why no Plan can be drawn up.
         nearest: the Artifact whose Plan differs least.
-        differences: how, from its Plan to the one of now.
-        examined: every Artifact that was looked at.
+        differences: the changes from its Plan to the current one.
+        examined: every Artifact that was examined.
     """
 
     device: str
@@ -72,12 +72,12 @@ class Explanation:
 
     @property
     def found(self) -> Path | None:
-        """The folder of the Artifact that serves; None: one would have to be compiled."""
+        """The folder of the Artifact that fits; None if one would have to be compiled."""
         return self.build.artifact.folder if self.build.artifact else None
 
 
 def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
-    """Explain what `cache_build.build` with the same arguments would do; compiles nothing and changes nothing."""
+    """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
     device = "cuda" if cuda else "cpu"
     nvccs = list_nvccs(package, os.environ, sys.path)
     calls = tuple(each for each in next_calls(package, host, nvccs) if each.decision.device == device)
@@ -113,12 +113,12 @@ def _differing(examined: Sequence[Examined], plan: Plan) -> Iterator[tuple[Exami
 
 
 def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
-    """The fields in which two Plans differ, as JSON values; files are counted together and named.
+    """Compare two Plans, as JSON values, field by field; files are summarised by count and name.
 
     Args:
         had: the Plan of an Artifact.
-        wanted: the Plan of now.
-        prefix: the field that both are the value of, with a dot.
+        wanted: the current Plan.
+        prefix: the name of the enclosing field, with a trailing dot.
     """
     for name in sorted({*had, *wanted}):
         old, new = had.get(name), wanted.get(name)
@@ -135,7 +135,7 @@ def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str =
 
 
 def _files(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """`2 files changed: a.cu, b.cuh; 1 added: c.cu`."""
+    """A summary such as `2 files changed: a.cu, b.cuh; 1 file added: c.cu`."""
     kinds = {
         "changed": sorted(name for name in {*had} & {*wanted} if had[name] != wanted[name]),
         "added": sorted({*wanted} - {*had}),
@@ -150,7 +150,7 @@ def _files(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value of a Plan in few words: a digest by its first digits, the CUDA half by what it is for."""
+    """A value of a Plan, shortened: a digest to its first digits, the CUDA half to its version and SASS."""
     if isinstance(value, Mapping) and "toolkit" in value:
         return f"CUDA {value['toolkit'].get('version')} for {_short(value.get('sass'))}"
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Say what the next call and the next `cache build` will do: for `doctor` and `cache explain`."""
+"""Predictions of what the next call and the next `cache build` will do, for `doctor` and `cache explain`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ..toolchain.torch_files import find_torch
 
 
 class NextCall(NamedTuple):
-    """What the next call on a device type does; on GPUs of one compute capability, where there are any."""
+    """What the next call on a device type will do, for GPUs of one compute capability if there are any."""
 
     decision: Decision
     capability: str | None
 
 
 def next_calls(package: InstalledPackage, host: Host, nvccs: Sequence[NvccCandidate] | None) -> Iterator[NextCall]:
-    """What the next call does: on the CPU, and on each generation of GPU that this process sees.
+    """Predict the next call on the CPU, and on each compute capability among the visible GPUs.
 
     Args:
-        package: whose kernels are called.
-        host: the machine, with its GPUs.
+        package: the package whose kernels are called.
+        host: the machine, including its GPUs.
         nvccs: from `list_nvccs`.
     """
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
@@ -53,7 +53,7 @@ def next_build(
     cuda: bool | None = None,
     archs: str = "",
 ) -> Decision:
-    """What `cache build` does. Arguments as of `cache_build.build`; without `cuda`, as the command decides."""
+    """Predict `cache build`. Takes the arguments of `cache_build.build`; `cuda` defaults as in the command."""
     device = "cpu"
     try:
         device = "cuda" if (cache_build.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
@@ -73,7 +73,7 @@ def next_build(
 def plan_for(
     package: InstalledPackage, host: Host, settings: Settings, device: str, nvccs: Sequence[NvccCandidate] | None
 ) -> tuple[Plan, None] | tuple[None, KernelWheelError]:
-    """The Plan of what a compile would make for a machine's GPUs; or why it would not even start."""
+    """The Plan that would be compiled for a machine's GPUs, or the error that prevents it."""
     if package.source is None:
         return None, no_sources(package.package)
     capabilities = host.capabilities or () if device == "cuda" else ()
@@ -87,36 +87,36 @@ def plan_for(
 def list_nvccs(
     package: InstalledPackage, environ: Mapping[str, str], path: Sequence[str]
 ) -> tuple[NvccCandidate, ...] | None:
-    """Every place where nvcc may be, looked at once for all that is foreseen; None: not to be known from here."""
+    """Every place where nvcc may be, searched once for all predictions; None if not needed or not possible."""
     try:
         torch = find_torch()
         if torch.cuda is None or package.settings.cuda == "off":
             return None
         return tuple(look_for_nvcc(package.settings, torch, environ, path))
-    except KernelWheelError:  # whoever needs one comes to the same error
+    except KernelWheelError:  # whoever needs nvcc will get the same error
         return None
 
 
 def _of_the_very_plan(package: InstalledPackage, plan: Plan, device: str) -> Decision | None:
-    """What a compile would make may be there all the same, where only the Plan says what the architectures are."""
+    """The entry of exactly this Plan, if it exists: only the Plan knows the default architectures."""
     *_, store = package.stores()
     try:
         artifact = store.read(store.root / plan.fingerprint)
         artifact.verify()
     except UNREADABLE as error:
         return failed(device, error)
-    except KernelWheelError:  # not there; or damaged, and then it is put away
+    except KernelWheelError:  # missing, or damaged: then a build quarantines it
         return None
-    return Decision(device, "load", "the kernels in the store are those that a compile would make", artifact)
+    return Decision(device, "load", "the store already has what would be compiled", artifact)
 
 
 def _without_tools(expected: Decision, error: KernelWheelError) -> Decision:
-    """The same, where this machine turns out to be unable to compile."""
-    return failed(expected.device, error, before=f"{expected.because}; a compile would start: ")
+    """Turn a decision to compile into one to fail, if this machine cannot compile."""
+    return failed(expected.device, error, before=f"{expected.because}; compiling would fail: ")
 
 
 def _verify_loaded(device: str) -> Callable[[Artifact], None]:
-    """A call on a device type verifies what it loads, and no more."""
+    """Verify only what a call on a device type loads."""
 
     def verify(artifact: Artifact) -> None:
         for name in needed_for(device):

@@ -1,4 +1,4 @@
-"""What is in a wheel or an exported file, and whether it fits this machine: `inspect`."""
+"""The report of `inspect`: what a wheel or exported file contains, and whether it fits this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..store import archive
 
 @dataclass(frozen=True)
 class WheelView:
-    """A wheel's manifest, what is wrong with its files, and what it is worth on this machine."""
+    """A wheel's manifest, any damage to its files, and its Verdict on this machine."""
 
     wheel: str
     manifest: Manifest
@@ -23,7 +23,7 @@ class WheelView:
     verdict: Verdict
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The view as plain JSON values."""
         return {
             "wheel": self.wheel,
             "manifest": self.manifest.to_json(),
@@ -33,11 +33,12 @@ class WheelView:
 
 
 def view_wheel(path: Path) -> WheelView:
-    """Read a wheel, or an exported file, without unpacking it; check its libraries against its manifest, and that
-    against this machine.
+    """Read a wheel or exported file without unpacking it.
+
+    Its libraries are checked against its manifest, and the manifest against this machine.
 
     Raises:
-        IncompatibleArtifactError: the file holds no Artifact.
+        IncompatibleArtifactError: the file contains no Artifact.
     """
     damage = []
     with archive.opened(path) as packed:

@@ -1,4 +1,4 @@
-"""What commonly breaks an environment: two installs, files of another version, a torch of elsewhere, variables."""
+"""Checks for broken environments: duplicate installs, mixed versions, a foreign torch, variables."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..core.files import is_seen
 from ..core.manifest import Manifest
 from ..core.settings import set_variables
 
-# Variables of others that change what is found or loaded.
+# Variables not of ours that change what is found or loaded.
 VARIABLES = {
-    "LD_LIBRARY_PATH": "folders where libraries are looked for before the system's",
+    "LD_LIBRARY_PATH": "folders searched for libraries before the system's",
     "LD_PRELOAD": "libraries loaded before all others",
-    "PYTHONPATH": "folders where packages are looked for before this environment's",
+    "PYTHONPATH": "folders searched for packages before this environment's",
     "XDG_CACHE_HOME": "where the cache is",
 }
-# Libraries of torch that another folder must not offer to the loader.
+# Libraries of torch that the loader must not find in another folder.
 TORCH_LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libtorch.so")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a person should act on: what it is, what was found, and what mends it."""
+    """Something a person should act on: what it is, what was found, and how to fix it."""
 
     what: str
     found: str
@@ -36,16 +36,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Installation:
-    """A package as this process has it.
+    """A package as this process sees it.
 
     Attributes:
         package: its import name.
-        version: its version, as its code says.
+        version: its version, according to its code.
         folder: the package's folder.
-        manifest: of its Artifact.
-        torch: the folder of the torch that this process has.
+        manifest: its Artifact's manifest.
+        torch: the folder of the torch in this process.
         path: sys.path.
-        prefixes: those of this Python: of its environment, then of the Python that it was made from.
+        prefixes: sys.prefix and sys.base_prefix, as paths.
     """
 
     package: str
@@ -58,7 +58,7 @@ class Installation:
 
 
 def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Every finding about an installation and the variables around it."""
+    """Yield every finding about an installation and its environment variables."""
     for name, used in ((at.package, at.folder), ("torch", at.torch)):
         yield from _two_installs(name, used, at.path)
     yield from _other_versions(at)
@@ -67,7 +67,7 @@ def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are set and that change what is found, loaded or compiled: their values by their names."""
+    """The variables that are set and affect what is found, loaded or compiled, with their values."""
     others = {name: environ[name] for name in VARIABLES if environ.get(name)}
     return {**set_variables(package, environ), **others}
 
@@ -77,9 +77,9 @@ def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Findin
     others = {place.resolve() for place in places if is_seen(place / "__init__.py")} - {used.resolve()}
     if others:
         yield Finding(
-            f"{name} is there more than once",
+            f"{name} is installed more than once",
             f"used: {used}; also on sys.path: {', '.join(map(str, sorted(others)))}",
-            f"uninstall all but one, or take the other's folder out of sys.path (PYTHONPATH, .pth files): {name}",
+            f"keep one copy of {name}: uninstall the others, or remove them from sys.path (PYTHONPATH, .pth files)",
         )
 
 
@@ -87,20 +87,20 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
     if at.manifest is not None and at.manifest.version != at.version:
         yield Finding(
             "files of two versions",
-            f"{at.package} {at.version} beside kernels of version {at.manifest.version}",
+            f"{at.package} {at.version} with kernels of version {at.manifest.version}",
             REINSTALL,
         )
     native = at.folder / "_native"
     named = {library.file for library in at.manifest.libraries} if at.manifest else set()
     strays = sorted(path.name for path in native.glob("*.so") if path.name not in named)
     if strays:
-        yield Finding("libraries that no manifest names", f"{native}: {', '.join(strays)}", REINSTALL)
+        yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
     records = importlib.metadata.distributions(name=at.package, path=[str(at.folder.parent)])
     versions = sorted(str(record.version) for record in records)
     if versions and versions != [at.version]:
         yield Finding(
             "files of two versions",
-            f"{at.package} {at.version} beside install records of {', '.join(versions)} in {at.folder.parent}",
+            f"{at.package} {at.version} with install records of {', '.join(versions)} in {at.folder.parent}",
             REINSTALL,
         )
 
@@ -109,17 +109,17 @@ def _other_torch(at: Installation) -> Iterator[Finding]:
     ours = environment_of(at.folder) or at.prefixes[0]
     theirs = environment_of(at.torch)
     base = at.prefixes[1]
-    # A virtual environment may be made to see the packages of the Python under it.
+    # A virtual environment may use the packages of its base Python (--system-site-packages).
     if theirs is not None and theirs not in (ours, base, base / "local"):
         yield Finding(
-            "torch is of another environment",
+            "torch is from another environment",
             f"{at.package} is in {ours}, torch in {theirs}",
-            "install torch into the environment of the package, or see what puts the other on sys.path",
+            "install torch into the package's environment, or find out what puts the other one on sys.path",
         )
 
 
 def environment_of(folder: Path) -> Path | None:
-    """The prefix whose `lib/pythonX.Y/site-packages` holds a package; None where it is in no such folder."""
+    """The prefix whose `lib/pythonX.Y/site-packages` contains a package; None if it is not in such a folder."""
     match = re.match(r"(.+)/lib\d*/python3(\.\d+)?/(site|dist)-packages/", folder.resolve().as_posix())
     return Path(match[1]) if match else None
 
@@ -132,7 +132,7 @@ def _other_libraries(at: Installation, environ: Mapping[str, str]) -> Iterator[F
         found = [name for name in TORCH_LIBRARIES if is_seen(folder / name)]
         if found:
             yield Finding(
-                "LD_LIBRARY_PATH offers another torch to the loader",
+                "LD_LIBRARY_PATH contains another torch",
                 f"{folder}: {', '.join(found)}",
-                "take that folder out of LD_LIBRARY_PATH",
+                "remove that folder from LD_LIBRARY_PATH",
             )

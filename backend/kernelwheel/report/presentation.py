@@ -1,4 +1,4 @@
-"""What the command line shows: a manifest, a verdict, an entry; as values for `--json` and as text for people."""
+"""Manifests, Verdicts, Decisions and entries as JSON values for `--json` and as text for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..store.inventory import Entry
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """A manifest on half a page."""
+    """A summary of a manifest."""
     needs, built = manifest.requires, manifest.built_with
     cuda = built.get("cuda", {})
     torch = f"{needs.torch}, Python {needs.python}" if needs.python else f">= {needs.torch}"
@@ -28,7 +28,9 @@ def manifest_text(manifest: Manifest) -> str:
         ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
     ]
     if needs.cuda:
-        rows.append(("", f"for CUDA: torch of CUDA {needs.cuda}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
+        rows.append(
+            ("", f"for CUDA: torch with CUDA {needs.cuda}, driver {needs.driver} (PTX: {needs.driver_for_ptx})")
+        )
     for library in manifest.libraries:
         kind = f", imported as {library.module}" if library.module else ""
         rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
@@ -38,18 +40,18 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def settings_text(record: Mapping[str, Any]) -> str:
-    """The options that somebody set, one a line: `archs = 9.0 (-C archs)`; of a path only that it was set."""
+    """The options that were set, one per line: `archs = 9.0 (-C archs)`; for a path, only its origin."""
     lines = []
     for name, setting in record.items():
         if setting["origin"] != "default":
             value = setting["value"]
             text = shlex.join(value) if isinstance(value, (list, tuple)) else value
             lines.append(f"{name}{f' = {text}' if text is not None else ''} ({setting['origin']})")
-    return "\n".join(lines) or "none was set"
+    return "\n".join(lines) or "none set"
 
 
 def view_decision(decision: Decision, capability: str | None = None) -> dict[str, Any]:
-    """What a call or `cache build` does, as plain JSON values; `capability` of the GPU that a call is for."""
+    """What a call or `cache build` does, as plain JSON values; `capability` is that of the call's GPU."""
     return {
         "device": decision.device,
         "outcome": decision.outcome,
@@ -61,13 +63,13 @@ def view_decision(decision: Decision, capability: str | None = None) -> dict[str
 
 
 def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
-    """What the next call on a device type does, as a row."""
+    """A row for what the next call on a device type does."""
     device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
     return decision_row(device, expected)
 
 
 def decision_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
-    """The view of a decision as a row; `cache build` loads nothing."""
+    """A row for the view of a decision; `cache build` loads nothing."""
     words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
     if name == "cache build":
         words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
@@ -76,7 +78,7 @@ def decision_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:
-    """A verdict: one line when it is empty, else each mismatch with its remedy."""
+    """A Verdict as text: one line if it is empty, otherwise each mismatch with its remedy."""
     if not mismatches:
         return "verdict: fits this machine"
     lines = ["verdict: does not fit this machine"]
@@ -92,7 +94,7 @@ def verdict_text(mismatches: Sequence[Mismatch]) -> str:
 
 
 def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
-    """An entry of a store and what it is worth on this machine, as plain JSON values."""
+    """An entry of a store and whether it fits this machine, as plain JSON values."""
     view: dict[str, Any] = {
         "folder": str(entry.folder),
         "version": entry.version,
@@ -118,7 +120,7 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
 
 
 def targets_text(manifest: Manifest) -> str:
-    """What an Artifact has kernels for: `CPU`, or `CPU; CUDA 13: SASS 8.0 9.0, PTX 9.0`."""
+    """The targets of an Artifact's kernels: `CPU`, or `CPU; CUDA 13: SASS 8.0 9.0, PTX 9.0`."""
     cuda = [
         f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
         for library in manifest.libraries_for("cuda")
@@ -127,7 +129,7 @@ def targets_text(manifest: Manifest) -> str:
 
 
 def entry_text(view: Mapping[str, Any], now: float) -> str:
-    """One line for an entry: version, fingerprint, size, age, what it is for, and whether it fits."""
+    """One line for an entry: version, fingerprint, size, age, targets, and whether it fits."""
     made = datetime.fromisoformat(view["made"]).timestamp()
     if view["damage"]:
         worth = f"damaged: {view['damage']}"
@@ -142,12 +144,12 @@ def entry_text(view: Mapping[str, Any], now: float) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people: `0.06 MB`."""
+    """A size in MB: `0.06 MB`."""
     return f"{size / 1e6:.2f} MB"
 
 
 def age_text(seconds: float) -> str:
-    """An age for people, in its largest whole unit: `3 days`."""
+    """An age in its largest whole unit: `3 days old`."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         count = int(seconds // length)
         if count >= 1:
@@ -156,7 +158,7 @@ def age_text(seconds: float) -> str:
 
 
 def rows_text(rows: Sequence[tuple[str, str]]) -> str:
-    """Two columns: names and values, of which each may be several lines."""
+    """Two columns, names and values; a value may have several lines."""
     width = max(len(name) for name, _ in rows)
     lines = []
     for name, value in rows:

@@ -1,3 +1,3 @@
-"""Which Artifact is used, and how it gets into the process."""
+"""Everything that picks an Artifact and loads it into the process."""
 
 from .kernels import Kernels as Kernels

@@ -1,4 +1,4 @@
-"""What `cache build` does: find the Artifact that serves, kernels for some architectures, GPU or not, or compile it."""
+"""The work of `cache build`: find an Artifact for the requested device and architectures, or compile one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .provide import Provided, provide
 
 
 def build(package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Callable[[str], None]) -> Provided:
-    """The Artifact at hand that serves, or one that is compiled now. Loads nothing and needs no GPU.
+    """Return an available Artifact that fits, or compile one. Loads nothing and needs no GPU.
 
     Args:
-        package: whose kernels are wanted.
-        host: the machine, with the GPUs that it sees where `cuda` is set.
-        cuda: CUDA and CPU kernels, or CPU kernels alone.
-        archs: what the CUDA kernels must serve, in the grammar of TORCH_CUDA_ARCH_LIST; empty: the setting
-            `archs`, else the GPUs that this process sees, else a wheel's default list.
-        say: receives one line of progress at a time.
+        package: the package that needs kernels.
+        host: the machine, including its visible GPUs if `cuda` is set.
+        cuda: CUDA and CPU kernels, or only CPU kernels.
+        archs: the architectures to serve, in the syntax of TORCH_CUDA_ARCH_LIST; if empty, the option `archs`, or else
+            the GPUs visible to this process, or else a wheel's default list.
+        say: receives progress, one line per call.
 
     Raises:
-        KernelWheelError: the wheel's Artifact is damaged; or one had to be compiled, and that failed.
+        KernelWheelError: the wheel's Artifact is damaged, or one had to be compiled and that failed.
     """
     request = request_for(package, cuda, archs)
     decision = find(package, host, request, Artifact.verify)
@@ -38,7 +38,7 @@ def build(package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Ca
 
 
 def request_for(package: InstalledPackage, cuda: bool, archs: str) -> Request:
-    """What `build` asks for. Arguments as there."""
+    """The Request that `build` makes. Takes the same arguments."""
     settings = settings_for(package, archs)
     origin = str(settings.origin("archs"))
     targets = architectures.parse(settings.archs, origin) if settings.archs else None
@@ -46,10 +46,10 @@ def request_for(package: InstalledPackage, cuda: bool, archs: str) -> Request:
 
 
 def settings_for(package: InstalledPackage, archs: str) -> Settings:
-    """The effective settings, with the architectures that a command line names, if it names any."""
+    """The effective settings, with the architectures of the command line, if any, in place of their own."""
     return package.settings.changed("archs", archs, Origin("--archs")) if archs else package.settings
 
 
 def wants_cuda(package: InstalledPackage, host: Host) -> bool:
-    """Whether CUDA kernels are built where nobody says: as torch has CUDA, unless the setting is off."""
+    """Whether CUDA kernels are built by default: if torch has CUDA and the option `cuda` is not off."""
     return host.cuda is not None and package.settings.cuda != "off"

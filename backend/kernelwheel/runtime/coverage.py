@@ -1,4 +1,4 @@
-"""Whether CUDA kernels serve a list of architectures, GPU or not: what `cache build` asks."""
+"""The check that CUDA kernels cover the architectures requested from `cache build`, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..store.artifact import Artifact
 
 
 def shortfall(artifact: Artifact, host: Host, targets: ArchList | None) -> tuple[Mismatch, ...]:
-    """What an Artifact that fits this machine lacks of the CUDA kernels that are asked for; empty: nothing.
+    """The requested CUDA kernels that a fitting Artifact lacks; empty if it has them all.
 
     Args:
-        artifact: fits the machine, its GPUs included where `targets` is None.
-        host: the machine, with the GPUs that it sees.
-        targets: the architectures; None: those of the GPUs, else the default list of a wheel.
+        artifact: fits the machine, and its GPUs too if `targets` is None.
+        host: the machine, including its visible GPUs.
+        targets: the architectures; None for those of the GPUs, or else a wheel's default list.
     """
     libraries = artifact.manifest.libraries_for("cuda")
-    # Without a GPU to ask, the wheel's is what its builder meant it to be. An entry of a store may have been made for
-    # any one GPU, unless nobody chose its architectures.
+    # Without a GPU to check against, assume that the wheel has what its builder intended. A store's entry may have been
+    # compiled for a single GPU, unless it has the default architectures.
     for_all = artifact.store is None or _has_default_list(artifact.manifest)
     if host.cuda is not None and libraries:
         if targets is None and (for_all or host.capabilities):
@@ -31,7 +31,7 @@ def shortfall(artifact: Artifact, host: Host, targets: ArchList | None) -> tuple
     ptx = sorted({Arch.from_string(arch) for library in libraries for arch in library.ptx})
     mismatch = Mismatch(
         dimension="archs",
-        required=f"CUDA kernels for {targets or 'the default list of a wheel, as no GPU is seen'}",
+        required=f"CUDA kernels for {targets or 'the default architectures of a wheel, because no GPU is visible'}",
         found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
         remedy=f"python -m {artifact.manifest.package} cache build" + (f" --archs '{targets}'" if targets else ""),
         device="cuda",
@@ -46,7 +46,7 @@ def _has_default_list(manifest: Manifest) -> bool:
 
 
 def _covers(library: Library, targets: ArchList) -> bool:
-    """Whether a library has SASS that runs on all targets of SASS, and PTX for all targets of PTX."""
+    """Whether a library has SASS that runs on every SASS target, and PTX for every PTX target."""
     sass, ptx = (tuple(map(Arch.from_string, made)) for made in (library.sass, library.ptx))
     for arch in targets.sass:
         if arch not in sass and (arch.suffix or not any(made.sass_runs_on((arch.major, arch.minor)) for made in sass)):

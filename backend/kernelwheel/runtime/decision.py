@@ -1,6 +1,7 @@
-"""What a call, or `cache build`, does: load an Artifact at hand, compile one, or fail. The one place that decides.
+"""The decision to load an available Artifact, compile one, or fail, for a call or `cache build`.
 
-A pure function of what is there. `finding` and `provide` carry the decision out, `foresight` tells people of it.
+This is the only place that decides, and a pure function of what exists. `finding` and `provide` carry the decision out;
+`foresight` reports it to people.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What is asked for.
+    """A request for kernels.
 
     Attributes:
         device: `cpu` or `cuda`.
-        capability: the compute capability of the GPU that a call is for; None: that of every GPU of the Host.
-        build: whether it is `cache build`, which loads nothing and may be for GPUs that are not here.
+        capability: the compute capability of the GPU that a call runs on; None for all GPUs of the Host.
+        build: whether this is `cache build`, which loads nothing and may target GPUs of other machines.
         targets: the architectures that a build must serve, if any are named.
     """
 
@@ -36,7 +37,7 @@ class Request(NamedTuple):
 
 
 class Terms(Protocol):
-    """What decides beside the Artifacts at hand. Each is asked for only if it matters: settings take time to read."""
+    """What a decision depends on besides the available Artifacts; each is read only if it matters, as some are slow."""
 
     @property
     def package(self) -> str:
@@ -44,46 +45,46 @@ class Terms(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where its own Artifact is, or would be."""
+        """Where the package's own Artifact is, or would be."""
 
     @property
     def artifact(self) -> Artifact | None:
-        """Its own, out of its wheel; None: it has none."""
+        """The package's own Artifact, from its wheel; None if it has none."""
 
     @property
     def damage(self) -> IncompatibleArtifactError | None:
-        """What is wrong with that one; nothing else is tried then."""
+        """What is wrong with its own Artifact; if anything is, nothing else is tried."""
 
     @property
     def wanted(self) -> Wanted:
-        """What every Artifact is held against."""
+        """What every Artifact is checked against."""
 
     @property
     def jit(self) -> str:
-        """The setting `jit`."""
+        """The value of the option `jit`."""
 
     @property
     def jit_origin(self) -> str:
-        """Where that was set."""
+        """Where `jit` was set."""
 
     @property
     def cuda_off(self) -> str:
-        """Where the setting `cuda` was set to off; empty: it is not off."""
+        """Where the option `cuda` was set to off; empty if it was not."""
 
     @property
     def has_sources(self) -> bool:
-        """Whether there is anything to compile from."""
+        """Whether there are sources to compile."""
 
 
 class Decision(NamedTuple):
-    """What comes of a request.
+    """The outcome of a request.
 
     Attributes:
         device: `cpu` or `cuda`.
-        outcome: `load` (of a build: there is nothing to compile), `compile` or `fail`.
+        outcome: `load` (for a build: nothing to compile), `compile` or `fail`.
         because: why, in one or a few lines.
         artifact: what is loaded.
-        error: what a call ends in, where it fails.
+        error: the error to raise if the outcome is `fail`.
     """
 
     device: str
@@ -97,13 +98,13 @@ def decide(request: Request, host: Host, candidates: Iterable[Artifact], terms: 
     """Load the first candidate that fits, compile, or fail.
 
     Args:
-        request: what is asked for.
-        host: the machine, with its GPUs where the request is for CUDA.
-        candidates: the Artifacts at hand, in the order in which they are tried; read no further than needed.
-        terms: whether anything is compiled where none fits.
+        request: the kernels requested.
+        host: the machine, including its GPUs if the request is for CUDA.
+        candidates: the available Artifacts, in the order to try them; read no further than needed.
+        terms: what else decides, in particular whether to compile if none fits.
 
     Raises:
-        KernelWheelError: of the candidates, where there is no way past it: a store that is not safe.
+        KernelWheelError: reading the candidates failed for good, as for an unsafe store.
     """
     if terms.damage:
         return failed(request.device, terms.damage)
@@ -113,18 +114,18 @@ def decide(request: Request, host: Host, candidates: Iterable[Artifact], terms: 
         return Decision(request.device, "fail", missing.found, error=error)
     fitting = _first_that_fits(request, host, candidates, terms)
     if fitting:
-        where = "in the store" if fitting.store else "of the wheel"
+        where = "in the store" if fitting.store else "in the wheel"
         return Decision(request.device, "load", f"the kernels {where} fit", fitting)
     return _where_none_fits(request, host, terms)
 
 
 def failed(device: str, error: KernelWheelError, before: str = "") -> Decision:
-    """A request that ends in an error; `before` says what led there."""
+    """A request that ends in an error; `before` is put in front of it, to say what led there."""
     return Decision(device, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
 
 
 def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) -> tuple[Mismatch, ...]:
-    """What stands against an Artifact as the answer to a request; nothing: it fits."""
+    """The mismatches that rule an Artifact out for a request; empty if it fits."""
     if request.targets:
         host = host._replace(capabilities=())
     found = check(artifact.manifest, host, wanted).against(request.device)
@@ -136,21 +137,21 @@ def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) ->
         return shortfall(artifact, host, request.targets)
     if request.capability is None:
         return found
-    # Other GPUs that this process sees may be of another generation.
+    # The other visible GPUs may be of a different generation.
     found = tuple(mismatch for mismatch in found if mismatch.dimension != "capability")
     reason = None if found else capability_mismatch(artifact.manifest, request.capability, host.driver)
     return (reason,) if reason else found
 
 
 def against_own(request: Request, host: Host, terms: Terms) -> tuple[Mismatch, ...]:
-    """What stands against the package's own Artifact, or that there is none."""
+    """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
     if terms.artifact is None:
         return (no_artifact(terms.package, terms.folder),)
     return against(terms.artifact, request, host, terms.wanted)
 
 
 def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Artifact | None:
-    """One that serves all GPUs goes before one for the GPU of the call: a process loads one library of CUDA kernels."""
+    """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
     for_one = None
     try:
         for artifact in candidates:
@@ -181,9 +182,9 @@ def _where_none_fits(request: Request, host: Host, terms: Terms) -> Decision:
 
 
 def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: Terms) -> str:
-    """Why nothing is compiled, as far as no compiler is needed to know; empty: it is.
+    """Why nothing can be compiled, as far as that is known without a compiler; empty if nothing prevents it.
 
-    Whoever asks for a build by name is stopped neither by `never` nor by `off`.
+    An explicit `cache build` is not stopped by `never` or `off`.
     """
     if request.device == "cuda" and not request.build and terms.cuda_off:
         return f"cuda is off ({terms.cuda_off})"
@@ -192,5 +193,5 @@ def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: Terms
     if not terms.has_sources:
         return "no sources are installed to compile from"
     if terms.jit != "always" and not all(mismatch.compile_cures for mismatch in own):
-        return "no compile cures that"
+        return "compiling would not fix that"
     return ""

@@ -1,4 +1,4 @@
-"""Find the Artifact that answers a request: carry out what `decide` says, as far as no compiler is needed for it."""
+"""Finding and using the Artifact for a request, as `decide` decides, short of compiling."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Use = Callable[[Artifact], object]
 
 
 def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> Decision:
-    """Use the first Artifact at hand that fits and is whole; damaged ones of the user's own store are put away.
+    """Use the first available Artifact that fits and is intact; quarantine damaged ones in the user's own store.
 
     Args:
-        package: whose kernels are asked for.
+        package: the package that needs kernels.
         host: the machine.
-        request: what is asked for.
-        use: verifies the Artifact, and loads it where that is wanted; raises where it is damaged.
+        request: the kernels requested.
+        use: verifies an Artifact, and loads it if wanted; raises if it is damaged.
 
     Returns:
-        The decision: to load, and then `use` has succeeded; or to compile or to fail, and nothing was used.
+        The decision. If it is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
 
     Raises:
-        IncompatibleArtifactError: the wheel's Artifact is damaged, or that of a read-only store.
-        UnreadableArtifactError: one cannot be read now.
+        IncompatibleArtifactError: the wheel's Artifact or one in a read-only store is damaged.
+        UnreadableArtifactError: an Artifact cannot be read at the moment.
         StoreError: a store cannot be used.
     """
     put_away = partial(_put_away, package.package)
@@ -48,7 +48,7 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> D
 
 
 def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Decision:
-    """What `find` would come to; changes nothing, and raises nothing: an error is a decision to fail."""
+    """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a decision to fail."""
     passed_over: set[Path] = set()
 
     def set_aside(artifact: Artifact, error: IncompatibleArtifactError) -> None:
@@ -76,7 +76,7 @@ def _settle(
         try:
             use(decision.artifact)
         except UnreadableArtifactError:
-            raise  # it may be whole: nothing is put away
+            raise  # it may be intact: do not quarantine it
         except IncompatibleArtifactError as error:
             set_aside(decision.artifact, error)
         else:
@@ -88,4 +88,4 @@ def _put_away(package: str, store: Store, folder: Path, error: IncompatibleArtif
 
     place = store.quarantine(folder, error)
     with progress.shown(package) as say:
-        say(f"{error.found}; the entry is now in {place} and is not used")
+        say(f"{error.found}; the entry was moved to {place} and is not used")

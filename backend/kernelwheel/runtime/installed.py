@@ -1,6 +1,6 @@
-"""A package as it is installed here: its own Artifact, its settings, its sources, and the stores to look in.
+"""An installed package: its own Artifact, its settings, its sources and its stores.
 
-Looks, and changes nothing. What an import does not need is looked at when it is first asked for.
+Read-only. Whatever an import does not need is read on first use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..core.verdict import Mismatch, Wanted, check
 from ..store.artifact import Artifact
 from .refusal import changed_sources, no_artifact, unusable_artifact
 
-if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
+if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
     from ..core.settings import Settings
     from ..store.entries import Store
     from .source import Source
@@ -29,12 +29,12 @@ if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
 
 
 class InstalledPackage:
-    """A package as it is installed here; the Terms of its decisions.
+    """An installed package; implements the Terms of its decisions.
 
     Args:
         package: its import name.
         version: its version.
-        folder: where its own Artifact is, `<package>/_native`.
+        folder: the folder of its own Artifact, `<package>/_native`.
         environ: the process environment, for the settings.
     """
 
@@ -43,7 +43,7 @@ class InstalledPackage:
         self.version = version
         self.folder = folder
         self.manifest: Manifest | None = None
-        self.in_use = False  # whether kernels of it are in this process
+        self.in_use = False  # whether its kernels are loaded in this process
         self._environ = environ
         self._damage: IncompatibleArtifactError | None = None
         self._look()
@@ -57,11 +57,11 @@ class InstalledPackage:
 
     @property
     def damage(self) -> IncompatibleArtifactError | None:
-        """What is wrong with the wheel's Artifact; a manifest that could not be read is looked at again."""
+        """What is wrong with the wheel's Artifact; a manifest that could not be read is tried again."""
         if isinstance(self._damage, UnreadableArtifactError):
             self._look()
             if self.manifest is not None:
-                for name in ("settings", "source", "wanted"):  # as they were without it
+                for name in ("settings", "source", "wanted"):  # computed without the manifest
                     self.__dict__.pop(name, None)
         return self._damage
 
@@ -71,7 +71,7 @@ class InstalledPackage:
 
     @property
     def artifact(self) -> Artifact | None:
-        """The wheel's Artifact; None: the package was installed without one, or it cannot be read."""
+        """The wheel's Artifact; None if the package was installed without one, or it cannot be read."""
         return Artifact(self.folder, self.manifest) if self.manifest is not None else None
 
     @remembered
@@ -84,35 +84,35 @@ class InstalledPackage:
 
     @property
     def jit(self) -> str:
-        """The setting `jit`; of a wheel without the cost of all the others, and their errors, where nobody set it."""
+        """The value of the option `jit`; for a wheel with the default, without the cost and errors of the others."""
         said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
     @property
     def jit_origin(self) -> str:
-        """Where it was set."""
+        """Where `jit` was set."""
         return str(self.settings.origin("jit"))
 
     @property
     def cuda_off(self) -> str:
-        """Where the setting `cuda` was set to off; empty: it is not off."""
+        """Where the option `cuda` was set to off; empty if it was not."""
         return str(self.settings.origin("cuda")) if self.settings.cuda == "off" else ""
 
     @remembered
     def source(self) -> Source | None:
-        """Where the kernels can be compiled from: beside the Artifact in a wheel, or the checkout; None: nowhere."""
+        """The sources to compile from: next to the Artifact in a wheel, or in the checkout; None if there are none."""
         from .source import find_source
 
         return find_source(self.package, self.folder, self.manifest)
 
     @property
     def has_sources(self) -> bool:
-        """Whether there is anything to compile from."""
+        """Whether there are sources to compile."""
         return self.source is not None
 
     @remembered
     def wanted(self) -> Wanted:
-        """What every Artifact is held against: a wheel's sources, or a checkout's as they were at the first look."""
+        """What every Artifact is checked against: a wheel's sources, or a checkout's as they were when first read."""
         if self.manifest is not None:
             return Wanted(self.version, self.manifest.sources)
         if self.source is None:
@@ -124,23 +124,23 @@ class InstalledPackage:
         return Wanted(self.version, digest, self.settings.flags())
 
     def look_again(self, sources: str) -> None:
-        """The sources were edited since the first look: good, as long as nothing made of the old ones is in use."""
+        """Accept sources that were edited since they were first read, unless kernels of the old ones are in use."""
         if self.manifest is not None or self.in_use:
             raise changed_sources(self.package, self.folder, str(self.wanted.sources), sources, self.manifest is None)
         del self.__dict__["wanted"]
 
     def stores(self) -> Iterator[Store]:
-        """The stores in the order in which they are looked in; the last is the user's own."""
+        """The stores in search order; the last one is the user's own."""
         from ..store import places
 
         return places.stores(self.settings, self.package, self.version)
 
     def candidates(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
-        """The Artifacts at hand, in the order in which they are tried: the wheel's, then those of the stores.
+        """The available Artifacts, in the order to try them: the wheel's, then those in the stores.
 
         Args:
-            damaged: called for each entry of a store whose manifest is damaged. Without it, those of the user's own
-                store are passed over, and one of another store is an error.
+            damaged: called for each entry of a store with a damaged manifest. Without it, such entries are skipped in
+                the user's own store and are an error in others.
         """
         if self.artifact:
             yield self.artifact
@@ -149,7 +149,7 @@ class InstalledPackage:
             yield from store.entries(partial(damaged, store) if damaged else passed_over)
 
     def mismatches(self, host: Host) -> tuple[Mismatch, ...]:
-        """What stands against the wheel's Artifact; where none can be used, the one reason why."""
+        """The mismatches of the wheel's Artifact; if it is missing or damaged, that is the only one."""
         if damage := self.damage:
             return (unusable_artifact(damage),)
         if self.manifest is None:

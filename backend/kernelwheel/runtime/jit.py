@@ -1,4 +1,4 @@
-"""Draw up the Plan of the Artifact that this machine lacks: the same Plan as for a wheel, for the GPUs at hand."""
+"""Drawing up a Plan at run time: the same as for a wheel, but for this machine's GPUs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..toolchain.nvcc import NvccCandidate
 from ..toolchain.toolchain import Toolchain
 from .source import Source
 
-# What a compile needs of Python packages, beside the compilers: (import name, name on PyPI).
+# The Python packages that a compile needs besides the compilers: (import name, name on PyPI).
 NEEDED = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
 INSTALLED = "installed"
-# Brings those, and the programs that they run. It does not name the package itself, for the sake of its extra `jit`: on
-# an index, that name may be another package's.
+# Installs those and the programs they run. It does not install the package's own extra `jit`, because on an index the
+# package's name may belong to somebody else.
 INSTALL_TOOLS = f"pip install {' '.join(name for _, name in NEEDED)} cmake ninja"
 
 
@@ -36,13 +36,13 @@ def draw_plan_here(
     Args:
         source: what to compile.
         version: the package's version.
-        settings: the effective options; where they name no architectures, the GPUs' are taken.
-        cuda: CUDA and CPU kernels, or CPU kernels alone.
-        capabilities: of the GPUs that this process sees; none gives the default list of a wheel.
-        nvccs: what `look_for_nvcc` found, if somebody has looked before.
+        settings: the effective options; if they name no architectures, the GPUs' are used.
+        cuda: CUDA and CPU kernels, or only CPU kernels.
+        capabilities: the compute capabilities of the visible GPUs; if empty, a wheel's default list is used.
+        nvccs: the result of `look_for_nvcc`, if the search has already been done.
 
     Raises:
-        BuildError: this machine cannot compile it; says what is missing and what brings it.
+        BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
     require_tools()
     if not settings.archs and capabilities:
@@ -54,8 +54,9 @@ def draw_plan_here(
 
 
 def find_tools() -> dict[str, str]:
-    """The Python packages and the programs that a compile needs, by their names on PyPI: where they are, or that they
-    are missing. The programs are looked for as the driver does, by the packages, where these are there.
+    """Look for the Python packages and programs that a compile needs; maps their PyPI names to what was found.
+
+    If all packages are installed, programs are searched as the driver does. Otherwise they are left out.
     """
     found = {name: INSTALLED if importlib.util.find_spec(module) else "missing" for module, name in NEEDED}
     if "missing" in found.values():
@@ -75,7 +76,7 @@ def find_tools() -> dict[str, str]:
 
 
 def require_tools() -> None:
-    """Refuse to start where a Python package or a program is missing that the compile needs."""
+    """Raise an error if a Python package or program that the compile needs is missing."""
     found = find_tools()
     missing = [f"{name} {state}" for name, state in found.items() if state.startswith("missing")]
     if missing:

@@ -1,7 +1,7 @@
-"""The kernels of a package in this process: those for the CPU are loaded at import, those for CUDA at the first call.
+"""The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-The first Artifact whose verdict is empty is taken: the wheel's, those of read-only caches, those of the user's. Only
-if there is none, and a compile cures it, one is made: `decision`.
+The first Artifact with an empty Verdict is used: the wheel's, then those in read-only caches, then those in the user's
+own. Only if there is none, and compiling would help, one is compiled; see `decision`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .refusal import incompatible, other_gpu
 class Kernels:
     """The compiled kernels of one package in this process.
 
-    Making one reads the manifest and checks it against what can be known without initialising CUDA; nothing raises
-    before kernels are asked for by `require`.
+    The constructor reads the manifest and checks it against what is known without initialising CUDA. Nothing raises
+    until kernels are requested with `require`.
 
     Args:
         package: the package's import name.
         version: its version.
-        folder: where its Artifact is, `<package>/_native`.
+        folder: the folder of its Artifact, `<package>/_native`.
         environ: the process environment, for the settings.
     """
 
@@ -50,7 +50,7 @@ class Kernels:
         os.register_at_fork(after_in_child=self._renew_lock)
 
     def _renew_lock(self) -> None:
-        """A child of fork must not wait for a thread that exists only in its parent."""
+        """Replace the lock in a forked child, which must not wait for a thread of its parent."""
         self.lock = threading.RLock()
 
     def require(self, device: str, index: int | None = None) -> None:
@@ -58,11 +58,11 @@ class Kernels:
 
         Args:
             device: `cpu` or `cuda`.
-            index: the GPU that is about to be used; its compute capability is checked once.
+            index: the GPU about to be used; its compute capability is checked once.
 
         Raises:
             IncompatibleArtifactError: no Artifact fits this machine, or the wheel's is damaged.
-            BuildError: one had to be compiled, and that failed.
+            BuildError: one had to be compiled and that failed.
             StoreError: the user's cache cannot be used.
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
@@ -76,24 +76,24 @@ class Kernels:
                 self._checked_gpus.add(index)
 
     def module(self, name: str) -> ModuleType:
-        """Import one of the modules that kernelwheel_add_pybind11_module makes; later calls return the same.
+        """Import a module added by kernelwheel_add_pybind11_module; later calls return the same module.
 
-        Ask at first use, not at import: a module is one file for CPU and GPU, so it must fit the GPUs that this process
-        sees, and to look at them initialises CUDA. Where the setting `cuda` is off it is for the CPU, and nobody looks.
+        Call this on first use, not at import: a module is one file for CPU and GPU, so it must fit the visible GPUs,
+        and checking them initialises CUDA. If the option `cuda` is off, it is for the CPU only and no GPU is checked.
 
         Args:
-            name: the module's.
+            name: the module's name.
 
         Raises:
             IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or it has no such module.
-            BuildError: one had to be compiled, and that failed.
+            BuildError: one had to be compiled and that failed.
             StoreError: the user's cache cannot be used.
         """
         with self.lock:
             package = self.installed
-            if self._modules_of is None:  # all of one Artifact: modules of a package may know each other's types
+            if self._modules_of is None:  # all from one Artifact: a package's modules may share types
                 with self._os_errors():
-                    if damage := package.damage:  # before the settings, which are not known without the manifest
+                    if damage := package.damage:  # before the settings, which need the manifest
                         raise damage
                     device = "cuda" if self.host.cuda and package.settings.cuda != "off" and self._gpus() else "cpu"
                     self._modules_of = self._use(self._request(device, None), partial(self._import, name))
@@ -103,14 +103,14 @@ class Kernels:
             return self._modules[name]
 
     def load_if_usable(self) -> None:
-        """Load CPU kernels that are there already; what stands against it is raised by `require`."""
+        """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
             find(self.installed, self.host, self._request("cpu", None), partial(self._load, device="cpu"))
 
     def info(self) -> dict[str, Any]:
-        """What was built and what it is worth here, as plain JSON values."""
+        """What was built and whether it fits this machine, as plain JSON values."""
         package = self.installed
-        damage = package.damage  # first: it may look again
+        damage = package.damage  # first: it may read the manifest again
         values = {
             "package": package.package,
             "version": package.version,
@@ -124,11 +124,11 @@ class Kernels:
         return dict(json.loads(json.dumps(values)))
 
     def probe_gpus(self) -> None:
-        """Let the verdict cover the driver and the GPUs too; initialises CUDA where there is a GPU."""
+        """Add the driver and the GPUs to the Host, so that Verdicts cover them; initialises CUDA if there is a GPU."""
         self.host = hosts.with_gpus(self.host)
 
     def _request(self, device: str, index: int | None) -> Request:
-        """What a call asks for, on one GPU where `index` names it."""
+        """The Request of a call, for one GPU if `index` names it."""
         capability = None
         if device == "cuda" and index is not None and self._gpus():
             import torch
@@ -137,7 +137,7 @@ class Kernels:
         return Request(device, capability)
 
     def _use(self, request: Request, use: Callable[[Artifact], object]) -> Artifact:
-        """Find or compile what a request asks for, and use it; what stands against that is raised."""
+        """Find or compile the Artifact for a request, and use it; raises if neither is possible."""
         package = self.installed
         if request.device == "cuda":
             self._gpus()
@@ -152,41 +152,47 @@ class Kernels:
         with progress.shown(package.package) as say:
             artifact = provide(package, self.host, request, package.settings, say).artifact
         if unfit := against(artifact, request, self.host, package.wanted):
-            raise incompatible(package.package, request.device, unfit, "what was compiled here, as the settings say")
-        use(artifact)  # not while others wait
+            raise incompatible(
+                package.package,
+                request.device,
+                unfit,
+                "these kernels were just compiled here with the current settings",
+            )
+        use(artifact)  # outside the store's lock, so that others need not wait
         return artifact
 
     def _load(self, artifact: Artifact, device: str) -> None:
-        """Load an Artifact's operators for a device type, each verified first; a second call does nothing."""
-        for name in needed_for(device):  # the CPU library is the same for all Artifacts of these sources
+        """Verify and load an Artifact's operators for a device type; a second call does nothing."""
+        for name in needed_for(device):  # all Artifacts of these sources have the same CPU library
             if name not in self._loaded:
                 load_operators(artifact, name)
                 self._loaded[name] = artifact
                 self.installed.in_use = True
 
     def _import(self, name: str, artifact: Artifact) -> None:
-        """Import the first module that is asked for; the search goes on if the loader refuses it."""
+        """Import the first module requested; if the loader rejects it, the search goes on."""
         verify_modules(artifact)
         if name in artifact.manifest.modules:
             self._modules[name] = import_module(self.installed.package, name, artifact)
 
     def _check_loaded(self, index: int) -> None:
-        """Whether the CUDA kernels that were loaded for one GPU serve another one."""
+        """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
         loaded = self._loaded["cuda"]
         if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted):
             raise other_gpu(self.installed.package, loaded.folder, mismatches)
 
     def _gpus(self) -> tuple[tuple[int, int], ...]:
-        """The compute capabilities of the GPUs that this process sees; asks for them the first time."""
+        """The compute capabilities of the visible GPUs, which are probed on first use."""
         if self.host.capabilities is None:
             self.probe_gpus()
         return self.host.capabilities or ()
 
     @contextmanager
     def _os_errors(self) -> Iterator[None]:
-        """What the system refuses on the way to kernels, whatever file it is about, is one of the family of errors.
+        """Turn an OSError on the way to the kernels, for whatever file, into a KernelWheelError.
 
-        So are too many open files where a module of ours is imported. The dynamic loader's errors have no number.
+        That includes too many open files while a module of ours is imported. The dynamic loader's errors have no errno
+        and are passed on.
         """
         try:
             yield
@@ -194,7 +200,7 @@ class Kernels:
             if error.errno is None:
                 raise
             raise UnreadableArtifactError(
-                f"the kernels of {self.installed.package} cannot be looked for now",
+                f"the kernels of {self.installed.package} cannot be accessed right now",
                 required=f"a file that this user can read: {error.filename or self.installed.folder}",
                 found=f"{type(error).__name__}: {error}",
                 remedies=[way_out(error)],

@@ -1,4 +1,7 @@
-"""Load an Artifact into this process, its libraries verified first. Whether it fits is the caller's question."""
+"""Loading an Artifact into this process, after verifying its libraries.
+
+Whether the Artifact fits is for the caller to check.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from types import ModuleType
 from ..core.errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError
 from ..store.artifact import Artifact
 
-# What the loader may lack for any library: memory, descriptors, a disk that answers, the right to run code from there.
-# It says so in words alone.
+# Errors that are not the library's fault: no memory, no descriptors, a failing disk, no permission to run code there.
+# The loader reports them only as text.
 _LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
 
 
@@ -23,21 +26,21 @@ def verify_modules(artifact: Artifact) -> None:
 
 
 def needed_for(device: str) -> tuple[str, ...]:
-    """The device types whose libraries a call on one needs, in their order: the CPU library defines the operators."""
+    """The device types whose libraries a call needs, in load order: the CPU library defines the operators."""
     return ("cpu", "cuda") if device == "cuda" else ("cpu",)
 
 
 def load_operators(artifact: Artifact, device: str) -> None:
-    """Load the operators for one device type, each library verified against the manifest first.
+    """Load the operators for one device type, after verifying each library against the manifest.
 
     Raises:
-        IncompatibleArtifactError: a library is not what the manifest says, or the loader refuses it.
-        UnreadableArtifactError: it cannot be read or loaded now.
+        IncompatibleArtifactError: a library does not match the manifest, or the loader rejects it.
+        UnreadableArtifactError: it cannot be read or loaded at the moment.
     """
     import torch
 
     for library in artifact.manifest.libraries_for(device):
-        if not library.module:  # Python imports those, when they are asked for
+        if not library.module:  # modules are imported by Python, on request
             path = artifact.verify_library(library)
             try:
                 torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
@@ -46,11 +49,11 @@ def load_operators(artifact: Artifact, device: str) -> None:
 
 
 def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
-    """Import a module of an Artifact whose bytes were verified, under a name that no other package has.
+    """Import a module of a verified Artifact, under a name that is unique to the package.
 
     Raises:
-        IncompatibleArtifactError: there is no such module, or the loader refuses it.
-        UnreadableArtifactError: it cannot be loaded now.
+        IncompatibleArtifactError: there is no such module, or the loader rejects it.
+        UnreadableArtifactError: it cannot be loaded at the moment.
     """
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -58,9 +61,9 @@ def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
     if library is None:
         raise IncompatibleArtifactError(
             f"{package} has no module {name}",
-            required=f"a module that kernelwheel_add_pybind11_module({name} ...) makes",
-            found=f"{artifact.folder}: " + (", ".join(artifact.manifest.modules) or "operators alone"),
-            remedies=["name one of these, or add the module to CMakeLists.txt and install the package again"],
+            required=f"a module added by kernelwheel_add_pybind11_module({name} ...)",
+            found=f"{artifact.folder}: " + (", ".join(artifact.manifest.modules) or "only operators"),
+            remedies=["use one of these, or add the module to CMakeLists.txt and reinstall the package"],
         )
     path = artifact.folder / library.file
     spec = spec_from_file_location(f"{package}._native.{name}", path)
@@ -69,7 +72,7 @@ def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
     try:
         module = sys.modules[spec.name] = module_from_spec(spec)
     except ImportError as error:
-        if error.path != str(path):  # what the module itself does raises what it raises
+        if error.path != str(path):  # the module's own code failed: pass its error on
             raise
         raise _refused(path, error) from error
     try:
@@ -81,18 +84,18 @@ def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
 
 
 def _refused(path: Path, error: OSError | ImportError) -> IncompatibleArtifactError:
-    """The error for a library that is as it was built, and that the loader does not load."""
-    said = str(error.__cause__ or error)  # torch has words of its own around the loader's
+    """The error for an intact library that the loader does not load."""
+    said = str(error.__cause__ or error)  # torch wraps the loader's message
     if "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS))):
         return UnreadableArtifactError(
-            "the compiled kernels cannot be loaded now",
-            required=f"memory and file descriptors for them, and that programs may be run from {path.parent}",
+            "the compiled kernels cannot be loaded right now",
+            required=f"enough memory and file descriptors, and permission to run code from {path.parent}",
             found=said,
-            remedies=["try again when there is more room", "or let programs run from there: mount it without noexec"],
+            remedies=["try again when resources are free", "or, if it is mounted noexec, mount it without that option"],
         )
     return IncompatibleArtifactError(
         "the compiled kernels cannot be loaded",
-        required=f"a library that the system's loader takes: {path}",
+        required=f"a library that the dynamic loader accepts: {path}",
         found=said,
         remedies=[REINSTALL],
     )

@@ -1,4 +1,4 @@
-"""Compile what no Artifact at hand has, once, while other processes wait."""
+"""Compiling an Artifact that is not available yet, once, while other processes wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .refusal import no_sources
 
 
 class Provided(NamedTuple):
-    """An Artifact that answers a request, and whether it was compiled for it."""
+    """An Artifact for a request, and whether it was compiled just now."""
 
     artifact: Artifact
     compiled: bool
@@ -26,21 +26,21 @@ class Provided(NamedTuple):
 def provide(
     package: InstalledPackage, host: Host, request: Request, settings: Settings, say: Callable[[str], None]
 ) -> Provided:
-    """Compile what a request lacks into the user's own store, unless somebody else has by then; loads nothing.
+    """Compile the Artifact for a request into the user's own store, unless another process has done so. Loads nothing.
 
     Args:
-        package: whose kernels are asked for.
+        package: the package that needs kernels.
         host: the machine.
-        request: what is asked for, of which `decide` says that it must be compiled.
+        request: the kernels requested, which `decide` has found must be compiled.
         settings: the effective options.
-        say: receives one line of progress at a time.
+        say: receives progress, one line per call.
 
     Raises:
-        KernelWheelError: as `find`; or there are no sources, or it does not compile, or cannot be kept.
+        KernelWheelError: as `find`; or there are no sources, it does not compile, or it cannot be stored.
     """
     *_, store = package.stores()
     with store.making(lambda maker: say(f"waiting for {maker}")):
-        decision = find(package, host, request, Artifact.verify)  # somebody may have made it while we waited
+        decision = find(package, host, request, Artifact.verify)  # another process may have compiled it while we waited
         if decision.error:
             raise decision.error
         if decision.artifact:

@@ -1,4 +1,4 @@
-"""Where a package's kernels can be compiled from at run time: a wheel's own sources, or a checkout's."""
+"""The sources that kernels are compiled from at run time: those in the wheel, or those of a checkout."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..core.settings import TABLE
 
 
 class Source(NamedTuple):
-    """Where a package's kernels can be compiled from.
+    """The sources of a package's kernels.
 
     Attributes:
-        facts: the package's.
+        facts: the facts of the package.
         folder: the folder with CMakeLists.txt.
-        options: of `[tool.kernelwheel]`; of a wheel those that decide the binary, as its manifest has them.
+        options: those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest.
     """
 
     facts: PackageFacts
@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
 
 def find_source(package: str, native: Path, manifest: Manifest | None) -> Source | None:
-    """The sources beside a wheel's Artifact, or those of the checkout that the package is imported from.
+    """Find the sources next to a wheel's Artifact, or those of the checkout that the package is imported from.
 
     Args:
         package: its import name.
@@ -40,7 +40,7 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         abi: Abi = "torch" if manifest.plan.get("binding") else "stable"
         facts = PackageFacts(package, "src", str(manifest.plan["torch_target"]), abi)
         return Source(facts, native / "src", _options_of(manifest))
-    # The file's own place: a strict editable install imports a folder of links to the checkout's files.
+    # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
     project = (native.parent / "__init__.py").resolve().parent.parent
     try:
         table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
@@ -53,7 +53,7 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
 
 
 def _options_of(manifest: Manifest) -> dict[str, Any]:
-    """What the package's own table said when the wheel was built; of architectures, this machine's GPUs decide."""
+    """The options of the package's own table when the wheel was built; `archs` is left to this machine's GPUs."""
     settings: Mapping[str, Mapping[str, Any]] = manifest.built_with.get("settings", {})
     written = {name: setting["value"] for name, setting in settings.items() if setting["origin"] == TABLE}
     return {name: value for name, value in written.items() if value is not None and name != "archs"}
