@@ -15,7 +15,7 @@ from scenes import real_scene
 from test_ply import columns, ply
 
 from splat.commands import render_command
-from splat.scene.image import to_bytes, write_png
+from splat.scene.image import to_8_bit, write_png
 
 
 def parse(*arguments: str | Path) -> argparse.Namespace:
@@ -116,9 +116,9 @@ def test_a_failed_write_leaves_the_old_picture(tmp_path: Path, monkeypatch: pyte
 
 def test_values_become_bytes() -> None:
     values = torch.tensor([-1.0, 0.0, 0.5, 1.0, 7.0, float("nan")]).reshape(1, 2, 3)
-    assert to_bytes(values).flatten().tolist() == [0, 0, 128, 255, 255, 0]
+    assert to_8_bit(values).flatten().tolist() == [0, 0, 128, 255, 255, 0]
     with pytest.raises(ValueError, match=r"shape \[H, W, 3\], found \[4, 4\]"):
-        to_bytes(torch.zeros(4, 4))
+        to_8_bit(torch.zeros(4, 4))
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:

@@ -72,7 +72,7 @@ checks off. A program that runs with another user's privileges (setuid) uses no 
 """
 
 
-def page(package: str) -> str:
+def settings_page(package: str) -> str:
     """The page for a package, whose own variables start with its name.
 
     Args:
@@ -108,4 +108,4 @@ def _names(options: Iterable[Option[Any]]) -> str:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m kernelwheel.reference PACKAGE")
-    print(page(sys.argv[1]), end="")
+    print(settings_page(sys.argv[1]), end="")

@@ -12,7 +12,7 @@ from torch import Tensor
 from .file_output import check_writable, replacing
 
 
-def to_bytes(image: Tensor) -> npt.NDArray[np.uint8]:
+def to_8_bit(image: Tensor) -> npt.NDArray[np.uint8]:
     """An image [H, W, 3] of values from 0 to 1 as 8-bit sRGB.
 
     Scenes are trained on photographs as they are stored, so their colours are already sRGB-encoded: values are clamped
@@ -30,13 +30,13 @@ def check_picture(path: str | Path) -> Path:
 
 
 def write_png(path: str | Path, image: Tensor) -> None:
-    """Write `image`, [H, W, 3] of values from 0 to 1, as a PNG file; see `to_bytes`.
+    """Write `image`, [H, W, 3] of values from 0 to 1, as a PNG file; see `to_8_bit`.
 
     The file appears complete or not at all; an existing one is replaced.
 
     Raises ValueError if the name does not end in .png, OSError if the file cannot be written.
     """
     path = check_picture(path)
-    picture = Image.fromarray(to_bytes(image))
+    picture = Image.fromarray(to_8_bit(image))
     with replacing(path) as file:
         picture.save(file, format="PNG")

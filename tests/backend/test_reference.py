@@ -15,7 +15,7 @@ REMADE = "PYTHONPATH=backend python -m kernelwheel.reference splat > docs/settin
 
 
 def test_the_page_in_docs_is_what_the_registry_gives() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference.page("splat"), f"regenerate it: {REMADE}"
+    assert PAGE.read_text(encoding="utf-8") == reference.settings_page("splat"), f"regenerate it: {REMADE}"
 
 
 def test_the_page_says_how_it_is_made_again(run_python: RunPython) -> None:
@@ -28,7 +28,7 @@ def test_the_page_says_how_it_is_made_again(run_python: RunPython) -> None:
 
 
 def test_every_option_has_a_line_with_its_variable_default_and_what_it_takes() -> None:
-    lines = reference.page("my-kernels").splitlines()
+    lines = reference.settings_page("my-kernels").splitlines()
 
     for option in REGISTRY:
         (line,) = (line for line in lines if line.startswith(f"| `{option.name}` |"))
@@ -38,5 +38,5 @@ def test_every_option_has_a_line_with_its_variable_default_and_what_it_takes() -
 
 
 def test_a_package_s_own_variables_have_its_name() -> None:
-    assert "`MY_KERNELS_CACHE_DIR`" in reference.page("my-kernels")
-    assert "SPLAT_" not in reference.page("my-kernels")
+    assert "`MY_KERNELS_CACHE_DIR`" in reference.settings_page("my-kernels")
+    assert "SPLAT_" not in reference.settings_page("my-kernels")

@@ -393,7 +393,7 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
 STEPS = [
-    "die_at driving _drive before",
+    "die_at cmake_build _drive before",
     f"die_when {WORK}job.json",
     f"die_when {WORK}build/CMakeFiles",  # in configure
     f"die_when {WORK}build/build.ninja",  # after it

@@ -22,8 +22,7 @@ from packaging.version import Version
 from ..core.errors import BuildError
 from ..toolchain.nvcc import find_cudart
 from ..toolchain.toolchain import Toolchain
-from . import build_log as buildlog
-from . import resources
+from . import build_log, resources
 from .plan import Plan
 from .work_folder import Work, mark_rest_whole
 
@@ -112,7 +111,7 @@ def _drive(
             if match := re.match(r"cmake (\S+), ninja (\S+)$", line):
                 programs = {"cmake": match[1], "ninja": match[2]}
             elif line.startswith("["):
-                say(buildlog.progress(line))
+                say(build_log.progress(line))
     return process.returncode, programs
 
 
@@ -195,7 +194,7 @@ def _as_one(flags: Sequence[str]) -> str:
 
 
 def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildError:
-    failure = buildlog.first_failure(said.splitlines())
+    failure = build_log.first_failure(said.splitlines())
     found = [str(failure).replace(f"{work.path}/src/", "")]
     remedies = []
     free = shutil.disk_usage(work.path).free
@@ -212,10 +211,10 @@ def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildErr
     )
 
 
-def _architectures_missing(work: Path, plan: Plan, failure: buildlog.Failure) -> list[str]:
+def _architectures_missing(work: Path, plan: Plan, failure: build_log.Failure) -> list[str]:
     """The architectures a crashed nvcc had not reached: it compiles them in turn and keeps the finished cubins."""
     if plan.cuda is None or failure.complained or not failure.output.endswith(".cu.o"):
         return []
-    stem = Path(buildlog.made_from(failure.output)).stem
+    stem = Path(build_log.made_from(failure.output)).stem
     made = {path.name for path in work.glob(f"build/keep/*/{stem}.compute_*.cubin")}
     return [arch for arch in plan.cuda.sass if f"{stem}.compute_{arch.replace('.', '')}.cubin" not in made]

@@ -21,8 +21,7 @@ from ..store.entries import Store
 from ..store.permissions import NOBODY_ELSE, Trust
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import cccl_version
-from . import cmake_build as driving
-from . import readback, resources
+from . import cmake_build, readback, resources
 from .plan import Plan
 from .work_folder import claimed, lay_out, mark_whole, tidy
 
@@ -73,7 +72,7 @@ def compile_plan(
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
             at_once = resources.plan_jobs(jobs, resources.find_resources(), known_peak_mb)
             say(f"compilers at once: {at_once.count}: {at_once.because}")
-            drivers = driving.run(work, plan, toolchain, at_once.count, say)
+            drivers = cmake_build.run(work, plan, toolchain, at_once.count, say)
             libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
             manifest = _describe_artifact(plan, toolchain, drivers, libraries, work.path / "out")
             mark_whole(work, plan, toolchain)

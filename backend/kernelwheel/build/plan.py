@@ -15,7 +15,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from ..core import architectures as arch_lists
+from ..core import architectures
 from ..core.architectures import ArchList
 from ..core.digests import file_sha256, json_sha256
 from ..core.errors import BuildError, SettingsError
@@ -51,7 +51,7 @@ class CudaPlan:
     @property
     def archs(self) -> ArchList:
         """The architectures, parsed."""
-        parse = arch_lists.Arch.from_string
+        parse = architectures.Arch.from_string
         return ArchList(tuple(map(parse, self.sass)), tuple(map(parse, self.ptx)))
 
 
@@ -156,10 +156,10 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
     _refuse_archs_in_flags(settings)
     if settings.archs:
         origin = str(settings.origin("archs"))
-        wanted = arch_lists.parse(settings.archs, origin)
-        arch_lists.check_supported(wanted, nvcc.supported, nvcc.version, origin)
+        wanted = architectures.parse(settings.archs, origin)
+        architectures.check_supported(wanted, nvcc.supported, nvcc.version, origin)
     else:
-        wanted = arch_lists.default(nvcc.supported)
+        wanted = architectures.default(nvcc.supported)
     return CudaPlan(
         sass=tuple(map(str, wanted.sass)),
         ptx=tuple(map(str, wanted.ptx)),
