@@ -8,14 +8,14 @@ _LONGEST = 40
 _MOST = 12
 
 
-def shown_name(name: str) -> str:
+def quoted(name: str) -> str:
     """A name for a message: shortened if it is long, escaped if it is not printable."""
     return name if len(name) <= _LONGEST and name.isprintable() else ascii(name[:_LONGEST])
 
 
 def listed(names: Sequence[str]) -> str:
     """A list of names for a message, shortened if there are many."""
-    words = [shown_name(name) for name in names[:_MOST]]
+    words = [quoted(name) for name in names[:_MOST]]
     if len(names) > _MOST:
         words.append(f"and {len(names) - _MOST} more")
     return ", ".join(words) if words else "none"

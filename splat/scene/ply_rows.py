@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .gaussians import SceneError
-from .names import listed, shown_name
+from .names import listed, quoted
 from .ply_header import MAX_LINE, Element, read_header, repeated
 
 MAX_TEXT_ROW: Final = 2**20
@@ -51,7 +51,7 @@ class _Body:
         left = self.end - self.position
         if left < size:
             raise SceneError(
-                f"{element.rows} rows of {shown_name(element.name)!r} need {least}{size} bytes from byte {self.position} "
+                f"{element.rows} rows of {quoted(element.name)!r} need {least}{size} bytes from byte {self.position} "
                 f"on, found {left}: truncated"
             )
 
@@ -199,7 +199,7 @@ def _check_integers(numbers: npt.NDArray[np.float64], vertex: Element, start: in
         if not fits.all():
             row = int(fits.argmin())
             raise SceneError(
-                f"property {shown_name(prop.name)!r} of 'vertex' must be a whole number from {limits.min} to {limits.max}, "
+                f"property {quoted(prop.name)!r} of 'vertex' must be a whole number from {limits.min} to {limits.max}, "
                 f"found {values[row]:g} in row {start + row}"
             )
 
@@ -216,9 +216,7 @@ def _skip_lines(body: _Body, element: Element) -> None:
             if written:  # the last line of a file may lack a newline
                 row, written = row + 1, False
                 continue
-            raise SceneError(
-                f"{element.rows} rows of {shown_name(element.name)!r} are required, found {row}: truncated"
-            )
+            raise SceneError(f"{element.rows} rows of {quoted(element.name)!r} are required, found {row}: truncated")
         written = written or not piece.isspace()
         if piece.endswith(b"\n"):
             row, written = row + written, False
@@ -242,9 +240,7 @@ def _skip_lists(body: _Body, element: Element, byte_order: str) -> None:
                 chunk, base = body.chunk(at, length_of.size, element), at
             (length,) = length_of.unpack_from(chunk, at - base)
             if length < 0:
-                raise SceneError(
-                    f"a list of {shown_name(element.name)!r} must have a length of 0 or more, found {length}"
-                )
+                raise SceneError(f"a list of {quoted(element.name)!r} must have a length of 0 or more, found {length}")
             lengths.append(length)
             at += length_of.size + length * item
         at += tail
