@@ -304,7 +304,7 @@ def test_explain_names_the_nearest_entry_and_what_differs(cache: Cache, entry: P
         {"field": "sources", "change": "1 file changed: twice.h; 1 file added: new.h"},
     ]
     assert f"nearest: {cache.store.root / entry.name}\n  sources: 1 file changed: twice.h; 1 file added: new.h\n" in out
-    assert out.count("  sources: required kernels of sources") == 2
+    assert out.count("  sources: required kernels built from sources") == 2
 
 
 def test_explain_after_an_upgrade_finds_the_entry_of_the_version_before(cache: Cache, entry: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_manifest_edited_by_hand_is_refused(tmp_path: Path) -> None:
     edited = TEXT.replace(b"glibc 2.34", b"glibc 2.31")
 
     assert edited != TEXT
-    assert "its digest is not that of its content" in refusal_of(tmp_path, edited).found
+    assert "its digest does not match its content" in refusal_of(tmp_path, edited).found
 
 
 # What is refused
@@ -233,7 +233,7 @@ WRONG: dict[str, list[object]] = {
 def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, place: str, wrong: object) -> None:
     names = tuple(int(name) if name.isdecimal() else name for name in place.split("."))
 
-    assert "digest is not" not in refusal_of(tmp_path, changed(names, wrong)).found
+    assert "digest does not" not in refusal_of(tmp_path, changed(names, wrong)).found
 
 
 @pytest.mark.parametrize("name", ["../evil.so", "..", "a\x00b.so"], ids=repr)
@@ -358,7 +358,7 @@ HEAVY: dict[str, bytes] = {
     "a fraction": in_its_plan(b"1.0"),
     "an exponent": in_its_plan(b"1e999999999"),
     "NaN": in_its_plan(b"NaN"),
-    "a key twice": in_its_plan(b'1, "schema": 1'),
+    "a duplicate key": in_its_plan(b'1, "schema": 1'),
     "a digest of no length": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"").ljust(4_000_000),
     "a short digest": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"e").ljust(4_000_000, b" "),
     "a long name": in_its_plan(b'"' + b"x" * 3_000_000 + b'"'),

@@ -206,7 +206,7 @@ assert "_C.so" not in open("/proc/self/maps").read()
 @pytest.mark.parametrize(
     ("need", "value", "said"),
     [
-        ("python", "cp39", ["a Python of ABI cp39 (python)", f"a Python of ABI {PYTHON}\n"]),
+        ("python", "cp39", ["a Python with ABI cp39 (python)", f"a Python with ABI {PYTHON}\n"]),
         ("torch", "2.1.0", ["torch == 2.1.* (torch)", f"torch {TORCH.version}", "pip install 'torch==2.1.*'"]),
     ],
 )

@@ -632,7 +632,7 @@ def test_a_store_that_cannot_be_looked_into_is_a_finding(public: Editable) -> No
     said = public.python(LIST_AS_NOBODY).stdout
 
     assert said.count("PermissionError") == 2
-    assert "let this user read it" in said
+    assert "give this user permission to read it" in said
 
 
 @needs_root

@@ -1,1 +1,1 @@
-"""The words that everything else is written in: settings, manifest, host, verdict; pure but for the host."""
+"""Types and rules that every other part uses: settings, manifest, host, verdict; only the host probes anything."""
