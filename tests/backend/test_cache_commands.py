@@ -452,7 +452,7 @@ def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_fin
         status, out, _ = filled.run("clear")
 
     assert status == 1
-    assert "left alone: version 1.2.3: a process is at work there" in out
+    assert "left alone: version 1.2.3: in use by another process" in out
     assert filled.run("verify")[1] == "1 of 1 entries are whole\n"
 
 
@@ -524,7 +524,7 @@ def test_a_file_that_holds_no_kernels_is_not_imported(cache: Cache, tmp_path: Pa
     status, out, err = cache.run("import", file)
 
     assert (status, out) == (1, "")
-    assert "holds no compiled kernels" in err
+    assert "does not contain compiled kernels" in err
     assert "to fix" in err
 
 

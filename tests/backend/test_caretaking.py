@@ -296,7 +296,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
 
     for cleaning in cleanings:
         assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
-        assert "version 1.2.2: a process is at work there" in cleaning.skipped[0]
+        assert "version 1.2.2: in use by another process" in cleaning.skipped[0]
     assert fingerprints(store) == [("1.2.2", old.name)]
     assert [r.name for r in caretaking.prune(store, Policy(), time.time()).removed] == ["half"]
 

@@ -152,7 +152,7 @@ def test_what_another_user_put_into_a_shared_store_is_refused_before_it_is_read(
 
 def test_a_program_with_another_user_s_rights_uses_no_cache() -> None:
     def run() -> None:
-        with pytest.raises(StoreError, match="another user's rights"):
+        with pytest.raises(StoreError, match="another user's privileges"):
             list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))
 
     assert succeeded(as_user(VICTIM, run, real=ATTACKER))
