@@ -1,4 +1,4 @@
-"""May this Artifact be loaded on this Host? Every dimension by itself, and nothing but its two arguments."""
+"""Whether an Artifact may be loaded on a Host: each dimension by itself, and from the arguments alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def host(**has: Any) -> Host:
 
 
 def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mismatch:
-    """The one mismatch that there is."""
+    """The only mismatch."""
     (mismatch,) = check(manifest, machine, Wanted(version)).mismatches
     return mismatch
 
@@ -108,10 +108,10 @@ MISFITS = {
         "torch == 2.1.*", "torch 2.11.0", "torch==2.1.*",
     ),
     "a module for another Python": (
-        "python", "cpu", True, MODULE_MANIFEST, host(python="cp313"), "ABI cp312", "ABI cp313", "with cp313 in its name",
+        "python", "cpu", True, MODULE_MANIFEST, host(python="cp313"), "ABI cp312", "ABI cp313", "cp313 in its name",
     ),
     "a module for the same Python with the GIL": (
-        "python", "cpu", True, MODULE_MANIFEST, host(python="cp312t"), "ABI cp312", "ABI cp312t", "with cp312t in its name",
+        "python", "cpu", True, MODULE_MANIFEST, host(python="cp312t"), "ABI cp312", "ABI cp312t", "cp312t in its name",
     ),
     "a module that needs libtorch_cuda beside a CPU torch": (
         "cuda", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None, capabilities=None),

@@ -391,7 +391,7 @@ def test_a_module_in_a_package_that_says_nothing_of_it_is_refused_with_the_line_
 ) -> None:
     said = refused_build(rewrite(checkout(), SMALL_MODULE), out, env={"TINY_CUDA": "off"})
 
-    assert 'write abi = "torch" into [tool.kernelwheel]' in re.sub(r"\s+", " ", said.rpartition("did not compile")[2])
+    assert 'set abi = "torch" in [tool.kernelwheel]' in re.sub(r"\s+", " ", said.rpartition("did not compile")[2])
 
 
 def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, out: Path) -> None:

@@ -1,1 +1,1 @@
-"""Types and rules that every other part uses: settings, manifest, host, verdict; only the host probes anything."""
+"""Types and rules shared by all other parts: settings, manifest, host and verdict; all pure except the host."""

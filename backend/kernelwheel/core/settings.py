@@ -1,4 +1,4 @@
-"""The values of all options, and where each was set: `[tool.kernelwheel]` < environment < `-C` config settings."""
+"""The values of all options and their origins: `[tool.kernelwheel]` < environment < `-C` config settings."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def resolve(
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse `-C` settings that no build could use, early rather than in a build that may run much later.
+    """Refuse `-C` settings that no build could use, here rather than later in another process.
 
     Raises:
         SettingsError: as `resolve`.

@@ -1,4 +1,4 @@
-"""The Artifact: a folder with compiled libraries and their manifest; its options were all settled by the Plan."""
+"""The Artifact: a folder with compiled libraries and a manifest; its options were all settled by the Plan."""
 
 from __future__ import annotations
 
