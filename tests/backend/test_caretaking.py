@@ -1,4 +1,4 @@
-"""Looking after a Store: what is kept, what is damaged, what goes, and what stays whatever happens."""
+"""Maintenance of a Store: what is kept, what is damaged, what is removed, and what always stays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fingerprints(store: Store) -> list[tuple[str, str]]:
 
 @contextmanager
 def holding_the_lock(store: Store) -> Iterator[None]:
-    """Another process that makes an entry in this store, for as long as the context lasts."""
+    """Run another process that makes an entry in this Store until the context ends."""
     script = """
 import sys
 from pathlib import Path
@@ -55,7 +55,7 @@ with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
 
 @contextmanager
 def at_work(script: str, *arguments: str) -> Iterator[None]:
-    """Another process, which says that it is ready and goes on until the context ends."""
+    """Run another process, wait until it reports ready, and keep it running until the context ends."""
     command = [sys.executable, "-c", script, *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
@@ -197,7 +197,7 @@ def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> 
     assert contents(store.folder) == before
 
 
-# What goes
+# What is removed
 
 
 def kept(version: str, name: str, days: float, size: int) -> Entry:
@@ -353,7 +353,7 @@ assert torch.ops.tiny.twice(torch.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
 
 
 def make_build(store: Store, name: str, days: float) -> Path:
-    """A folder that was compiled in so many days ago."""
+    """A build folder that was last used this many days ago."""
     with store.guard.opened(store.builds, make=0o700):
         pass
     path = store.builds / name

@@ -1,4 +1,4 @@
-"""No word of ours sends a user to a package index for the package itself: there, its name may be a stranger's."""
+"""No message sends a user to a package index for the package itself: there, its name may be a stranger's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OURS = re.compile(
 
 
 def own_names(text: str) -> list[str]:
-    """The words of install commands in a text that name the package itself."""
+    """The words in a text's install commands that name the package itself."""
     return [
         word
         for command in COMMAND.findall(text)
@@ -91,7 +91,7 @@ HOSTS = [
 
 
 def raised() -> list[str]:
-    """Everything that messages advise, of as many kinds as can be made here."""
+    """The remedies in all messages that can be raised here."""
     mismatches = [
         mismatch
         for host in HOSTS

@@ -260,7 +260,7 @@ def test_one_option_in_two_spellings_is_refused(place: str) -> None:
     assert all(word in caught.value.found for word in ("'cuda-home'", "'cuda_home'", place))
 
 
-# Contradictions, and what is none
+# What contradicts, and what does not
 
 FOR_CUDA_ALONE = [option for option in REGISTRY if option.cuda_only]
 
