@@ -1,4 +1,4 @@
-"""CUDA architectures: what a list means, which are the default, and which GPU runs what."""
+"""CUDA architectures: how lists are parsed, which are the default, and which GPUs run which code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are made to hurt: `cache import` and `inspect` say what is wrong with them, and take little memory."""
+"""Malicious files: `cache import` and `inspect` say what is wrong with them and use little memory."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ many = settings(max_examples=400, deadline=None, suppress_health_check=list(Heal
 
 @pytest.fixture
 def entry(compiled: Editable) -> Artifact:
-    """An entry that was really compiled."""
+    """An entry that was actually compiled."""
     (entry,) = compiled.store.entries()
     return entry
 
 
 @pytest.fixture
 def exported(entry: Artifact, tmp_path: Path) -> bytes:
-    """The same as an exported file."""
+    """The same entry as an exported file."""
     transfer.export(entry, tmp_path / "exported")
     return (tmp_path / "exported").read_bytes()
 
@@ -75,7 +75,7 @@ print("MB:", (kilobytes("VmHWM") - before) >> 10)
 
 
 def confined(source: Path, cache: Path) -> tuple[str, int]:
-    """What an import says in a process of little memory, and the MB that it took."""
+    """What an import prints in a process with little memory, and how many MB it used."""
     done = subprocess.run(
         [sys.executable, "-c", CONFINED, source, cache, str(ROOM)],
         env={"PYTHONPATH": str(BACKEND)},
@@ -90,7 +90,7 @@ def confined(source: Path, cache: Path) -> tuple[str, int]:
 
 
 def claiming(entry: Artifact, size: int) -> bytes:
-    """The entry's manifest, signed, with a library of another size."""
+    """The entry's manifest with another library size, signed."""
 
     def change(values: Values) -> None:
         values["libraries"][0].update(size=size)
@@ -121,7 +121,7 @@ def bytes_of(entry: Artifact) -> bytes:
 
 
 def with_header(header: bytes, **changes: tuple[int, bytes]) -> bytes:
-    """A header of tar with other bytes in some places, and the checksum that goes with them."""
+    """A tar header with some bytes changed, and the matching checksum."""
     changed = bytearray(header)
     for at, data in (*changes.values(), (148, b" " * 8)):
         changed[at : at + len(data)] = data
@@ -130,7 +130,7 @@ def with_header(header: bytes, **changes: tuple[int, bytes]) -> bytes:
 
 
 def sparse_file(entry: Artifact) -> bytes:
-    """GNU's old format: 4 GB of holes, in few bytes."""
+    """GNU's old format: 4 GB of holes in a few bytes."""
     start = tar((manifests.FILE, claiming(entry, 4 << 30)))
     info = tarfile.TarInfo(LIBRARY)
     info.type = tarfile.GNUTYPE_SPARSE
@@ -190,7 +190,7 @@ def wheel(entry: Artifact, method: int, text: bytes | None = None, library: byte
 
 
 def bomb(entry: Artifact, method: int, size_mb: int) -> bytes:
-    """A wheel that says how large its library of zeros is."""
+    """A wheel that states the true size of its library of zeros."""
     return wheel(entry, method, claiming(entry, size_mb << 20), bytes(size_mb << 20))
 
 
@@ -219,7 +219,7 @@ def deflated_manifest(entry: Artifact) -> bytes:
 
 
 def manifest_that_says_it_is_small(entry: Artifact) -> bytes:
-    """Both headers have a size of 1000; what comes out is 300 MB."""
+    """Both headers state a size of 1000, but the data unpacks to 300 MB."""
     whole = bytearray(wheel(entry, ZIP_DEFLATED, bytes(300 << 20)))
     directory = struct.unpack_from("<L", whole, len(whole) - 6)[0]
     struct.pack_into("<L", whole, 22, 1000)
@@ -236,7 +236,7 @@ def deep_manifest(entry: Artifact) -> bytes:
 
 
 def huge_directory(entry: Artifact) -> bytes:
-    """A million members that are not there."""
+    """A million members that do not exist."""
     whole = wheel(entry, ZIP_STORED)
     end = bytearray(whole[-22:])
     _, directory, start = struct.unpack_from("<HLL", end, 10)
@@ -254,7 +254,7 @@ def directory_of_gigabytes(entry: Artifact) -> bytes:
 
 
 def directory_of_64_bits(entry: Artifact) -> bytes:
-    """The record of zip64 says six gigabytes."""
+    """The zip64 record states six gigabytes."""
     whole = wheel(entry, ZIP_STORED)
     record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 2, 2, 6 << 30, 0)
     locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(whole) - 22, 1)
@@ -262,7 +262,7 @@ def directory_of_64_bits(entry: Artifact) -> bytes:
 
 
 def largest_directory(entry: Artifact) -> bytes:
-    """As many members as are read at all."""
+    """As many members as the limit allows."""
     whole = wheel(entry, ZIP_STORED)
     _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
     member = bytearray(whole[start : start + 46]) + b"x"
@@ -296,7 +296,7 @@ def name_that_is_no_text(entry: Artifact) -> bytes:
 
 
 def place_of_64_bits(entry: Artifact) -> bytes:
-    """The data of the manifest begins where no file has anything, by a field of zip64."""
+    """According to a zip64 field, the manifest's data begins at an impossible offset."""
     whole = wheel(entry, ZIP_STORED)
     _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
     member = bytearray(whole[start : start + 46])
@@ -311,7 +311,7 @@ def place_of_64_bits(entry: Artifact) -> bytes:
 
 
 def another_name_before_the_data(entry: Artifact) -> bytes:
-    """The directory has one name, the data begins with another, of 60 kB."""
+    """The central directory has one name, but the data begins with another, of 60 kB."""
     whole = bytearray(wheel(entry, ZIP_STORED, library=bytes(100_000)))
     struct.pack_into("<H", whole, 26, 60_000)
     return bytes(whole)
@@ -409,7 +409,7 @@ def test_what_is_whole_is_imported_in_little_memory(entry: Artifact, exported: b
 
 @pytest.fixture(scope="module")
 def whole_files(compiled_once: Editable, tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, list[bytes]]:
-    """The manifest of an entry, and the files that hold it: exported, and as two wheels."""
+    """An entry's manifest, and the files that contain the entry: one exported, and two wheels."""
     (entry,) = compiled_once.store.entries()
     file = tmp_path_factory.mktemp("whole") / "exported"
     transfer.export(entry, file)
@@ -417,7 +417,7 @@ def whole_files(compiled_once: Editable, tmp_path_factory: pytest.TempPathFactor
 
 
 def structure(whole: bytes) -> list[int]:
-    """The positions of what says where things are and how large: headers, the directory, the beginning and the end."""
+    """The positions of offsets and sizes: in headers, the central directory, the beginning and the end."""
     marks = [i for mark in (b"PK", b"ustar") for i in range(len(whole)) if whole.startswith(mark, i)]
     starts = [0, len(whole) - 64, *(max(0, mark - 257 * (whole[mark] == ord("u"))) for mark in marks)]
     return sorted({i for start in starts for i in range(start, min(len(whole), start + 270))})
@@ -425,7 +425,7 @@ def structure(whole: bytes) -> list[int]:
 
 @st.composite
 def changes(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A file of which bytes were changed, taken out, put in twice or cut off, more often where its structure is."""
+    """A file with bytes changed, removed, duplicated or cut off, most often where its structure is."""
     changed = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.sampled_from(structure(whole)) | st.integers(0, len(whole) - 1))

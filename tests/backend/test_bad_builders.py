@@ -118,7 +118,7 @@ def test_a_cxx_that_is_no_compiler_is_said_and_no_other_is_taken(builder: Builde
     said = builder.refusal()
 
     assert said.startswith("BuildError: no C++ compiler\n")
-    assert "as environment variable CXX says" in said
+    assert "as set by environment variable CXX" in said
     assert re.search(rf"found: +(/\S+/)?{re.escape(program)}: {found}", said)
 
 
@@ -207,7 +207,7 @@ def test_a_torch_that_is_half_installed_is_said_with_what_is_missing(
 
     said = builder.refusal()
 
-    assert said.startswith("BuildError: the installed torch is not whole")
+    assert said.startswith("BuildError: the installed torch is incomplete")
     assert re.search(rf"found: +missing in torch's folder: {missing}", said)
     assert "pip install --force-reinstall" in said
 

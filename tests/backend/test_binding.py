@@ -1,4 +1,4 @@
-"""What a module is bound to, and the headers that it needs: found beside torch, or missed by name."""
+"""What a module is bound to, and the headers that it needs: found beside torch, or reported missing by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def found(machine: Machine, *, cuda: str = "on", release: str | None = None) -> Toolchain:
-    """The machine's toolchain; with `release`, as if its nvcc were of that CUDA release."""
+    """The machine's Toolchain; with `release`, as if its nvcc were from that CUDA release."""
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, cuda=cuda)
     tools = machine.toolchain(chosen)
     if release and tools.cuda.nvcc:
@@ -92,7 +92,7 @@ def test_a_python_without_headers_is_an_error_with_the_packages_that_bring_them(
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert f"Python.h of Python {version}" in error.required
-    assert f"{tmp_path}/include: has no Python.h" in error.found
+    assert f"{tmp_path}/include: no Python.h" in error.found
     assert f"python{version}-dev" in error.remedies[0]
 
 
@@ -144,8 +144,8 @@ def test_or_in_a_folder_for_each_library(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("release", "remedy"),
     [
-        ("13.2", "pip install 'cuda-toolkit[cusparse,cusolver]==13.2.*' (beside torch)"),
-        ("12.8", "pip install nvidia-cusparse-cu12 nvidia-cusolver-cu12 (beside torch)"),
+        ("13.2", "in torch's environment: pip install 'cuda-toolkit[cusparse,cusolver]==13.2.*'"),
+        ("12.8", "in torch's environment: pip install nvidia-cusparse-cu12 nvidia-cusolver-cu12"),
     ],
 )
 def test_where_some_are_nowhere_the_error_says_which_and_what_brings_them(
@@ -155,7 +155,7 @@ def test_where_some_are_nowhere_the_error_says_which_and_what_brings_them(
 
     error = refusal(found(machine, release=release))
 
-    assert error.required == f"cusparse.h, cusolverDn.h of CUDA {release.partition('.')[0]}"
+    assert error.required == f"cusparse.h, cusolverDn.h for CUDA {release.partition('.')[0]}"
     assert str(machine.toolkit / "include") in error.found
     assert str(machine.site / "nvidia/cublas/include") in error.found
     assert error.remedies[0] == remedy

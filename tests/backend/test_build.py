@@ -326,7 +326,7 @@ def test_a_torch_with_cuda_and_no_fitting_nvcc_is_an_error_and_no_silent_cpu_whe
     said = refused_build(checkout(), out, env={"PYTHONPATH": str(tmp_path)})
 
     assert_names_every_place_and_three_ways_out(said)
-    assert "no usable nvcc of CUDA 99" in said
+    assert "no usable nvcc for CUDA 99" in said
 
 
 def without_toolkits() -> tuple[str, ...]:
@@ -344,7 +344,7 @@ def test_a_machine_without_any_nvcc_is_an_error(checkout: Checkout, out: Path) -
     said = refused_build(checkout(), out, env={"PATH": "/usr/bin:/bin"}, prefix=without_toolkits())
 
     assert_names_every_place_and_three_ways_out(said)
-    assert "not there" in said
+    assert "not found" in said
 
 
 @needs_cuda_torch

@@ -307,7 +307,7 @@ def test_explain_names_the_nearest_entry_and_what_differs(cache: Cache, entry: P
         {"field": "sources", "change": "1 file changed: twice.h; 1 file added: new.h"},
     ]
     assert f"nearest: {cache.store.root / entry.name}\n  sources: 1 file changed: twice.h; 1 file added: new.h\n" in out
-    assert out.count("  sources: required kernels of sources") == 2
+    assert out.count("  sources: required kernels built from sources") == 2
 
 
 def test_explain_after_an_upgrade_finds_the_entry_of_the_version_before(cache: Cache, entry: Path) -> None:
@@ -455,7 +455,7 @@ def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_fin
         status, out, _ = filled.run("clear")
 
     assert status == 1
-    assert "left alone: version 1.2.3: a process is at work there" in out
+    assert "left alone: version 1.2.3: in use by another process" in out
     assert filled.run("verify")[1] == "1 of 1 entries are intact\n"
 
 
@@ -527,7 +527,7 @@ def test_a_file_that_holds_no_kernels_is_not_imported(cache: Cache, tmp_path: Pa
     status, out, err = cache.run("import", file)
 
     assert (status, out) == (1, "")
-    assert "holds no compiled kernels" in err
+    assert "does not contain compiled kernels" in err
     assert "to fix" in err
 
 

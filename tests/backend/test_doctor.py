@@ -446,13 +446,13 @@ def test_every_nvcc_that_was_looked_at_is_named_with_its_outcome(examine: Examin
     assert candidates[0] == {
         "origin": "environment variable CUDA_HOME",
         "place": str(tmp_path / "bin" / "nvcc"),
-        "outcome": "not there",
+        "outcome": "not found",
         "usable": False,
         "taken": False,
     }
     assert len(candidates) > 3
     assert [each["usable"] for each in candidates if each["taken"]] == [True]
-    assert f"nvcc   environment variable CUDA_HOME: {tmp_path}/bin/nvcc: not there" in page
+    assert f"nvcc   environment variable CUDA_HOME: {tmp_path}/bin/nvcc: not found" in page
 
 
 @needs_cuda_torch

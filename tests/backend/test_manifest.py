@@ -1,4 +1,4 @@
-"""The manifest: read as it was written, or refused by name; and no byte of a library may differ from it."""
+"""The manifest: read back exactly as written, or refused with the reason; every byte of a library must match it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Place = tuple[str | int, ...]
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> Path:
-    """A folder with one library, whole."""
+    """A folder with one intact library."""
     (tmp_path / LIBRARY.file).write_bytes(BYTES)
     return tmp_path
 
@@ -83,7 +83,7 @@ def test_the_schema_has_every_field_of_a_plan() -> None:
 
 
 def test_anybody_can_check_the_digest_as_the_source_says(tmp_path: Path) -> None:
-    """The two commands of the module's docstring, as they stand there."""
+    """Runs the two commands in the module's docstring, verbatim."""
     commands = [line.strip() for line in (manifests.__doc__ or "").splitlines() if line.startswith("    ")]
     manifests.write(MANIFEST, tmp_path)
 
@@ -104,14 +104,14 @@ def test_a_manifest_edited_by_hand_is_refused(tmp_path: Path) -> None:
     edited = TEXT.replace(b"glibc 2.34", b"glibc 2.31")
 
     assert edited != TEXT
-    assert "its digest is not that of its content" in refusal_of(tmp_path, edited).found
+    assert "its digest does not match its content" in refusal_of(tmp_path, edited).found
 
 
 # What is refused
 
 
 def refusal_of(folder: Path, values: Any) -> IncompatibleArtifactError:
-    """How a manifest of these bytes, or with these JSON values, is refused: when it is read, not at import."""
+    """The error for a manifest with these bytes or JSON values, raised when it is read, not at import."""
     text = values if isinstance(values, bytes) else manifests.signed(values)
     (folder / "manifest.json").write_bytes(text)
     kernels = Kernels("tiny", "1.2.3", folder, {})
@@ -127,7 +127,7 @@ def refusal_of(folder: Path, values: Any) -> IncompatibleArtifactError:
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
-    """Where the values of a JSON value are, itself first."""
+    """The places of all values inside a JSON value, itself first."""
     yield place
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in inside:
@@ -141,7 +141,7 @@ def at(values: Any, place: Place) -> Any:
 
 
 def changed(place: Place, value: object) -> Values:
-    """The manifest with one value changed, as a forger does it: with the fingerprint and digests that follow."""
+    """The manifest with one value changed as a forger would: with the resulting fingerprint and digests."""
     values = copy.deepcopy(MANIFEST.to_json())
     at(values, place[:-1])[place[-1]] = value
     if place[0] == "plan" and isinstance(at(values, ("plan",)), dict):
@@ -235,7 +235,7 @@ WRONG: dict[str, list[object]] = {
 def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, place: str, wrong: object) -> None:
     names = tuple(int(name) if name.isdecimal() else name for name in place.split("."))
 
-    assert "digest is not" not in refusal_of(tmp_path, changed(names, wrong)).found
+    assert "digest does not" not in refusal_of(tmp_path, changed(names, wrong)).found
 
 
 @pytest.mark.parametrize("name", ["../evil.so", "..", "a\x00b.so"], ids=repr)
@@ -360,7 +360,7 @@ HEAVY: dict[str, bytes] = {
     "a fraction": in_its_plan(b"1.0"),
     "an exponent": in_its_plan(b"1e999999999"),
     "NaN": in_its_plan(b"NaN"),
-    "a key twice": in_its_plan(b'1, "schema": 1'),
+    "a duplicate key": in_its_plan(b'1, "schema": 1'),
     "a digest of no length": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"").ljust(4_000_000),
     "a short digest": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"e").ljust(4_000_000, b" "),
     "a long name": in_its_plan(b'"' + b"x" * 3_000_000 + b'"'),
@@ -428,7 +428,7 @@ JSON = st.recursive(
 
 @st.composite
 def mutants(draw: st.DrawFn) -> bytes:
-    """Manifests of which up to three values were changed, left out, added or repeated, signed as if they were whole."""
+    """Manifests with up to three values changed, removed, added or repeated, then signed as if they were intact."""
     values = copy.deepcopy(draw(st.sampled_from([MANIFEST, MODULES])).to_json())
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.sampled_from(list(places(values))[1:]))

@@ -41,7 +41,7 @@ OURS = re.compile(
 
 
 def own_names(text: str) -> list[str]:
-    """The words of install commands in a text that name the package itself."""
+    """The words in a text's install commands that name the package itself."""
     return [
         word
         for command in COMMAND.findall(text)
@@ -147,7 +147,7 @@ def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Pat
     [
         (errno.ENOSPC, "/cache/build/x.o", "/cache/build", "TINY_CACHE_DIR"),
         (errno.EACCES, "/cache/build/x.o", "/cache/build", "TINY_CACHE_DIR"),
-        (errno.EACCES, "/checkout/native/one.cpp", "/checkout/native/one.cpp", "let this user read it"),
+        (errno.EACCES, "/checkout/native/one.cpp", "/checkout/native/one.cpp", "give this user permission to read it"),
         (errno.EIO, "/cache/build/x.o", "/cache/build/x.o", "check the disk"),
         (errno.EMFILE, "/usr/bin/ninja", "/usr/bin/ninja", "ulimit -n"),
     ],

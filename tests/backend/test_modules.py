@@ -208,7 +208,7 @@ assert "_C.so" not in open("/proc/self/maps").read()
 @pytest.mark.parametrize(
     ("need", "value", "said"),
     [
-        ("python", "cp39", ["a Python of ABI cp39 (python)", f"a Python of ABI {PYTHON}\n"]),
+        ("python", "cp39", ["a Python with ABI cp39 (python)", f"a Python with ABI {PYTHON}\n"]),
         ("torch", "2.1.0", ["torch == 2.1.* (torch)", f"torch {TORCH.version}", "pip install 'torch==2.1.*'"]),
     ],
 )
@@ -393,7 +393,7 @@ def test_a_module_in_a_package_that_says_nothing_of_it_is_refused_with_the_line_
 ) -> None:
     said = refused_build(rewrite(checkout(), SMALL_MODULE), out, env={"TINY_CUDA": "off"})
 
-    assert 'write abi = "torch" into [tool.kernelwheel]' in re.sub(r"\s+", " ", said.rpartition("did not compile")[2])
+    assert 'set abi = "torch" in [tool.kernelwheel]' in re.sub(r"\s+", " ", said.rpartition("did not compile")[2])
 
 
 def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Two users on one machine: what one of them makes is never what the other one uses, however they race."""
+"""Two users on one machine: one never uses what the other made, however they race."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ pytestmark = [
 
 
 def as_user(user: int, act: Callable[[], None], real: int | None = None) -> int:
-    """A child that does something as a user, and ends with status 0 if it comes to the end; returns its process id.
+    """Fork a child that acts as a user and exits with status 0 if it succeeds; returns its process id.
 
-    With `real`, that is the user who started it, as for a setuid program.
+    With `real`, the program appears to have been started by that user, as a setuid program is.
     """
     child = os.fork()
     if child:
@@ -58,7 +58,7 @@ def succeeded(child: int) -> bool:
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder as /tmp is: all may add to it, each may remove what is its own."""
+    """A folder like /tmp: everyone may add to it, but remove only their own files."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o1777)
     yield folder
@@ -66,7 +66,7 @@ def public() -> Iterator[Path]:
 
 
 def attack(cache: Path, plant: Callable[[Path], None]) -> None:
-    """For ever: put something where the victim is about to make its folders, the sooner the better."""
+    """Keep putting something where the victim is about to make its folders, as early as possible."""
     while True:
         for place in (cache, cache / "tiny", cache / "tiny" / ".build"):
             with suppress(OSError):
@@ -152,7 +152,7 @@ def test_what_another_user_put_into_a_shared_store_is_refused_before_it_is_read(
 
 def test_a_program_with_another_user_s_rights_uses_no_cache() -> None:
     def run() -> None:
-        with pytest.raises(StoreError, match="another user's rights"):
+        with pytest.raises(StoreError, match="another user's privileges"):
             list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))
 
     assert succeeded(as_user(VICTIM, run, real=ATTACKER))

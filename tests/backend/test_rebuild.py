@@ -145,7 +145,7 @@ def no_platformdirs(user: Editable, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("state", "because"),
     [
-        (no_home, "no folder to keep compiled kernels in"), (a_file, "Not a directory"), (unsafe, "is not safe"),
+        (no_home, "no folder to store compiled kernels in"), (a_file, "Not a directory"), (unsafe, "is not safe"),
         (no_platformdirs, "there is no platformdirs"),
     ],
 )  # fmt: skip

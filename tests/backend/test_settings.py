@@ -254,13 +254,13 @@ def test_several_values_for_an_option_of_one_are_refused(name: str) -> None:
 def test_one_option_in_two_spellings_is_refused(place: str) -> None:
     given = {"cuda-home": "/a", "cuda_home": "/b"}
 
-    with pytest.raises(SettingsError, match="written twice") as caught:
+    with pytest.raises(SettingsError, match="set twice") as caught:
         settings.resolve("tiny", given if place != "-C" else {}, {}, given if place == "-C" else {})
 
     assert all(word in caught.value.found for word in ("'cuda-home'", "'cuda_home'", place))
 
 
-# Contradictions, and what is none
+# What contradicts, and what does not
 
 FOR_CUDA_ALONE = [option for option in REGISTRY if option.cuda_only]
 

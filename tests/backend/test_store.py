@@ -1,4 +1,4 @@
-"""The Store: whole entries or none, damage found before anything is loaded, and nobody else's code."""
+"""The Store: complete entries or none, damage detected before anything is loaded, and nobody else's code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def only(store: Store) -> Artifact:
 
 
 def is_found_whole(store: Store, fingerprint: str) -> bool:
-    """Whether a look for an entry gives one; a damaged one must be in quarantine afterwards, and nothing else there."""
+    """Whether an entry is found; if it was damaged, it must be the only thing in quarantine afterwards."""
     found = store.entry(fingerprint)
     if found is None:
         assert not (store.root / fingerprint).exists()
@@ -79,7 +79,7 @@ def test_any_file_that_is_cut_off_or_too_long_is_found(compiled: Editable, data:
 
 
 def restore(editable: Editable, name: str, data: bytes) -> None:
-    """Take the entry out of quarantine, with a file as it was."""
+    """Move the entry back from quarantine, with one file restored."""
     root = editable.store.root
     (quarantined,) = (root / ".quarantine").iterdir()
     (quarantined / name).write_bytes(data)
@@ -171,7 +171,7 @@ both_kinds = pytest.mark.parametrize("own", [True, False], ids=["own", "only rea
 
 
 def refusal(store: Store) -> str:
-    """What a store says that will not be read, in every way that there is to ask it."""
+    """The error of a Store that refuses to be read, the same for every way of reading it."""
     fingerprint = entry_folder(store).name
     with pytest.raises(StoreError) as of_entry:
         store.entry(fingerprint)
@@ -326,7 +326,7 @@ def whole(compiled: Editable) -> Callable[[Path], None]:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Store:
-    """A store that nobody has made yet."""
+    """A Store that does not exist yet."""
     return Store(tmp_path / "fresh" / "cache", "tiny", "1.2.3")
 
 

@@ -547,9 +547,9 @@ def in_namespace(editable: Editable, mount: str, *, check: bool = False) -> Done
 def test_a_store_on_a_full_disk_is_said_and_works_when_there_is_room(small: Editable) -> None:
     done = in_namespace(small, "mount -t tmpfs -o size=12k none cache")
 
-    assert "StoreError: compiled kernels cannot be kept" in done.stderr
+    assert "StoreError: compiled kernels cannot be stored" in done.stderr
     assert "No space left on device" in done.stderr
-    assert f"writable folder with room: {small.store.root}" in done.stderr
+    assert f"writable folder with enough free space: {small.store.root}" in done.stderr
     assert "TINY_CACHE_DIR" in done.stderr
     finish(start(small, REQUIRE))
     assert_tidy(small)
@@ -573,7 +573,7 @@ def test_a_full_disk_is_said(small: Editable, size: str) -> None:
 def test_a_store_on_a_disk_that_is_read_only_is_said(small: Editable) -> None:
     done = in_namespace(small, "mount --bind cache cache; mount -o remount,ro,bind cache")
 
-    assert "StoreError: compiled kernels cannot be kept" in done.stderr
+    assert "StoreError: compiled kernels cannot be stored" in done.stderr
     assert "Read-only file system" in done.stderr
     assert "TINY_CACHE_DIR" in done.stderr
 
@@ -644,7 +644,7 @@ def test_a_store_that_cannot_be_looked_into_is_a_finding(public: Editable) -> No
     said = public.python(LIST_AS_NOBODY).stdout
 
     assert said.count("PermissionError") == 2
-    assert "let this user read it" in said
+    assert "give this user permission to read it" in said
 
 
 @needs_root
@@ -652,7 +652,7 @@ def test_a_store_that_cannot_be_looked_into_is_a_finding(public: Editable) -> No
     ("mode", "problem"),
     [
         (0o700, "UnreadableStoreError the store of compiled kernels cannot be read"),
-        (0o755, "StoreError compiled kernels cannot be kept"),
+        (0o755, "StoreError compiled kernels cannot be stored"),
     ],
 )
 def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""The toolchain: read from files and --version output; no torch imported, no GPU asked, no silent way out."""
+"""The Toolchain: read from files and --version output, without importing torch, querying GPUs or silent fallbacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from standins import (
 def decide(
     torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str
 ) -> CudaDecision:
-    """The decision with no other nvcc on PATH than in `path`, and with the variables of `shell`."""
+    """The decision with no nvcc on PATH except in `path`, and with the variables in `shell`."""
     environ = {"PATH": str(path), **(shell or {})}
     return decide_cuda(settings_with(environ, **options), read_torch(torch_root), environ)
 
@@ -188,7 +188,7 @@ def test_the_reason_of_a_decision_names_no_path(tmp_path: Path, cuda_torch: Path
 
 
 def places(tmp_path: Path, cuda_torch: Path) -> dict[str, Path]:
-    """A fitting toolkit at each place where one is looked for, in the order in which they count."""
+    """A matching toolkit in each place that is searched, in order of precedence."""
     return {
         "nvcc": make_toolkit(tmp_path / "setting"),
         "cuda_home": make_toolkit(tmp_path / "home"),
@@ -314,9 +314,9 @@ def test_of_many_the_right_one_is_chosen_and_the_report_says_why_each_other_was_
     assert decision.nvcc.root == good
     assert [(c.origin, c.outcome) for c in decision.candidates] == [
         ("-C nvcc", "a broken link"),
-        ("-C cuda_home", "is of CUDA 11.8.89, torch is of CUDA 99.0"),
+        ("-C cuda_home", "is for CUDA 11.8.89, torch is for CUDA 99.0"),
         ("pip's cuda-toolkit beside torch", f"its toolkit {half} lacks cuda_runtime.h (of cudart)"),
-        ("pip's cuda-toolkit beside torch", "is of CUDA 12.8.93, torch is of CUDA 99.0"),
+        ("pip's cuda-toolkit beside torch", "is for CUDA 12.8.93, torch is for CUDA 99.0"),
         ("PATH", f"CUDA {NOWHERE}.1"),
     ]
 
@@ -392,7 +392,7 @@ def test_only_the_path_of_the_given_environment_is_searched(
 
 
 def broken(tmp_path: Path) -> dict[str, Path]:
-    """One toolkit home for each way in which an nvcc can be unusable."""
+    """One toolkit folder for each way in which an nvcc can be unusable."""
     homes = {
         name: tmp_path / name for name in ("absent", "link", "plain", "directory", "other program", "no top", "wrong")
     }
@@ -410,13 +410,13 @@ def broken(tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("how", "outcome"),
     [
-        ("absent", "not there"),
+        ("absent", "not found"),
         ("link", "a broken link"),
         ("plain", "not executable"),
         ("directory", "not executable"),
         ("other program", "does not answer --version as nvcc does (hello from a stranger)"),
         ("no top", "does not say where its toolkit is"),
-        ("wrong", "is of CUDA 12.8.93, torch is of CUDA 99.0"),
+        ("wrong", "is for CUDA 12.8.93, torch is for CUDA 99.0"),
     ],
 )
 def test_an_nvcc_that_cannot_be_used_is_named_with_the_reason(
@@ -518,7 +518,7 @@ def test_before_cuda_13_the_error_says_that_pip_has_no_nvcc_and_what_there_is_in
     error = refusal(make_torch(tmp_path, "2.10.0+cu80", "8.0"))
 
     install, other_torch, point, leave_out = error.remedies
-    assert "pip has no whole nvcc before CUDA 13" in install
+    assert "pip has no complete nvcc before CUDA 13" in install
     assert "CUDA 8.0 toolkit" in install
     assert "a torch for CUDA 13" in other_torch
     assert "cuda-version=8.0" in point
@@ -564,7 +564,7 @@ def test_a_conda_environment_without_one_of_the_packages_is_refused_and_the_part
 ) -> None:
     prefix = make_toolkit(tmp_path / "conda", headers=CONDA)
     (prefix / part).unlink()
-    # Of another package, and for another compiler than nvcc: nvcc does not look there.
+    # From another package, and for a compiler other than nvcc: nvcc does not search there.
     (prefix / "include").mkdir()
     (prefix / "include/cuda_runtime.h").touch()
 
@@ -577,7 +577,7 @@ def test_a_conda_environment_without_one_of_the_packages_is_refused_and_the_part
 def test_a_toolkit_that_pip_put_into_two_folders_is_refused_with_what_is_where(
     tmp_path: Path, cuda_torch: Path
 ) -> None:
-    """As an isolated build makes it that asks for nvcc after torch is there: nvcc comes into an overlay."""
+    """As in an isolated build that requires nvcc after torch is installed: nvcc goes to an overlay."""
     normal = make_toolkit(cuda_torch.parent / "nvidia/cu99")
     overlay = make_toolkit(tmp_path / "overlay/nvidia/cu99")
     for part in ("bin/nvcc", "nvvm/bin/cicc", "include/crt/host_config.h"):
@@ -642,7 +642,7 @@ def test_an_nvcc_in_a_folder_that_may_not_be_entered_is_passed_over(run_python: 
     with tempfile.TemporaryDirectory() as secret:  # which is its owner's alone
         done = run_python(LOOK_AS_NOBODY, f"{secret}/cuda/bin/nvcc", path=[Path(kernelwheel.__path__[0]).parent])
 
-    assert done.stdout == "cannot be looked at: Permission denied\n"
+    assert done.stdout == "cannot be accessed: Permission denied\n"
 
 
 ASKS_FOR_GPUS = ("core/host.py", "runtime/", "report/")
@@ -744,12 +744,12 @@ def test_a_program_that_is_no_compiler_is_refused_with_what_it_says(tmp_path: Pa
         find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")})
 
 
-# A C++ compiler that nvcc does not take
+# A C++ compiler that nvcc does not support
 
 
 @pytest.fixture
 def nvcc(tmp_path: Path, cuda_torch: Path) -> Nvcc:
-    """An nvcc that takes gcc to 15 and clang to 20."""
+    """An nvcc that supports gcc up to 15 and clang up to 20."""
     found = decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit"))).nvcc
     assert found is not None
     return found
@@ -765,9 +765,9 @@ def test_a_compiler_at_the_limit_is_taken_and_one_above_is_passed_over_for_the_n
     found = find_cxx(settings_with(), environ, nvcc)
 
     assert found.path == tmp_path / "bin/g++-13"
-    too_new = "gcc 16.1.0, newer than gcc 15, the newest that nvcc takes"
+    too_new = "gcc 16.1.0, newer than gcc 15, the newest that nvcc supports"
     assert found.passed_over == (f"{tmp_path}/bin/c++: {too_new}", f"{tmp_path}/bin/g++: {too_new}")
-    assert find_cxx(settings_with(), environ).path == tmp_path / "bin/c++"  # without CUDA any will do
+    assert find_cxx(settings_with(), environ).path == tmp_path / "bin/c++"  # without CUDA, any compiler will do
 
     make_cxx(tmp_path / "bin/c++", "15.2.0")
     assert find_cxx(settings_with(), environ, nvcc).path == tmp_path / "bin/c++"
@@ -806,7 +806,7 @@ def test_where_none_fits_the_error_comes_before_any_compile_and_names_the_limit_
     error = caught.value
     assert f"too new for nvcc {NOWHERE}.1: {kind} {version}" in error.problem
     assert ("-C cxx" in error.problem) is asked
-    assert error.required == "gcc <= 15 or clang <= 20, says crt/host_config.h of that CUDA toolkit"
+    assert error.required == "gcc <= 15 or clang <= 20, according to crt/host_config.h in that CUDA toolkit"
     assert f"{path}: {kind} {version}, newer than {kind} {15 if kind == 'gcc' else 20}" in error.found
     assert "CXX=g++-15" in error.remedies[0]
     assert "-C cuda-flags=-allow-unsupported-compiler" in error.remedies[2]

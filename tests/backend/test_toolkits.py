@@ -228,5 +228,5 @@ def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
 
 
 def test_a_torch_of_a_major_that_no_nvcc_here_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="no usable nvcc of CUDA 99"):
+    with pytest.raises(BuildError, match="no usable nvcc for CUDA 99"):
         compile_small(tmp_path, replace(TORCH, cuda=NOWHERE))

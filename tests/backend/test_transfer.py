@@ -1,4 +1,4 @@
-"""Artifacts as files: what goes out of one store fits another, and what was tampered with goes nowhere."""
+"""Artifacts as files: an export from one Store can be imported into another, and tampered files are refused."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ LIMIT = 100  # MB
 
 @pytest.fixture
 def entry(compiled: Editable) -> Artifact:
-    """An entry that was really compiled."""
+    """An entry that was actually compiled."""
     (entry,) = compiled.store.entries()
     return entry
 
 
 @pytest.fixture
 def exported(entry: Artifact, tmp_path: Path) -> Path:
-    """The same as a file."""
+    """The same entry as a file."""
     transfer.export(entry, tmp_path / "kernels")
     return tmp_path / "kernels"
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Store:
-    """The store of another machine."""
+    """The Store of another machine."""
     return Store(tmp_path / "other", "tiny", "1.2.3")
 
 
@@ -61,7 +61,7 @@ def contents(folder: Path) -> Members:
 def repack(
     entry: Artifact, folder: Path, library: bytes, change: Callable[[Values], object] = lambda values: None
 ) -> Path:
-    """An exported file as a forger makes it: with another library, and a manifest that says so and is signed."""
+    """A forged export: with another library, and a signed manifest that matches it."""
     (folder / "forged").mkdir()
     (folder / "forged" / "libtiny_cpu.so").write_bytes(library)
 
@@ -83,7 +83,7 @@ def write(target: Path, members: Members) -> None:
 
 
 def refusal(source: Path, store: Store) -> str:
-    """What an import says that must fail, and leave nothing in the store or beside it."""
+    """The error of an import that must fail and leave nothing in the Store or beside it."""
     before = sorted(path for path in source.parent.rglob("*") if not path.is_relative_to(store.folder))
     with pytest.raises(IncompatibleArtifactError) as caught:
         transfer.import_file(source, store, print, LIMIT)
@@ -224,14 +224,14 @@ def test_an_archive_with_what_is_no_file_is_refused(
         info.linkname = "/bin/true"
         archive.addfile(info)
 
-    assert "holds no compiled kernels" in refusal(exported, other)
+    assert "does not contain compiled kernels" in refusal(exported, other)
 
 
 def test_an_archive_with_a_member_twice_is_refused(entry: Artifact, exported: Path, other: Store) -> None:
     with tarfile.open(exported, "a") as archive:
         archive.add(entry.folder / "libtiny_cpu.so", "libtiny_cpu.so")
 
-    assert "bytes; with the libraries that its manifest names it has" in refusal(exported, other)
+    assert "bytes; with the libraries in its manifest it should have" in refusal(exported, other)
 
 
 @pytest.mark.parametrize("fingerprint", ["../../elsewhere", "0" * 64, ""])
@@ -269,10 +269,10 @@ def an_object_file(library: bytes) -> bytes:
 def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
     entry: Artifact, other: Store, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
-    """Whoever signed the manifest: it would break an import later."""
+    """Even with a valid manifest: it would break a Python import later."""
     source = repack(entry, tmp_path, change((entry.folder / "libtiny_cpu.so").read_bytes()))
 
-    assert f"no shared library for {entry.manifest.requires.platform}" in refusal(source, other)
+    assert f"not a shared library for {entry.manifest.requires.platform}" in refusal(source, other)
 
 
 def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Artifact, other: Store, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Artifact, o
 
     source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes(), elsewhere)
 
-    assert "no shared library for plan9-mips" in refusal(source, other)
+    assert "not a shared library for plan9-mips" in refusal(source, other)
 
 
 def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(
@@ -293,7 +293,7 @@ def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(
         transfer.import_file(source, other, print, 2)
 
     assert (caught.value.required, "3 MB of libraries" in caught.value.found) == (
-        "at most 2 MB, as the option import-limit says", True,
+        "at most 2 MB, as set by the option import-limit", True,
     )  # fmt: skip
     assert not other.folder.exists()
     assert transfer.import_file(source, other, print, 3).manifest.libraries[0].size == 3_000_000

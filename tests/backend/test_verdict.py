@@ -1,4 +1,4 @@
-"""May this Artifact be loaded on this Host? Every dimension by itself, and nothing but its two arguments."""
+"""Whether an Artifact may be loaded on a Host: each dimension by itself, and from the arguments alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def host(**has: Any) -> Host:
 
 
 def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mismatch:
-    """The one mismatch that there is."""
+    """The only mismatch."""
     (mismatch,) = check(manifest, machine, Wanted(version)).mismatches
     return mismatch
 
@@ -108,21 +108,21 @@ MISFITS = {
         "torch == 2.1.*", "torch 2.11.0", "torch==2.1.*",
     ),
     "a module for another Python": (
-        "python", "cpu", True, MODULE_MANIFEST, host(python="cp313"), "ABI cp312", "ABI cp313", "its name has cp313",
+        "python", "cpu", True, MODULE_MANIFEST, host(python="cp313"), "ABI cp312", "ABI cp313", "cp313 in its name",
     ),
     "a module for the same Python with the GIL": (
-        "python", "cpu", True, MODULE_MANIFEST, host(python="cp312t"), "ABI cp312", "ABI cp312t", "its name has cp312t",
+        "python", "cpu", True, MODULE_MANIFEST, host(python="cp312t"), "ABI cp312", "ABI cp312t", "cp312t in its name",
     ),
     "a module that needs libtorch_cuda beside a CPU torch": (
         "cuda", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None, capabilities=None),
-        "a torch of CUDA 13", "torch 2.11.0+cpu, which has no CUDA", "install a torch of CUDA 13",
+        "a torch for CUDA 13", "torch 2.11.0+cpu, which has no CUDA", "install a torch for CUDA 13",
     ),
     "a module beside a torch of an earlier CUDA": (
         "cuda", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0+cu128", cuda="12.8"),
         "CUDA 13", "CUDA 12.8", "CUDA 13",
     ),
     "a module of the CPU beside a torch with CUDA": (
-        "cuda", "cuda", True, CPU_MODULE_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off", "build the wheel again",
+        "cuda", "cuda", True, CPU_MODULE_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off", "rebuild the wheel",
     ),
     "a module for other GPUs": (
         "capability", "cuda", True, MODULE_MANIFEST, host(capabilities=((7, 5),)),
@@ -156,7 +156,7 @@ MISFITS = {
         "cuda", "cuda", True, CUDA_MANIFEST, host(torch="3.0.0+cu140", cuda="14.0"), "CUDA 13", "CUDA 14.0", "CUDA 13",
     ),
     "CPU kernels beside a torch with CUDA": (
-        "cuda", "cuda", True, CPU_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off (-C cuda)", "build the wheel again",
+        "cuda", "cuda", True, CPU_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off (-C cuda)", "rebuild the wheel",
     ),
     "a driver of an earlier CUDA": (
         "driver", "cuda", False, CUDA_MANIFEST, host(driver=(12, 9)),
@@ -168,7 +168,7 @@ MISFITS = {
     ),
     "a driver that is too old for the PTX that the GPU needs": (
         "capability", "cuda", True, CUDA_MANIFEST, host(capabilities=((12, 0),), driver=(13, 0)),
-        "compute capability 12.0", "PTX 9.0 made by CUDA 13.2, and a driver for CUDA 13.0",
+        "compute capability 12.0", "PTX 9.0 from CUDA 13.2, and a driver for CUDA 13.0",
         "update the NVIDIA driver to CUDA 13.2",
     ),
     "an unknown driver and a GPU that needs PTX": (

@@ -1,20 +1,20 @@
-# How a native target is compiled against torch. Included by a package's CMakeLists.txt after project():
+# Functions that compile a native target against torch. A package's CMakeLists.txt includes this file after project():
 #
 #   include(KernelWheel)
-#   kernelwheel_add_op_library(<name> [CUDA] SOURCES <file>...)         operators on torch's stable ABI, no Python symbol
-#   kernelwheel_add_pybind11_module(<name> [CUDA] SOURCES <file>...)    a module of Python, by pybind11 or torch/extension.h
+#   kernelwheel_add_op_library(<name> [CUDA] SOURCES <file>...)        operators on torch's stable ABI, no Python symbol
+#   kernelwheel_add_pybind11_module(<name> [CUDA] SOURCES <file>...)   a Python module: pybind11 or torch/extension.h
 #
-# Everything below comes from the Plan, through compile(); nothing is looked for here:
+# compile() sets these variables, from the Plan; nothing is searched for here:
 #
-#   KERNELWHEEL_CUDA           ON where the Plan asks for CUDA
+#   KERNELWHEEL_CUDA           ON if the Plan has CUDA kernels
 #   KERNELWHEEL_TORCH          torch's package folder (include/, lib/)
 #   KERNELWHEEL_TORCH_TARGET   TORCH_TARGET_VERSION: the oldest torch that the operators run on
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
-#   KERNELWHEEL_MODULE_HEADERS    folders of headers that modules need beside torch's: Python, the CUDA libraries
+#   KERNELWHEEL_MODULE_HEADERS    header folders that modules need besides torch's: Python's, the CUDA libraries'
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
-#   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, seen from the build folder; not set for editors'
-#                              compile_commands.json
+#   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
+#                              the compile_commands.json of editors
 
 include_guard(GLOBAL)
 
@@ -27,11 +27,11 @@ endforeach()
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-# libtorch is in the process before our library is and is found by its soname: no path of the builder is needed.
+# libtorch is loaded before our library and is found by its soname, so no path of the build machine is needed.
 set(CMAKE_SKIP_RPATH ON)
 
 if(KERNELWHEEL_CUDA)
-  # The architectures are in KERNELWHEEL_GENCODE: CMake's own list knows fewer spellings than nvcc does.
+  # The architectures are in KERNELWHEEL_GENCODE: CMake's own list supports fewer spellings than nvcc.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   set(CMAKE_CUDA_STANDARD 17)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
@@ -40,24 +40,24 @@ if(KERNELWHEEL_CUDA)
   enable_language(CUDA)
 endif()
 
-# torch's and the toolkit's headers are newer in another isolated environment, and yet the same: compile(), which keeps
-# this folder for its next call, sees to that. So Ninja is not told of them, by a second command of the rules.
+# In another isolated environment, the headers of torch and the toolkit have newer timestamps but the same content, as
+# compile() ensures when it reuses this build folder. A second command in the rules therefore hides them from Ninja.
 if(DEFINED KERNELWHEEL_RECIPE)
   foreach(language IN ITEMS CXX CUDA)
     string(APPEND CMAKE_${language}_COMPILE_OBJECT ";sed -i -E -f ${KERNELWHEEL_RECIPE}/depfile.sed <DEP_FILE>")
   endforeach()
 endif()
 
-# Equal sources must give equal bytes in any folder. nvcc names internal symbols after the absolute path of the source,
-# which it passes to cudafe++ and cicc (given again, the last one counts), and after its process id, unless it is given a
-# seed; it writes the names of its temporary files into the object, unless they are kept.
+# Equal sources must give equal bytes in any folder. nvcc derives names of internal symbols from the absolute path of a
+# source, which it passes to cudafe++ and cicc (if given twice, the last one counts), and from its process id, unless it
+# gets a seed. It also writes the names of its temporary files into the object, unless they are kept.
 function(_kernelwheel_make_reproducible target sources)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cu$")
       string(SHA256 name "${target}/${source}")
       string(SUBSTRING "${name}" 0 16 name)
       file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/keep/${name}")
-      # A file may be compiled for several targets, at once and not in the same way.
+      # A file may be compiled for several targets, at the same time and with different options.
       set(here "$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
         "$<${here}:--keep;--keep-dir=keep/${name};--frandom-seed=${name}>"
@@ -66,7 +66,7 @@ function(_kernelwheel_make_reproducible target sources)
   endforeach()
 endfunction()
 
-# What both kinds have in common; `function` is the caller's name, for its messages.
+# The part common to both kinds; `function` is the caller's name, for messages.
 function(_kernelwheel_add_library function target)
   cmake_parse_arguments(PARSE_ARGV 2 ARG "CUDA" "" "SOURCES")
   if(ARG_UNPARSED_ARGUMENTS OR NOT ARG_SOURCES)
@@ -90,13 +90,14 @@ function(_kernelwheel_add_library function target)
       "$<$<COMPILE_LANGUAGE:C,CXX>:@${KERNELWHEEL_RECIPE}/paths.rsp>"
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=@${KERNELWHEEL_RECIPE}/paths.rsp>")
   endif()
-  # gcc names a system header by its real path where that is shorter: the builder's, in the text of torch's checks.
+  # gcc names a system header by its real path if that is shorter, which would put the build machine's path into the
+  # text of torch's checks.
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_GENCODE};${cuda_flags}>")
-  # torch loads its libraries with local scope, so each that we use must be a DT_NEEDED of ours (--no-as-needed).
+  # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib")
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
   target_link_libraries(${target} PRIVATE torch_cpu)
@@ -109,22 +110,22 @@ endfunction()
 function(kernelwheel_add_op_library target)
   _kernelwheel_add_library(kernelwheel_add_op_library ${target} ${ARGN})
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
-  # A symbol that is nowhere must fail here, not on the user's machine.
+  # An undefined symbol must fail here, not on the user's machine.
   target_link_options(${target} PRIVATE LINKER:--no-undefined)
   if("CUDA" IN_LIST ARGN)
     target_compile_definitions(${target} PRIVATE USE_CUDA)  # the CUDA half of torch's C shim
   endif()
 endfunction()
 
-# Compiled as torch.utils.cpp_extension does, so that sources written for that need no change. pybind11 is the one in
-# torch's headers, so that types of torch and of the module know each other.
+# Compiled the way torch.utils.cpp_extension does it, so sources written for that need no change. pybind11 comes from
+# torch's headers, because torch and the module must share its type registry.
 function(kernelwheel_add_pybind11_module target)
   if(NOT DEFINED KERNELWHEEL_MODULE_HEADERS)
-    message(FATAL_ERROR "kernelwheel_add_pybind11_module(${target}): write abi = \"torch\" into [tool.kernelwheel] of "
+    message(FATAL_ERROR "kernelwheel_add_pybind11_module(${target}): set abi = \"torch\" in [tool.kernelwheel] of "
       "pyproject.toml: a module is bound to one Python and one torch")
   endif()
   _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
-  # torch's C++ needs another standard from release to release, and its headers say which.
+  # torch's headers need different C++ standards from release to release, and say which.
   file(STRINGS "${KERNELWHEEL_TORCH}/include/ATen/ATen.h" standard REGEX "__cplusplus < 202002L")
   if(standard)
     set(standard 20)

@@ -1,1 +1,1 @@
-"""The words that everything else is written in: settings, manifest, host, verdict; pure but for the host."""
+"""Types and rules shared by all other parts: settings, manifest, host and verdict; all pure except the host."""

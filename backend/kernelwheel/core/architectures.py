@@ -1,7 +1,7 @@
-"""CUDA architectures: the grammar of TORCH_CUDA_ARCH_LIST, the default list, and who runs what.
+"""CUDA architectures: the TORCH_CUDA_ARCH_LIST grammar, the default list, and which GPUs run which code.
 
-The words are NVIDIA's: *SASS* is machine code for one compute capability, *PTX* is the portable assembly that the
-driver compiles at load time (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
+The terms are NVIDIA's: *SASS* is machine code for one compute capability; *PTX* is portable assembly that the driver
+compiles at load time (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
 """
 
 from __future__ import annotations
@@ -31,53 +31,53 @@ NAMED = {
     "Blackwell+Tegra": "11.0",
 }
 OLDEST_DEFAULT = (7, 5)
-# Programming Guide, "Binary Compatibility": no binary compatibility between desktop and Tegra, nor among Tegra.
+# Programming Guide, "Binary Compatibility": none between desktop and Tegra, nor between Tegra architectures.
 TEGRA = {(7, 2), (8, 7), (11, 0)}
 
 _ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
 
 
 class Arch(NamedTuple):
-    """One architecture: compute capability and, for `9.0a` or `12.0f`, the feature suffix."""
+    """One architecture: a compute capability and, as in `9.0a` or `12.0f`, its feature suffix."""
 
     major: int
     minor: int
     suffix: str = ""
 
     def __str__(self) -> str:
-        """The spelling of manifests and TORCH_CUDA_ARCH_LIST: `9.0a`."""
+        """The spelling in manifests and TORCH_CUDA_ARCH_LIST: `9.0a`."""
         return f"{self.major}.{self.minor}{self.suffix}"
 
     @property
     def code(self) -> str:
-        """The digits of nvcc's names: `90a` in `sm_90a` and `compute_90a`."""
+        """The digits in nvcc's names: `90a` in `sm_90a` and `compute_90a`."""
         return f"{self.major}{self.minor}{self.suffix}"
 
     @classmethod
     def from_code(cls, code: str) -> Arch:
-        """The architecture of `sm_90a`, `compute_120` or `90a`."""
+        """Parse nvcc's spelling: `sm_90a`, `compute_120` or `90a`."""
         match = re.fullmatch(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", code)
         if not match:
-            raise ValueError(f"not an architecture of nvcc: {code!r}")
+            raise ValueError(f"not an nvcc architecture: {code!r}")
         return cls(int(match[1]), int(match[2]), match[3])
 
     @classmethod
     def from_string(cls, text: str) -> Arch:
-        """The architecture of `9.0a`."""
+        """Parse the manifest's spelling: `9.0a`."""
         match = _ITEM.fullmatch(text)
         if not match or match["ptx"]:
             raise ValueError(f"not a compute capability: {text!r}")
         return cls(int(match["major"]), int(match["minor"]), match["suffix"])
 
     def sass_runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether SASS for this architecture runs on a GPU of that compute capability."""
+        """Whether SASS for this architecture runs on a GPU with that compute capability."""
         major, minor = capability
         if self.suffix == "a" or (major, minor) in TEGRA or (self.major, self.minor) in TEGRA:
             return (self.major, self.minor) == (major, minor)
         return self.major == major and self.minor <= minor
 
     def ptx_runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether a driver that is new enough compiles PTX of this architecture for that compute capability."""
+        """Whether a new enough driver can compile PTX for this architecture to that compute capability."""
         if self.suffix == "a":
             return (self.major, self.minor) == capability
         if self.suffix == "f":
@@ -86,13 +86,13 @@ class Arch(NamedTuple):
 
 
 class ArchList(NamedTuple):
-    """What is compiled: SASS for each of `sass`, PTX for each of `ptx`; both sorted, without duplicates."""
+    """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
 
     sass: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
 
     def __str__(self) -> str:
-        """The same list in the grammar of TORCH_CUDA_ARCH_LIST."""
+        """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
         return ";".join(f"{arch}{'+PTX' if arch in self.ptx else ''}" for arch in self.sass)
 
     def gencode(self) -> list[str]:
@@ -102,14 +102,14 @@ class ArchList(NamedTuple):
 
 
 def parse(text: str, origin: str) -> ArchList:
-    """Read the grammar of TORCH_CUDA_ARCH_LIST: items apart by `;` or spaces, each a name or `X.Y[a|f][+PTX]`.
+    """Parse a TORCH_CUDA_ARCH_LIST: items separated by `;` or spaces, each a name or `X.Y[a|f][+PTX]`.
 
     Args:
         text: the list, for example `7.5;8.0+PTX`.
-        origin: where it came from, for the message.
+        origin: where it was set, for the message.
 
     Raises:
-        SettingsError: for an empty list or an item that is no architecture; names the item and its nearest neighbour.
+        SettingsError: the list is empty, or an item is not an architecture; names the item and its closest match.
     """
     sass: set[Arch] = set()
     ptx: set[Arch] = set()
@@ -128,11 +128,11 @@ def parse(text: str, origin: str) -> ArchList:
 def default(supported: Iterable[Arch]) -> ArchList:
     """The list for a wheel: the first architecture of every major generation from 7.5 on, the newest also as PTX.
 
-    SASS runs on every later minor revision of its generation, so one each is enough; a Tegra chip counts only where
-    it is a generation's only one.
+    SASS runs on every later minor revision of its generation, so one per generation is enough. A Tegra chip counts
+    only if its generation has no other.
 
     Args:
-        supported: what this nvcc can compile for (`nvcc --list-gpu-code`).
+        supported: the architectures that this nvcc can compile for (`nvcc --list-gpu-code`).
     """
     first: dict[int, Arch] = {}
     for arch in sorted(supported, reverse=True):
@@ -143,16 +143,16 @@ def default(supported: Iterable[Arch]) -> ArchList:
 
 
 def check_supported(archs: ArchList, supported: Sequence[Arch], nvcc: str, origin: str) -> None:
-    """Refuse architectures that this nvcc does not list.
+    """Refuse architectures that this nvcc does not support.
 
     Args:
-        archs: what is wanted.
-        supported: `nvcc --list-gpu-code`, which omits the suffixes `a` and `f`: those are checked by their base.
-        nvcc: the nvcc's version, for the message.
-        origin: where the list came from.
+        archs: the requested architectures.
+        supported: `nvcc --list-gpu-code`, which omits the suffixes `a` and `f`: only the base is checked.
+        nvcc: nvcc's version, for the message.
+        origin: where the list was set.
 
     Raises:
-        SettingsError: names each architecture that the nvcc cannot compile for.
+        SettingsError: nvcc cannot compile for some of them; names each one.
     """
     bases = {(a.major, a.minor) for a in supported}
     unknown = sorted({a for a in (*archs.sass, *archs.ptx) if (a.major, a.minor) not in bases})
@@ -163,7 +163,7 @@ def check_supported(archs: ArchList, supported: Sequence[Arch], nvcc: str, origi
             found="architectures of this nvcc: " + " ".join(map(str, sorted(supported))),
             remedies=[
                 _without(archs, unknown),
-                "or build with a CUDA toolkit that knows it",
+                "or build with a CUDA toolkit that supports it",
             ],
         )
 
@@ -171,7 +171,7 @@ def check_supported(archs: ArchList, supported: Sequence[Arch], nvcc: str, origi
 def _without(archs: ArchList, unknown: Sequence[Arch]) -> str:
     left = ArchList(*(tuple(a for a in part if a not in unknown) for part in (archs.sass, archs.ptx)))
     if not left.sass:
-        return "leave the list out, for the default architectures of this nvcc"
+        return "omit the list to use this nvcc's default architectures"
     return f'leave out {" and ".join(map(str, unknown))}: TORCH_CUDA_ARCH_LIST="{left}"'
 
 
@@ -180,8 +180,8 @@ def _bad_item(item: str, text: str, origin: str) -> SettingsError:
     nearest = difflib.get_close_matches(item, candidates, n=1)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return SettingsError(
-        f"{item!r} is no CUDA architecture",
-        required="items such as 7.5, 8.0+PTX, 9.0a, 12.0f or a name (" + ", ".join(NAMED) + "), apart by ; or spaces",
+        f"{item!r} is not a CUDA architecture",
+        required=f"items such as 7.5, 8.0+PTX, 9.0a, 12.0f or a name ({', '.join(NAMED)}), separated by ; or spaces",
         found=f"{text!r} from {origin}",
-        remedies=[f"{hint}correct the list, or leave it out for the default architectures"],
+        remedies=[f"{hint}correct the list, or omit it to use the default architectures"],
     )

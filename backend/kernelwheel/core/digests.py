@@ -1,4 +1,4 @@
-"""sha256 of files and of JSON values: the names of everything here."""
+"""The sha256 digests of files and JSON values, by which everything here is identified."""
 
 from __future__ import annotations
 

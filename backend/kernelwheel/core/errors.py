@@ -1,15 +1,13 @@
-"""The one family of exceptions: each says what was required, what was found, and what fixes it."""
+"""The exception hierarchy: each error states what was required, what was found, and how to fix it."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
 
-# Without a name: on a package index, the name may be that of another package.
-REINSTALL = (
-    "install the package again from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
-)
-# What the system answers where this process, or the machine, has too many open files.
+# It does not name the package: on a package index, that name may belong to another one.
+REINSTALL = "reinstall the package from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
+# errno values if this process, or the whole machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
@@ -17,10 +15,10 @@ class KernelWheelError(Exception):
     """Base of all errors of this package.
 
     Args:
-        problem: one line that says what cannot be done.
-        required: what was needed for it.
-        found: what was there instead; several lines list every place that was looked at.
-        remedies: the ways out, each a sentence with the command or setting that does it.
+        problem: one line that says what failed.
+        required: what was needed.
+        found: what was found instead; several lines if several places were searched.
+        remedies: ways to fix it, each a sentence with the command or setting that does it.
     """
 
     def __init__(self, problem: str, *, required: str, found: str, remedies: Sequence[str]) -> None:
@@ -31,34 +29,34 @@ class KernelWheelError(Exception):
         self.remedies = tuple(remedies)
 
     def __str__(self) -> str:
-        """The whole message, one part a line, longer parts indented below their name."""
+        """The whole message, one line per part; the further lines of a part are indented."""
         parts = [self.problem, _labelled("required", self.required), _labelled("found", self.found)]
         parts += [_labelled("to fix", remedy) for remedy in self.remedies]
         return "\n".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the named parts, so that the error crosses process boundaries (multiprocessing)."""
+        """Pickle by the named parts, which lets the error cross process boundaries (multiprocessing)."""
         return _rebuild, (type(self), self.problem, self.required, self.found, self.remedies)
 
 
 class BuildError(KernelWheelError):
-    """Kernels cannot be compiled: bad settings, no fitting toolchain, or a compiler that failed."""
+    """Kernels cannot be compiled: bad settings, no suitable toolchain, or a compiler error."""
 
 
 class SettingsError(BuildError):
-    """An option is unknown, malformed or in contradiction with another."""
+    """An option is unknown, malformed or contradicts another one."""
 
 
 class IncompatibleArtifactError(KernelWheelError):
-    """Compiled kernels are there, or should be, and may not be loaded on this machine."""
+    """Compiled kernels are missing, damaged or unfit for this machine, and must not be loaded."""
 
 
 class UnreadableArtifactError(IncompatibleArtifactError):
-    """Compiled kernels are there and cannot be read now; they may be whole."""
+    """Compiled kernels exist but cannot be read right now; they may be intact."""
 
 
 class OtherSchemaError(IncompatibleArtifactError):
-    """Compiled kernels are there whose manifest another version of this package wrote."""
+    """Compiled kernels exist, but another version of this package wrote their manifest."""
 
 
 class StoreError(KernelWheelError):
@@ -66,15 +64,15 @@ class StoreError(KernelWheelError):
 
 
 class UnreadableStoreError(StoreError):
-    """The Store, or an entry, cannot be read now; it may be whole."""
+    """The Store, or an entry, cannot be read right now; it may be intact."""
 
 
 def way_out(refusal: OSError) -> str:
-    """What helps where the system refuses to open or to read a file, as a remedy."""
+    """The remedy for an error on opening or reading a file."""
     if refusal.errno in TOO_MANY_OPEN:
-        return "close files, or allow more of them to be open (ulimit -n), and try again"
+        return "close files, or raise the limit on open files (ulimit -n), and try again"
     if isinstance(refusal, PermissionError):
-        return "let this user read it"
+        return "give this user permission to read it"
     return "try again; if it fails again, check the disk or the network filesystem"
 
 

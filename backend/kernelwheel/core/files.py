@@ -1,4 +1,4 @@
-"""Looking at files that may be anybody's, and telling those that are not there from those that cannot be looked at."""
+"""File checks that tell a file that does not exist from one that this user cannot access."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import errno
 import stat
 from pathlib import Path
 
-# What the system answers for a path that leads nowhere.
+# errno values for a path that leads nowhere.
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def is_seen(path: Path) -> bool:
-    """Whether there is such a file or folder, as far as this user can see.
+    """Whether a file or folder exists, as far as this user can see.
 
-    `Path.exists` raises where a folder on the way may not be entered, such as another user's home.
+    `Path.exists` raises if a folder on the way cannot be entered, such as another user's home.
     """
     try:
         path.stat()
@@ -23,16 +23,16 @@ def is_seen(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file. `Path.is_file` answers no, from Python 3.14 on, also where nobody can know.
+    """Whether a file exists. From Python 3.14 on, `Path.is_file` returns False even if it cannot know.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: the file cannot be accessed.
     """
     return stat.S_ISREG(_mode(path))
 
 
 def is_folder(path: Path) -> bool:
-    """The same for a folder."""
+    """Whether a folder exists; raises as `is_file`."""
     return stat.S_ISDIR(_mode(path))
 
 

@@ -1,4 +1,4 @@
-"""What a machine can run. Nothing here initialises CUDA unless it is asked for the GPUs."""
+"""The Host: what a machine can run, probed without initialising CUDA unless its GPUs are asked for."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 
 class Host(NamedTuple):
-    """A machine, as far as an Artifact has to know it.
+    """What matters about a machine to an Artifact.
 
     Attributes:
         platform: `linux-x86_64`.
-        libc: `glibc 2.36`; empty where it has no name.
+        libc: `glibc 2.36`; empty if it does not identify itself.
         libstdcxx: the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty
-            where there is none, or it does not say.
+            if none is loaded or it has no such versions.
         torch: the running torch's version, `2.11.0+cu130`.
         cuda: its `torch.version.cuda`, or None.
         python: the ABI of the running Python as in a wheel's tag, `cp312`.
-        driver: the newest CUDA version that the installed driver serves, `(13, 0)`; None where it was not asked or
-            there is no driver.
-        capabilities: the compute capabilities of the GPUs that this process sees; None where they were not asked for.
+        driver: the newest CUDA version that the installed driver supports, `(13, 0)`; None if it was not queried
+            or no driver is installed.
+        capabilities: the compute capabilities of the GPUs that this process sees; None if they were not queried.
     """
 
     platform: str
@@ -47,7 +47,7 @@ def python_abi() -> str:
 
 
 def probe() -> Host:
-    """This process's Host, without a word to the GPU: cheap, and safe before a fork."""
+    """This process's Host, without touching the GPU: cheap, and safe before a fork."""
     import torch
 
     return Host(
@@ -61,7 +61,7 @@ def probe() -> Host:
 
 
 def with_gpus(host: Host) -> Host:
-    """The same Host with its driver and GPUs. Initialises CUDA: only for a call that is about to use it."""
+    """The same Host with its driver and GPUs. Initialises CUDA: call it only when CUDA is about to be used anyway."""
     import torch
 
     if host.cuda is None or not torch.cuda.is_available():
@@ -71,7 +71,7 @@ def with_gpus(host: Host) -> Host:
 
 
 def driver_version() -> tuple[int, int] | None:
-    """The CUDA version that the driver serves (cuDriverGetVersion, which needs no context); None without a driver."""
+    """The CUDA version that the driver supports (cuDriverGetVersion, which needs no context); None without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -90,22 +90,22 @@ def _libc() -> str:
 
 
 def newest_libstdcxx() -> str:
-    """The newest GLIBCXX version of the C++ library that is in this process, without opening a file: the one that our
-    kernels will be linked to, which need not be what lies on the disk now.
+    """The newest GLIBCXX version of the C++ library loaded in this process, without opening a file.
 
-    GNU ld makes a symbol of the name of each version, whose value may be 0.
+    Our kernels will be linked to that one, and the file on disk may have been replaced since. GNU ld defines a symbol
+    named after each version; its value may be 0.
     """
     if sys.platform != "linux":
         return ""
     try:
         library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:  # there is none in this process
+    except OSError:  # it is not loaded
         return ""
     loader = ctypes.CDLL(None)
     loader.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     loader.dlsym.restype = loader.dlerror.restype = ctypes.c_void_p
     for release in range(99, -1, -1):
-        loader.dlerror()  # dlopen(3): forgets an earlier error
+        loader.dlerror()  # dlopen(3): clears any earlier error
         loader.dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
         if not loader.dlerror():
             return f"GLIBCXX_3.4.{release}"

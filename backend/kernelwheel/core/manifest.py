@@ -1,13 +1,13 @@
-r"""The manifest: what was built, from what, by what, for what. One schema for wheels and for the store.
+r"""The manifest: what an Artifact was built from, with what tools and settings, and what it requires.
 
-The file carries its own digest: `digest` is the sha256 of the file in which these 64 digits are zeros. It does not say
-who wrote the file; it shows that the file is as it was written. To check it by hand:
+Wheels and the Store share one schema. The file carries its own digest: `digest` is the sha256 of the file with these
+64 digits replaced by zeros. It does not prove who wrote the file, only that it has not changed since. To check it:
 
     digest=$(sed -n 's/^ "digest": "\(.*\)",$/\1/p' manifest.json)
     sed "s/$digest/$(printf %064d 0)/" manifest.json | sha256sum    # prints the same digest
 """
 
-# No `from __future__ import annotations`: every field of a NamedTuple would be a string to compile, at each import.
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import hashlib
 import json
@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import manifest_schema as manifest_fields
+from . import manifest_schema
 from .digests import stream_sha256
 from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
 from .manifest_schema import Malformed, is_digest, short
 
 SCHEMA = 2
 FILE = "manifest.json"
-LARGEST = 4 << 20  # bytes of the file: 30 000 source files
-MOST_NESTED = 1000  # objects and lists, one in the other or not; far less than what Python's own stack is good for
+LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
+MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
 LONGEST_NUMBER = 15  # digits
 _ZEROS = "0" * 64
 
@@ -34,10 +34,10 @@ class Library(NamedTuple):
 
     Attributes:
         file: its name in the Artifact's folder.
-        sha256, size: of its bytes.
-        device: `cpu`, or `cuda` where it needs libtorch_cuda.
-        sass, ptx: the compute capabilities of its device code, as `9.0` or `9.0a`, read back out of the file.
-        module: the name that Python imports it by; None for a library of operators.
+        sha256, size: those of its bytes.
+        device: `cpu`, or `cuda` if it needs libtorch_cuda.
+        sass, ptx: the compute capabilities of its device code, such as `9.0` or `9.0a`, read back from the file.
+        module: the name under which Python imports it; None for an operator library.
     """
 
     file: str
@@ -53,14 +53,14 @@ class Requires(NamedTuple):
     """What a machine needs to run an Artifact.
 
     Attributes:
-        torch: the oldest torch, `2.10`; or for modules the one release, `2.13.*` (PEP 440, version matching).
+        torch: the oldest torch, `2.10`; for modules, the one release, `2.13.*` (PEP 440, version matching).
         platform: `linux-x86_64`.
-        libc: `glibc 2.34`; empty where the platform has none to name.
-        libstdcxx: the newest symbol version that is used, `GLIBCXX_3.4.30`.
+        libc: `glibc 2.34`; empty if the platform's libc does not identify itself.
+        libstdcxx: the newest symbol version used, `GLIBCXX_3.4.30`.
         cuda: the CUDA major of libtorch_cuda, or None for a CPU-only Artifact.
-        driver: the oldest CUDA version of the driver that runs the SASS, `13.0`.
-        driver_for_ptx: the same for the PTX: a driver compiles no PTX that is newer than itself.
-        python: the ABI of the one Python that modules are for, `cp312`; None where every Python will do.
+        driver: the oldest CUDA version that a driver must support to run the SASS, `13.0`.
+        driver_for_ptx: the same for the PTX: a driver cannot compile PTX newer than itself.
+        python: the ABI of the one Python that modules are for, `cp312`; None if any Python will do.
     """
 
     torch: str
@@ -74,7 +74,7 @@ class Requires(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What `manifest.json` says; see the module for its purpose and DESIGN for its top level."""
+    """The content of `manifest.json`; see the module's docstring for its purpose, docs/design.md for its top level."""
 
     package: str
     version: str
@@ -86,7 +86,7 @@ class Manifest(NamedTuple):
     libraries: tuple[Library, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """What is in `manifest.json`, as plain JSON values."""
+        """The content of `manifest.json`, as plain JSON values."""
         values: dict[str, Any] = json.loads(to_bytes(self))
         return values
 
@@ -96,7 +96,7 @@ class Manifest(NamedTuple):
 
     @property
     def modules(self) -> dict[str, Library]:
-        """The modules of Python among the libraries, by their names."""
+        """The Python modules among the libraries, by name."""
         return {library.module: library for library in self.libraries if library.module}
 
 
@@ -110,10 +110,10 @@ def write(manifest: Manifest, folder: Path) -> None:
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """What is in `manifest.json`: the same for equal manifests.
+    """The bytes of `manifest.json`, identical for equal manifests.
 
     Raises:
-        BuildError: it says what no reader would take.
+        BuildError: the manifest has a value that `read` would reject.
     """
     text = signed(
         {
@@ -127,8 +127,8 @@ def to_bytes(manifest: Manifest) -> bytes:
         _values(text)
     except ValueError as error:
         raise BuildError(
-            f"the kernels of {manifest.package} cannot be described",
-            required="a manifest that can be read again",
+            f"the manifest of {manifest.package} cannot be written",
+            required="a manifest that can be read back",
             found=str(error),
             remedies=["correct what the message names: a name, a version or an option of the package"],
         ) from error
@@ -136,22 +136,22 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def signed(values: Mapping[str, Any]) -> bytes:
-    """JSON values as the file has them, with their digest."""
+    """JSON values as written to the file, with their digest."""
     text = json.dumps({**values, "digest": _ZEROS}, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()
     return text.replace(f'\n "digest": "{_ZEROS}"', f'\n "digest": "{digest}"').encode("ascii")
 
 
 def read(folder: Path, package: str | None = None) -> Manifest | None:
-    """Read the manifest of an Artifact's folder; None where there is no such file.
+    """Read the manifest in an Artifact's folder; None if there is none.
 
     Args:
         folder: the Artifact's.
-        package: whose it must be.
+        package: the package that it must belong to; None: any.
 
     Raises:
-        IncompatibleArtifactError: it is of another schema or package, or malformed.
-        UnreadableArtifactError: it cannot be read now.
+        IncompatibleArtifactError: it has another schema, belongs to another package, or is malformed.
+        UnreadableArtifactError: it cannot be read right now.
     """
     path = folder / FILE
     try:
@@ -167,30 +167,30 @@ def read(folder: Path, package: str | None = None) -> Manifest | None:
 
 
 def content(path: Path) -> bytes:
-    """What is in a manifest's file, at most one byte more than it may have; a pipe in its place is not waited for."""
+    """The bytes of a manifest file, at most one more than the limit; does not block if the path is a pipe."""
     return content_of(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def content_of(descriptor: int) -> bytes:
-    """The same of a file that is open; closes it."""
+    """The same for an open file, which is closed."""
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         return stream.read(min(os.fstat(descriptor).st_size, LARGEST) + 1) or b""
 
 
 def from_bytes(text: bytes, where: str | Path) -> Manifest:
-    """Parse what is in a `manifest.json`; `where` is named in errors.
+    """Parse the bytes of a `manifest.json`; `where` is named in errors.
 
     Raises:
-        IncompatibleArtifactError: it is of another schema, damaged or malformed.
+        IncompatibleArtifactError: it has another schema, is damaged or is malformed.
     """
     try:
         values = _values(text)
     except OtherSchema as error:
         raise OtherSchemaError(
-            "the manifest is of another schema than this version reads",
+            "the manifest has a schema that this version does not read",
             required=f"schema {SCHEMA}",
             found=f"{error} in {where}",
-            remedies=["reinstall the package: its files are of two versions"],
+            remedies=["reinstall the package: its files come from two different versions"],
         ) from None
     except (ValueError, RecursionError) as error:
         raise corrupt(where, str(error)) from error
@@ -204,14 +204,14 @@ def from_bytes(text: bytes, where: str | Path) -> Manifest:
 
 
 class OtherSchema(Malformed):
-    """The manifest of another version of this package."""
+    """The manifest was written by another version of this package."""
 
 
 def _values(text: bytes) -> dict[str, Any]:
-    """The JSON values of a manifest, of which nothing is wrong.
+    """The JSON values of a manifest, fully checked.
 
     Raises:
-        ValueError: says what is.
+        ValueError: says what is wrong.
     """
     if len(text) > LARGEST:
         raise Malformed(f"it is larger than {LARGEST} bytes")
@@ -226,21 +226,21 @@ def _values(text: bytes) -> dict[str, Any]:
     if not is_digest(digest):
         raise Malformed("it has no digest")
     if hashlib.sha256(text.replace(digest.encode("ascii"), _ZEROS.encode("ascii"))).hexdigest() != digest:
-        raise Malformed("its digest is not that of its content")
-    manifest_fields.check(values)
+        raise Malformed("its digest does not match its content")
+    manifest_schema.check_values(values)
     return values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise Malformed("it has a key twice")
+        raise Malformed("it has a duplicate key")
     return values
 
 
 def _integer(digits: str) -> int:
     if len(digits) > LONGEST_NUMBER:
-        raise Malformed(f"it has a number of {len(digits)} digits")
+        raise Malformed(f"it has a number with {len(digits)} digits")
     return int(digits)
 
 
@@ -254,14 +254,14 @@ _JSON = json.JSONDecoder(
 
 
 def verify(folder: Path, library: Library) -> Path:
-    """Check a library's bytes against its manifest, before anything loads it.
+    """Check a library's bytes against its manifest before anything loads it.
 
     Returns:
         The library's path.
 
     Raises:
-        IncompatibleArtifactError: the file is missing or its size or digest is another one.
-        UnreadableArtifactError: it cannot be read now.
+        IncompatibleArtifactError: the file is missing, or has another size or digest.
+        UnreadableArtifactError: it cannot be read right now.
     """
     path = folder / library.file
     try:
@@ -274,22 +274,22 @@ def verify(folder: Path, library: Library) -> Path:
 
 
 def verify_open(descriptor: int, library: Library, path: Path) -> None:
-    """The same for a library that is open; closes it. `path` is named in errors.
+    """The same for an open library, which is closed; `path` is named in errors.
 
     Raises:
         IncompatibleArtifactError: as `verify`.
-        OSError: it cannot be read now.
+        OSError: it cannot be read right now.
     """
     with os.fdopen(descriptor, "rb") as stream:
         size = os.fstat(descriptor).st_size
         found = "" if size == library.size else f"{size} bytes"
         found = found or (digest if (digest := stream_sha256(stream)) != library.sha256 else "")
     if found:
-        raise corrupt(path, f"{found}, the manifest says {library.size} bytes, sha256 {library.sha256}")
+        raise corrupt(path, f"{found}; the manifest says {library.size} bytes, sha256 {library.sha256}")
 
 
 def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
-    """A file that may be whole: too many are open, a network filesystem does not answer, or it is not ours to read."""
+    """The error for a file that may be intact: too many files open, no permission, or an unresponsive network disk."""
     return UnreadableArtifactError(
         "the compiled kernels cannot be read",
         required=f"a file that this user can read: {path}",
@@ -299,10 +299,10 @@ def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
 
 
 def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:
-    """An Artifact that is damaged: nothing of it is loaded, and no compile is started to paint over it."""
+    """The error for a damaged Artifact: nothing in it is loaded, and no compile hides the damage."""
     return IncompatibleArtifactError(
         "the compiled kernels are damaged",
-        required="a manifest and libraries as they were built",
+        required="an unchanged manifest and unchanged libraries",
         found=f"{where}: {found}",
         remedies=[REINSTALL],
     )

@@ -1,8 +1,8 @@
-"""The schema of `manifest.json`: what each field may be, and what must agree with what.
+"""The schema of `manifest.json`: which values each field may have, and which fields must agree.
 
-A manifest decides what is loaded and may come from anywhere, so nothing in it is taken on trust: every key is known,
-every value is of its kind, and nothing is long enough to hurt. Every import comes through here: no regular expression
-is compiled, and characters are looked at by methods of str, not one by one.
+A manifest decides what is loaded and may come from anywhere, so nothing in it is taken on trust: every key must be
+known, every value of the right kind, and nothing too long. Every import runs this code, so no regular expression is
+compiled, and text is checked by methods of str rather than character by character.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     Kind = Callable[[Any], bool]
     Fields = dict[str, "Kind | Fields"]  # of an object
 
-LONGEST_NAME = 100  # as long as the name of a file in a plain tar header
+LONGEST_NAME = 100  # the longest file name in a plain tar header
 LONGEST_TEXT = 4096
 LONGEST_LIST = 1000
 MOST_LIBRARIES = 100
-LARGEST_LIBRARY = 8**11 - 1  # bytes: what the size in a plain tar header can say
+LARGEST_LIBRARY = 8**11 - 1  # bytes: the largest size in a plain tar header
 _DIGITS = "0123456789"
 _HEX = _DIGITS + "abcdef"
 _WORD = _DIGITS + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
@@ -30,11 +30,11 @@ _NAME = _WORD + ".+-"
 
 
 class Malformed(ValueError):
-    """What is wrong with a manifest, in words."""
+    """The manifest is malformed; the message says how."""
 
 
-def check(values: Any) -> None:
-    """Refuse the JSON values of a manifest that are not of the schema, or contradict each other.
+def check_values(values: Any) -> None:
+    """Refuse a manifest's JSON values if they do not follow the schema or contradict each other.
 
     Raises:
         Malformed: says what is wrong.
@@ -55,8 +55,8 @@ def check(values: Any) -> None:
 
 
 def short(value: object) -> str:
-    """A value for a message, whatever its size."""
-    import reprlib  # only where something is wrong
+    """A value shortened for a message."""
+    import reprlib  # needed only for an error
 
     return reprlib.repr(value)
 
@@ -90,7 +90,7 @@ def _text(value: Any) -> bool:
 
 
 def _prints(text: str) -> bool:
-    """Whether it does nothing to a terminal but fill it."""
+    """Whether it is safe to print: no control characters except newlines and tabs."""
     return text.replace("\n", " ").replace("\t", " ").isprintable()
 
 
@@ -99,12 +99,12 @@ def _texts(value: Any) -> bool:
 
 
 def is_digest(value: Any) -> bool:
-    """Whether it is a sha256 in hex."""
+    """Whether a value is a sha256 in hex."""
     return type(value) is str and len(value) == 64 and not value.strip(_HEX)
 
 
 def _digests(value: Any) -> bool:
-    """Digests, by the names of files."""
+    """Whether a value maps file names to digests."""
     if type(value) is not dict or set(map(type, value.values())) - {str}:
         return False
     if set(map(len, value.values())) - {64} or max(map(len, value), default=0) > LONGEST_TEXT:
@@ -113,7 +113,7 @@ def _digests(value: Any) -> bool:
 
 
 def _name(value: Any) -> bool:
-    """The name of a file, never a path."""
+    """Whether a value is a file name, not a path."""
     return type(value) is str and 0 < len(value) <= LONGEST_NAME and value[0] in _WORD and not value.strip(_NAME)
 
 
@@ -126,7 +126,7 @@ def _number(value: Any) -> bool:
 
 
 def _release(value: Any) -> bool:
-    """`2.10`: numbers, none with too many digits to be one."""
+    """Whether a value is a release such as `2.10`, in numbers of reasonable length."""
     if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
         return False
     parts = value.split(".")
@@ -134,12 +134,12 @@ def _release(value: Any) -> bool:
 
 
 def _version(value: Any) -> bool:
-    """A package's version, which is a folder's name too. That it is spelled as PEP 440 has it is for others to say."""
+    """Whether a value can be a package's version, and so a folder's name; PEP 440 spelling is not checked here."""
     return _name(value.replace("!", "") if type(value) is str else None) and value[0] in "v" + _DIGITS
 
 
 def _archs(value: Any) -> bool:
-    """A list such as `["9.0", "12.0f"]`."""
+    """Whether a value is a list such as `["9.0", "12.0f"]`."""
     return type(value) is list and len(value) <= LONGEST_LIST and all(map(_arch, value))
 
 
@@ -180,7 +180,7 @@ _BUILT_WITH: Fields = {
     "ninja": _text,
     "peak_mb": _number,
     "cuda": {"enabled": _of_type(bool), "because": _text},
-    "settings": lambda value: type(value) is dict and all(map(_name, value)),  # _SETTING, by the names of options
+    "settings": lambda value: type(value) is dict and all(map(_name, value)),  # _SETTING, by option name
 }
 _SETTING: Fields = {"value": lambda value: value is None or _text(value) or _texts(value), "origin": _text}
 _REQUIRES: Fields = {
@@ -216,51 +216,54 @@ _MANIFEST: Fields = {
 }
 
 
-# What must agree: pairs of whether it does, and what to say where it does not
+# What must agree: pairs of whether it does, and the message if it does not
 
 
 def _identity(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """It is the manifest of its Plan."""
-    yield values["fingerprint"] == json_sha256(plan), "the fingerprint is not that of its Plan"
-    yield values["sources"] == json_sha256(plan["sources"]), "the digest of the sources is not that of its Plan's"
+    """The manifest must match its Plan."""
+    yield values["fingerprint"] == json_sha256(plan), "the fingerprint does not match its Plan"
+    yield values["sources"] == json_sha256(plan["sources"]), "the digest of the sources does not match its Plan"
     for name in ("package", "version"):
-        yield values[name] == plan[name], f"{name} is {values[name]}, in its Plan {plan[name]}"
+        yield values[name] == plan[name], f"{name} is {values[name]}, but {plan[name]} in its Plan"
     platform = values["requires"]["platform"]
-    yield platform == plan["platform"], f"the platform is {platform}, in its Plan {plan['platform']}"
+    yield platform == plan["platform"], f"the platform is {platform}, but {plan['platform']} in its Plan"
 
 
 def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Libraries for CUDA are there where the Plan has a CUDA half, have its device code, and say what they require."""
+    """CUDA libraries must exist exactly if the Plan has a CUDA part, with its device code and their requirements."""
     needs, cuda = values["requires"], plan["cuda"]
     for library in values["libraries"]:
         targets = (library["sass"], library["ptx"])
         if library["device"] == "cpu":
-            yield targets == ([], []), f"{library['file']} is for the CPU and has device code"
+            yield targets == ([], []), f"{library['file']} is for the CPU but has device code"
         else:
-            yield targets != ([], []), f"{library['file']} is for CUDA and has no device code"
+            yield targets != ([], []), f"{library['file']} is for CUDA but has no device code"
             planned = (cuda["sass"], cuda["ptx"]) if cuda else None
-            yield targets == planned, f"the device code of {library['file']} is not that of its Plan"
+            yield targets == planned, f"the device code of {library['file']} does not match its Plan"
     there = any(library["device"] == "cuda" for library in values["libraries"])
-    yield there == (cuda is not None), "its Plan has CUDA kernels, its libraries have none"
-    yield there == values["built_with"]["cuda"]["enabled"], "built_with.cuda.enabled is not what its libraries are"
+    yield there == (cuda is not None), "its Plan has CUDA kernels, but its libraries have none"
+    yield there == values["built_with"]["cuda"]["enabled"], "built_with.cuda.enabled does not match its libraries"
     for name in ("cuda", "driver", "driver_for_ptx"):
-        yield there == (needs[name] is not None), f"requires.{name} does not go with its libraries"
+        yield there == (needs[name] is not None), f"requires.{name} does not match its libraries"
     if cuda and there:
         releases = (needs["driver"] or "", needs["driver_for_ptx"] or "", cuda["toolkit"]["version"])
         majors = {release.partition(".")[0] for release in releases}
-        yield majors == {str(needs["cuda"])}, f"requires.cuda is {needs['cuda']}, beside {', '.join(releases)}"
+        yield (
+            majors == {str(needs["cuda"])},
+            f"requires.cuda is {needs['cuda']}, but its releases are {', '.join(releases)}",
+        )
 
 
 def _modules(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Modules are there where the Plan is bound to one Python and one torch, and nothing has the name of another."""
+    """Modules must exist exactly if the Plan is bound to one Python and one torch; all names must be unique."""
     needs, binding, libraries = values["requires"], plan["binding"], values["libraries"]
     names = [library["file"] for library in libraries]
     modules = [library["module"] for library in libraries if library["module"]]
-    yield len(set(names)) == len(names), "two libraries have one name"
-    yield len(set(modules)) == len(modules), "two modules have one name"
-    yield bool(modules) == (binding is not None), "its Plan and its libraries disagree on modules of Python"
+    yield len(set(names)) == len(names), "two libraries have the same name"
+    yield len(set(modules)) == len(modules), "two modules have the same name"
+    yield bool(modules) == (binding is not None), "its Plan and its libraries disagree on Python modules"
     python = binding["python"] if binding else None
-    yield needs["python"] == python, f"requires.python is {needs['python']}, in its Plan {python}"
+    yield needs["python"] == python, f"requires.python is {needs['python']}, but {python} in its Plan"
     release = binding["torch"].partition("+")[0].split(".") if binding else []
     torch = ".".join(release[:2]) + ".*" if binding else plan["torch_target"]
-    yield needs["torch"] == torch, f"requires.torch is {needs['torch']}, in its Plan {torch}"
+    yield needs["torch"] == torch, f"requires.torch is {needs['torch']}, but {torch} in its Plan"

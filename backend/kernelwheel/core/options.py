@@ -1,8 +1,8 @@
-"""Every option there is, in one typed registry: the class `Options`, an attribute for each.
+"""The typed registry of all options: the class `Options`, with one attribute per option.
 
 An option's environment variable is either a standard one (`TORCH_CUDA_ARCH_LIST`, `CXX`, `MAX_JOBS`) or the
-package's own, made from its name: `SPLAT_CUDA` for the option `cuda` of the package `splat`. `reference` writes the
-page of all of them, docs/settings.md. What they are set to is `settings.Settings`.
+package's own, derived from both names: `SPLAT_CUDA` for the option `cuda` of the package `splat`. `reference` generates
+the page that lists them all, docs/settings.md. Their values are in `settings.Settings`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ if TYPE_CHECKING:
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
 # What an option decides.
-# binary: two values can give two binaries. It is in the Plan, and its value and origin are in the manifest.
-# tools: where the compilers are. What they are is in the Plan; the manifest has the origin: the value is a path.
-# work: how and where the work is done. Equal Artifacts would differ by it, so it is in neither.
+# binary: different values can give different binaries. It is in the Plan; the manifest records value and origin.
+# tools: where the compilers are. The Plan has what they are; the manifest records only the origin, as the value is a
+#   path.
+# work: how and where the work is done. It is in neither, because it would make equal Artifacts differ.
 Decides = Literal["binary", "tools", "work"]
-OLDEST_ZIP_TIME = 315532800  # 1980-01-01: zip knows no earlier time
-NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, and no later one
+OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
+NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, the latest
 
 T = TypeVar("T")
 
 
 class Option(Generic[T]):
-    """One option; of Settings, its value.
+    """One option; accessed on Settings, its value.
 
     Attributes:
         name: its key in `[tool.kernelwheel]` and in `-C name=value`.
-        parse: from text to the typed value; raises ValueError saying what it takes.
-        takes: what it takes, in words, for messages and the reference.
-        default: the text that stands where nobody says anything.
+        parse: converts text to the typed value; raises ValueError, with a hint, if it cannot.
+        takes: the accepted values, in words, for messages and the reference.
+        default: the text used if the option is not set.
         environment: the standard variable, or None for `<PACKAGE>_<NAME>`.
         decides: the binary, the tools, or how the work is done; see `Decides`.
         help: what it is for.
-        separator: joins several values (a list in the table, `-C` given more than once); None: it takes one.
-        cuda_only: whether it means nothing to a build without CUDA kernels.
+        separator: joins several values (a list in the table, `-C` given more than once); None: it takes one value.
+        cuda_only: whether it has no effect on a build without CUDA kernels.
     """
 
     name: str
@@ -80,14 +81,14 @@ class Option(Generic[T]):
     def __get__(self, instance: Settings, owner: type) -> T: ...
 
     def __get__(self, instance: Settings | None, owner: type) -> Option[T] | T:
-        """Of the registry, the option; of Settings, its typed value."""
+        """On the registry, the option; on Settings, its typed value."""
         if instance is None:
             return self
         value: T = instance.values[self.name]
         return value
 
     def __set__(self, instance: Settings, value: T) -> None:
-        raise AttributeError(f"settings do not change: {self.name}")
+        raise AttributeError(f"settings are immutable: {self.name}")
 
     def variable(self, package: str) -> str:
         """The environment variable that sets this option for `package`."""
@@ -122,7 +123,7 @@ def _megabytes(text: str) -> int:
 def _epoch(text: str) -> int:
     value = int(text) if text.strip().isdecimal() else -1
     if value < 0 or value > NEWEST_ZIP_TIME:
-        raise ValueError("A zip file knows no such time." if value >= 0 else "")
+        raise ValueError("A zip file cannot store such a time." if value >= 0 else "")
     return max(value, OLDEST_ZIP_TIME)
 
 
@@ -132,7 +133,7 @@ def _text(text: str) -> str:
 
 def _folder(text: str) -> str:
     if text.strip() and not Path(text.strip()).is_absolute():
-        raise ValueError("It would mean another folder in every process.")
+        raise ValueError("A relative path would mean a different folder in every process.")
     return text.strip()
 
 
@@ -145,16 +146,16 @@ def _users(text: str) -> tuple[str, ...]:
 
 
 def flags(text: str) -> tuple[str, ...]:
-    """Compiler options, as a shell would split them."""
+    """Compiler options, split as a shell would split them."""
     return tuple(shlex.split(text))
 
 
 def _command(text: str) -> tuple[str, ...]:
-    return tuple(shlex.split(text.replace(";", " ")))  # CMake, whose variables these are, separates words by ;
+    return tuple(shlex.split(text.replace(";", " ")))  # the variables are CMake's, which separates words by ;
 
 
 _LAUNCHER = "a command, such as sccache or ccache"
-_FLAGS = "compiler options as a shell would split them"
+_FLAGS = "compiler options, split as by a shell"
 
 
 class Options:
@@ -165,7 +166,7 @@ class Options:
         takes="on, off or auto",
         default="auto",
         decides="binary",
-        help="Build CUDA kernels? auto: if torch.version.cuda is set. Never asks for a GPU.",
+        help="Whether to build CUDA kernels. auto: if torch.version.cuda is set; a GPU is not needed.",
     )
     archs: Option[str] = Option(
         _text,
@@ -174,7 +175,7 @@ class Options:
         decides="binary",
         separator=";",
         cuda_only=True,
-        help="CUDA architectures; empty: the default list for the nvcc that is used.",
+        help="CUDA architectures to compile for; empty: the default list for the nvcc in use.",
     )
     nvcc: Option[str] = Option(
         _text,
@@ -182,7 +183,7 @@ class Options:
         environment="CUDACXX",
         decides="tools",
         cuda_only=True,
-        help="The nvcc to use; empty: looked for.",
+        help="The nvcc to use; empty: searched for.",
     )
     cuda_home: Option[str] = Option(
         _text,
@@ -190,21 +191,21 @@ class Options:
         environment="CUDA_HOME",
         decides="tools",
         cuda_only=True,
-        help="The CUDA toolkit to use; empty: looked for.",
+        help="The CUDA toolkit to use; empty: searched for.",
     )
     cxx: Option[str] = Option(
         _text,
         takes="a command or a path",
         environment="CXX",
         decides="tools",
-        help="The C++ compiler, also nvcc's host compiler; empty: c++, g++ or clang++ on PATH.",
+        help="The C++ compiler, also used as nvcc's host compiler; empty: c++, g++ or clang++ on PATH.",
     )
     compiler_launcher: Option[tuple[str, ...]] = Option(
         _command,
         takes=_LAUNCHER,
         decides="work",
         separator=" ",
-        help="Runs nvcc and the C++ compiler and may have their output cached; empty: nothing.",
+        help="Runs nvcc and the C++ compiler, and may cache their output; empty: none.",
     )
     cxx_launcher: Option[tuple[str, ...]] = Option(
         _command,
@@ -228,7 +229,7 @@ class Options:
         environment="CXXFLAGS",
         decides="binary",
         separator=" ",
-        help="More options for the C++ compiler.",
+        help="Extra options for the C++ compiler.",
     )
     cuda_flags: Option[tuple[str, ...]] = Option(
         flags,
@@ -237,7 +238,7 @@ class Options:
         decides="binary",
         separator=" ",
         cuda_only=True,
-        help="More options for nvcc.",
+        help="Extra options for nvcc.",
     )
     link_flags: Option[tuple[str, ...]] = Option(
         flags,
@@ -245,7 +246,7 @@ class Options:
         environment="LDFLAGS",
         decides="binary",
         separator=" ",
-        help="More options for the linker driver.",
+        help="Extra options for the linker driver.",
     )
     jobs: Option[int] = Option(
         _jobs,
@@ -253,7 +254,7 @@ class Options:
         default="0",
         environment="MAX_JOBS",
         decides="work",
-        help="How many compilers run at once; 0: as many as there are cores, and memory for.",
+        help="How many compilers run at once; 0: one per core, as far as memory allows.",
     )
     source_date_epoch: Option[int] = Option(
         _epoch,
@@ -261,20 +262,21 @@ class Options:
         default=str(OLDEST_ZIP_TIME),
         environment="SOURCE_DATE_EPOCH",
         decides="work",
-        help="The time of all files in the wheel.",
+        help="The timestamp of all files in the wheel.",
     )
     jit: Option[Jit] = Option(
         _choice("auto", "never", "always"),
         takes="auto, never or always",
         default="auto",
         decides="work",
-        help="Compile at run time? auto: if no Artifact fits and a compile cures it; always: never use the wheel's.",
+        help="Whether to compile at run time. auto: if no Artifact fits and compiling fixes that; always: "
+        "never use the wheel's Artifact.",
     )
     cache_dir: Option[str] = Option(
         _folder,
         takes="an absolute path",
         decides="work",
-        help="The folder of the cache; empty: kernelwheel in the user's cache folder.",
+        help="The cache folder; empty: kernelwheel in the user's cache folder.",
     )
     cache_path: Option[tuple[str, ...]] = Option(
         _folders,
@@ -285,17 +287,17 @@ class Options:
     )
     trusted_owners: Option[tuple[str, ...]] = Option(
         _users,
-        takes="names or numbers of users, separated by commas, or everyone",
+        takes="user names or numbers, separated by commas, or everyone",
         decides="work",
         separator=",",
-        help="Whose files in caches are loaded, besides root's and your own; everyone: nothing is checked.",
+        help="Users whose cached files are loaded, besides root's and your own; everyone: nothing is checked.",
     )
     import_limit: Option[int] = Option(
         _megabytes,
         takes="a whole number of MB",
         default="2000",
         decides="work",
-        help="The largest total size of the libraries in a file that `cache import` accepts.",
+        help="The largest total size of libraries that `cache import` accepts in one file.",
     )
 
 

@@ -1,4 +1,4 @@
-"""functools.cached_property without its lock, which before Python 3.12 a fork beside a thread keeps for ever."""
+"""A cached_property without a lock: before Python 3.12, a fork could leave that of functools held for ever."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 class remembered(Generic[T]):
-    """A method whose result becomes an attribute of the object the first time it is asked for."""
+    """A method whose result becomes an attribute of the object on first access."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
         self.__doc__ = make.__doc__
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:
-        """Python asks here only where the object has no such attribute."""
+        """Compute the value: Python calls this only if the object does not have the attribute yet."""
         value = instance.__dict__[self._make.__name__] = self._make(instance)
         return value

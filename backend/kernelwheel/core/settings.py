@@ -1,4 +1,4 @@
-"""What the options are set to, and where that was said: `[tool.kernelwheel]` < environment < `-C` config settings."""
+"""The values of all options and their origins: `[tool.kernelwheel]` < environment < `-C` config settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = "-C"
 
 
 class Origin(NamedTuple):
-    """Where an option was set: the kind of place (TABLE, VARIABLE, CONFIG or other words), and the name there."""
+    """Where an option was set: the kind of place (TABLE, VARIABLE, CONFIG or free text) and the name used there."""
 
     place: str
     name: str = ""
@@ -33,12 +33,12 @@ DEFAULT = Origin("default")
 
 @dataclass(frozen=True)
 class Settings(Options):
-    """The effective options of one build, an attribute for each: `settings.cuda`, `settings.cxx_flags`.
+    """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`.
 
     Attributes:
-        package: whose settings these are.
-        values: the typed values, by the options' names.
-        origins: where each was set, by the same names.
+        package: the package that they are for.
+        values: the typed values, by option name.
+        origins: where each was set, by option name.
     """
 
     package: str
@@ -50,15 +50,15 @@ class Settings(Options):
         return OPTIONS[name].variable(self.package)
 
     def origin(self, name: str) -> Origin:
-        """Where the option's value came from."""
+        """Where an option was set."""
         return self.origins[name]
 
     def changed(self, name: str, value: Any, origin: Origin) -> Settings:
-        """The same settings, but for one option."""
+        """The same settings with one option changed."""
         return Settings(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
     def flags(self) -> dict[str, tuple[str, ...]]:
-        """What reaches compilers and linker, by the names in a Plan."""
+        """The options passed on to compilers and linker, by their names in a Plan."""
         return {"cxx_flags": self.cxx_flags, "link_flags": self.link_flags, "cuda.flags": self.cuda_flags}
 
     def effective(self) -> dict[str, dict[str, Any]]:
@@ -66,11 +66,11 @@ class Settings(Options):
         return {name: {"value": self.values[name], "origin": str(origin)} for name, origin in self.origins.items()}
 
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
-        """What the manifest says of the options that decide an Artifact: {name: {value, origin}}.
+        """The manifest's record of the options that decide an Artifact: {name: {value, origin}}.
 
         Args:
-            archs: the architectures that were compiled for; None: no CUDA kernels were, and what is for them alone
-                had no effect. What the package's own table says of them stays: a compile at run time needs it.
+            archs: the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
+                effect and are left out, except those of the package's own table: a compile at run time needs them.
         """
         record = {}
         for option in REGISTRY:
@@ -80,7 +80,7 @@ class Settings(Options):
                 value = self.values[option.name] if option.decides == "binary" else None
                 record[option.name] = {"value": value, "origin": str(origin)}
         if archs is not None:
-            record["archs"]["value"] = archs  # one spelling for one list, and the default list written out
+            record["archs"]["value"] = archs  # normalised spelling, with the default list written out
         return record
 
 
@@ -93,15 +93,15 @@ def resolve(
     """The effective settings: defaults < `table` < `environ` < `config`.
 
     Args:
-        package: the package's name, from which its own environment variables are made.
+        package: the package's name, from which the names of its own environment variables are derived.
         table: `[tool.kernelwheel]`, options only.
         environ: the process environment; an empty variable counts as not set.
-        config: the front end's `-C` settings (PEP 517, "Config settings"): a string each, or a list of them where one
-            was given several times, as pip and uv do.
+        config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one was
+            given several times, as pip and uv pass them.
 
     Raises:
-        SettingsError: for an unknown option, a value that is not what the option takes, or two that contradict each
-            other; says where it stood.
+        SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says where
+            it was set.
     """
     raw = {name: (option.default, DEFAULT) for name, option in OPTIONS.items()}
     raw |= _written(table, TABLE)
@@ -118,7 +118,7 @@ def resolve(
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse `-C` settings that no build could use, before a build that is far away from here would.
+    """Refuse `-C` settings that no build could use, here rather than later in another process.
 
     Raises:
         SettingsError: as `resolve`.
@@ -127,20 +127,20 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of the registry that are set: their values by their names."""
+    """The environment variables of options that are set: {name: value}."""
     names = (option.variable(package) for option in REGISTRY)
     return {name: environ[name] for name in names if said(environ, name)}
 
 
 def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:
-    """What the table or the config settings say: (text, origin) by the option's name."""
+    """The options set in the table or the config settings: {name: (text, origin)}."""
     keys: dict[str, str] = {}
     found = {}
     for key, value in values.items():
         option = option_of(key, place)
         if option.name in keys:
             raise SettingsError(
-                f"option {option.name!r} is written twice",
+                f"option {option.name!r} is set twice",
                 required="one spelling, once",
                 found=f"{keys[option.name]!r} and {key!r} in {place}",
                 remedies=[f"leave out {key!r}"],
@@ -151,10 +151,10 @@ def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Orig
 
 
 def option_of(key: str, place: str) -> Option[Any]:
-    """The option of a key, `cuda-home` or `cuda_home`; `place` is where it stands, for the message.
+    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message.
 
     Raises:
-        SettingsError: there is none; the nearest is named.
+        SettingsError: there is no such option; names the closest match.
     """
     option = OPTIONS.get(key.replace("_", "-"))
     if option is None:
@@ -169,10 +169,10 @@ def option_of(key: str, place: str) -> Option[Any]:
 
 
 def _refuse_unknown_variables(package: str, environ: Mapping[str, str]) -> None:
-    """A misspelled `SPLAT_CUDDA`, or `SPLAT_ARCHS` for the standard variable, would otherwise do nothing, silently."""
+    """Refuse a misspelled `SPLAT_CUDDA`, or `SPLAT_ARCHS` for a standard variable: it would silently do nothing."""
     own = {option.variable(package) for option in REGISTRY if option.environment is None}
     standard = {own_variable(package, o.name): o.environment for o in REGISTRY if o.environment is not None}
-    others = tuple(name.removeprefix(prefix(package)) for name in own)  # SPLAT_EXTRA_CUDA is of the package splat-extra
+    others = tuple(name.removeprefix(prefix(package)) for name in own)  # SPLAT_EXTRA_CUDA belongs to splat-extra
     for variable in environ:
         if not variable.startswith(prefix(package) + "_") or variable in own:
             continue
@@ -195,7 +195,7 @@ def _as_text(option: Option[Any], value: Any, place: str) -> str:
         return str(value)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SettingsError(
-            f"option {option.name!r} has a value of the wrong kind",
+            f"option {option.name!r} has a value of the wrong type",
             required=option.takes,
             found=f"{value!r} in {place}",
             remedies=["write a string"],
@@ -205,9 +205,9 @@ def _as_text(option: Option[Any], value: Any, place: str) -> str:
             f"option {option.name!r} takes one value",
             required=option.takes,
             found=f"{len(value)} values in {place}: {', '.join(map(repr, value))}",
-            remedies=["leave one of them"],
+            remedies=["keep only one of them"],
         )
-    # An item of the table's list is one word; each -C is a line of its own.
+    # An item of a list in the table is one word; each -C value is a whole command line.
     words = option.parse is flags and place == TABLE
     return shlex.join(value) if words else (option.separator or "").join(value)
 
@@ -221,27 +221,27 @@ def _parse(option: Option[Any], text: str, origin: Origin) -> Any:
             f"option {option.name!r} cannot be {text!r}",
             required=option.takes,
             found=f"{text!r} from {origin}",
-            remedies=[f"{hint} Correct it, or leave it out for the default ({option.default or 'looked for'})".strip()],
+            remedies=[f"{hint} Correct it, or omit it to use the default ({option.default or 'searched for'})".strip()],
         ) from None
 
 
 def _refuse_contradictions(settings: Settings) -> None:
-    """Refuse what one person cannot have meant.
+    """Refuse combinations that nobody can have meant.
 
-    A standard variable such as TORCH_CUDA_ARCH_LIST is there for many packages: without CUDA kernels it means nothing,
-    and so it contradicts nothing. The table's options may be waiting for a build with CUDA.
+    A standard variable such as TORCH_CUDA_ARCH_LIST may be set for other packages: without CUDA kernels it has no
+    effect, so it contradicts nothing. Options in the table may be meant for a build with CUDA.
     """
     if settings.archs and settings.origin("archs").place != VARIABLE:
-        from . import architectures  # only if there are any: a warm start has no time for it
+        from . import architectures  # imported only if needed, to keep a warm start fast
 
-        # The standard variable's is checked where it is used.
+        # The standard variable is checked where it is used.
         architectures.parse(settings.archs, str(settings.origin("archs")))
     for option in REGISTRY:
         if settings.cuda == "off" and option.cuda_only and settings.origin(option.name).place == CONFIG:
             said_to = settings.origin(option.name)
             raise SettingsError(
-                f"{said_to} is only for CUDA kernels, and cuda is off",
+                f"{said_to} is only for CUDA kernels, but cuda is off",
                 required=f"a build with CUDA kernels, for {said_to}",
                 found=f"cuda is off ({settings.origin('cuda')})",
-                remedies=[f"leave out {said_to}", "or say -C cuda=on too"],
+                remedies=[f"leave out {said_to}", "or add -C cuda=on"],
             )

@@ -1,6 +1,6 @@
-"""Environment variables: how those of options are named, and what counts as set.
+"""Environment variables: how those for options are named, and what counts as set.
 
-Apart from `settings`, so that an import can ask for one of them without the registry.
+Separate from `settings`: at import, one of them can be read without loading the registry.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 def prefix(package: str) -> str:
-    """`SPLAT` for the package `splat`."""
+    """The prefix of a package's own variables: `SPLAT` for the package `splat`."""
     return package.upper().replace("-", "_").replace(".", "_")
 
 
@@ -21,13 +21,13 @@ def own_variable(package: str, option: str) -> str:
 
 
 def said(environ: Mapping[str, str], variable: str) -> str:
-    """What a variable says; empty where it is not set, or says nothing but spaces."""
+    """A variable's value, stripped; empty if it is unset or blank."""
     return environ.get(variable, "").strip()
 
 
 @contextmanager
 def variable_set(name: str, value: str) -> Iterator[None]:
-    """Set one for a while, for a library that takes an option only from there, then put it back as it was."""
+    """Set a variable temporarily, for a library that takes an option no other way, then restore it."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -1,4 +1,4 @@
-"""May this Artifact be loaded on this Host? A pure function, asked before any dlopen."""
+"""The check whether an Artifact may be loaded on a Host: a pure function, called before any dlopen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Mismatch(NamedTuple):
             `driver` or `capability`.
         required: what the Artifact needs.
         found: what this machine has.
-        remedy: what mends it.
-        device: `cpu` if nothing of the Artifact can be used, `cuda` if only its CUDA kernels cannot.
-        compile_cures: whether compiling on this machine would mend it.
+        remedy: how to fix it.
+        device: `cpu` if nothing in the Artifact can be used, `cuda` if only its CUDA kernels cannot.
+        compile_cures: whether compiling on this machine would fix it.
     """
 
     dimension: str
@@ -33,7 +33,7 @@ class Mismatch(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The outcome of a check: no mismatch means usable."""
+    """The outcome of a check: usable if there are no mismatches."""
 
     mismatches: tuple[Mismatch, ...]
 
@@ -43,18 +43,18 @@ class Verdict(NamedTuple):
         return not self.mismatches
 
     def against(self, device: str) -> tuple[Mismatch, ...]:
-        """The mismatches that forbid the kernels of a device type, `cpu` or `cuda`."""
+        """The mismatches that rule out the kernels of a device type, `cpu` or `cuda`."""
         return tuple(m for m in self.mismatches if m.device in ("cpu", device))
 
 
 class Wanted(NamedTuple):
-    """What a package asks of the Artifacts that it loads; None: anything.
+    """What a package requires of the Artifacts that it loads; None: anything.
 
     Attributes:
         version: the package's.
         sources: the digest of its sources.
-        flags: the options that reach compilers and linker, by their names in the Plan: where a checkout's can have
-            been changed since.
+        flags: the options passed on to compilers and linker, by their names in the Plan; set for a checkout, whose
+            options may have changed since the build.
     """
 
     version: str | None = None
@@ -66,24 +66,24 @@ ANYTHING = Wanted()
 
 
 def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> Verdict:
-    """Compare what an Artifact needs with what a machine has, and what it is with what is wanted.
+    """Compare what an Artifact needs with what a machine has, and what it contains with what is wanted.
 
     Args:
         manifest: the Artifact's.
-        host: the machine. GPUs and driver are checked where the host knows them.
-        wanted: by the package that would load it.
+        host: the machine. GPUs and driver are checked if the Host knows them.
+        wanted: what the package that would load it requires.
     """
     return Verdict((*_other_content(manifest, wanted), *_mismatches(manifest, host)))
 
 
 def flags_of(plan: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """The options that reached compilers and linker, of a Plan as JSON: what `Wanted.flags` is compared with."""
+    """The compiler and linker options in a Plan's JSON: what `Wanted.flags` is compared with."""
     cuda = {"cuda.flags": plan["cuda"]["flags"]} if plan.get("cuda") else {}
     return {**{name: plan.get(name, ()) for name in ("cxx_flags", "link_flags")}, **cuda}
 
 
 def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
-    """Kernels of other code than the package's."""
+    """Mismatches for kernels that were built from other code than the package's."""
     version, sources = wanted.version, wanted.sources
     if version is not None and version != manifest.version:
         yield Mismatch(
@@ -97,9 +97,9 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
     if sources is not None and sources != manifest.sources:
         yield Mismatch(
             "sources",
-            f"kernels of sources {sources[:12]}",
-            f"kernels of sources {manifest.sources[:12]}",
-            f"build {manifest.package} from the sources at hand",
+            f"kernels built from sources {sources[:12]}",
+            f"kernels built from sources {manifest.sources[:12]}",
+            f"rebuild {manifest.package} from its present sources",
             "cpu",
             True,
         )
@@ -110,9 +110,9 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
         if list(now) != list(made_with):
             yield Mismatch(
                 "flags",
-                f"kernels made with {name} {' '.join(now) or 'empty'}",
-                f"kernels made with {name} {' '.join(made_with) or 'empty'}",
-                f"build {manifest.package} with the options at hand",
+                f"kernels built with {name} {' '.join(now) or 'empty'}",
+                f"kernels built with {name} {' '.join(made_with) or 'empty'}",
+                f"rebuild {manifest.package} with its present options",
                 "cpu",
                 True,
             )
@@ -129,30 +129,30 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
             "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
         )
     if _numbers(needs.libstdcxx) > _numbers(host.libstdcxx):
-        known = bool(host.libstdcxx)  # where it is not, what is compiled here would be refused for the same
+        known = bool(host.libstdcxx)  # if not, kernels compiled here would be refused for the same reason
         yield Mismatch(
             "libstdcxx",
             needs.libstdcxx,
-            host.libstdcxx or "no libstdc++ in this process that says which version it is",
+            host.libstdcxx or "no libstdc++ with a known version in this process",
             "update libstdc++" + (f", build from source here, or install {wheel}" if known else ""),
             "cpu",
             known,
         )
     yield from _binding_mismatches(needs, host, wheel)
-    # A module is one file for CPU and GPU: where it needs libtorch_cuda, it needs that for all that it does.
+    # A module is one file for CPU and GPU: if it needs libtorch_cuda, it cannot be loaded without it.
     whole = any(library.device == "cuda" for library in manifest.modules.values())
     if host.cuda is not None or whole:
         yield from _cuda_mismatches(manifest, host, "cpu" if whole else "cuda")
 
 
 def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:
-    """The Python and the torch: any that is new enough for the stable ABI, and one of each for modules."""
+    """Mismatches of Python and torch: operators run on any new enough torch, modules on one Python and one torch."""
     if needs.python is not None and needs.python != host.python:
         yield Mismatch(
             "python",
-            f"a Python of ABI {needs.python}",
-            f"a Python of ABI {host.python}",
-            f"install {wheel}: its name has {host.python}",
+            f"a Python with ABI {needs.python}",
+            f"a Python with ABI {host.python}",
+            f"install {wheel}, with {host.python} in its name",
             "cpu",
             True,
         )
@@ -171,7 +171,7 @@ def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mis
 
 
 def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mismatch]:
-    """What stands against the CUDA kernels; `device` is what cannot be used with a torch of another CUDA."""
+    """What rules out the CUDA kernels; `device` is what cannot be used with a torch for another CUDA."""
     needs = manifest.requires
     major = int(host.cuda.split(".")[0]) if host.cuda else None
     if needs.cuda is None:
@@ -179,8 +179,8 @@ def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mi
         yield Mismatch(
             "cuda",
             f"CUDA {major} kernels, for torch {host.torch}",
-            f"CPU kernels only, because when it was built: {because}",
-            f"build the wheel again beside a torch with CUDA {major}",
+            f"CPU kernels only, because at build time: {because}",
+            f"rebuild the wheel against a torch with CUDA {major}",
             "cuda",
             True,
         )
@@ -188,9 +188,9 @@ def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mi
     if needs.cuda != major:
         yield Mismatch(
             "cuda",
-            f"a torch of CUDA {needs.cuda}",
-            f"torch {host.torch}, " + (f"of CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
-            f"install a torch of CUDA {needs.cuda}, or build the wheel again beside this torch",
+            f"a torch for CUDA {needs.cuda}",
+            f"torch {host.torch}, " + (f"for CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
+            f"install a torch for CUDA {needs.cuda}, or rebuild the wheel against this torch",
             device,
             True,
         )
@@ -217,11 +217,11 @@ def capability_mismatch(
     """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
 
     Args:
-        manifest: an Artifact's with CUDA kernels.
+        manifest: that of an Artifact with CUDA kernels.
         capability: the GPU's compute capability.
-        driver: the CUDA version that the driver serves; None counts as too old for any PTX.
+        driver: the CUDA version that the driver supports; None counts as too old for any PTX.
     """
-    from .architectures import Arch  # not at import: only a GPU needs it
+    from .architectures import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
     driver_is_new_enough = driver is not None and _numbers(newer) <= driver
@@ -234,7 +234,7 @@ def capability_mismatch(
             continue
         if ptx:
             serves = "{}.{}".format(*driver) if driver else "unknown"
-            found = f"PTX {ptx[-1]} made by CUDA {newer}, and a driver for CUDA {serves}"
+            found = f"PTX {ptx[-1]} from CUDA {newer}, and a driver for CUDA {serves}"
             remedy = f"update the NVIDIA driver to CUDA {newer}, or build with TORCH_CUDA_ARCH_LIST={name}"
         else:
             found = f"SASS for {', '.join(library.sass) or 'none'}; PTX for {', '.join(library.ptx) or 'none'}"
@@ -244,5 +244,5 @@ def capability_mismatch(
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of `glibc 2.34` or `GLIBCXX_3.4.30`, to compare; nothing for an empty string."""
+    """The numbers in `glibc 2.34` or `GLIBCXX_3.4.30`, for comparison; none for an empty string."""
     return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -154,7 +154,7 @@ def _explanation_text(explanation: Explanation) -> str:
 def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
     count, damaged, refused = 0, [], []
     for store in kernels.installed.stores():
-        seen, found = maintenance.verify(store)
+        seen, found = maintenance.verify_entries(store)
         count += len(seen.entries)
         refused += [str(error) for error in seen.refused]
         damaged += [

@@ -1,1 +1,1 @@
-"""The cache of Artifacts, and the files that they travel in."""
+"""The cache of Artifacts, and the files used to export and import them."""

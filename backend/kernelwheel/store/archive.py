@@ -1,8 +1,9 @@
-"""An Artifact in one file: what `cache export` writes, or a wheel. The one place that opens such a file.
+"""The reader of Artifacts packed in one file: a tar archive from `cache export`, or a wheel.
 
-The file may come from anywhere. The manifest is read first, and is bounded; it says how large everything else is, and
-no more than that is read, a block at a time. Of tar there is what `export` writes: plain headers of regular files, in
-the manifest's order. Of zip there are stored and deflated members, and a directory that is not too large to be read.
+The file may come from anywhere, and only this module opens one. The manifest is read first, up to a size limit. It says
+how large everything else is, and nothing is read beyond that, one block at a time. From a tar archive, only what
+`export` writes is accepted: plain headers of regular files, in the manifest's order. From a zip file, only stored and
+deflated members are, and a central directory of limited size.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from ..core.manifest_schema import short
 from . import elf
 
 BLOCK = 1 << 20
-# Of a zip file: 30 000 members, more than in a wheel of torch. A byte of it takes ten of memory.
+# Of a zip file: enough for 30 000 members, more than a torch wheel has. Each byte takes ten bytes of memory.
 LARGEST_DIRECTORY = 4 << 20
 _END_OF_ZIP = struct.Struct("<4s4H2LH")  # APPNOTE.TXT, 4.3.16: "End of central directory record"
-_ZIP64_LOCATOR = 20  # bytes, before it
-_OF_ZIPFILE = (EOFError, ValueError, OverflowError, RuntimeError)  # what it raises beside BadZipFile
+_ZIP64_LOCATOR = 20  # bytes, just before that record
+_OF_ZIPFILE = (EOFError, ValueError, OverflowError, RuntimeError)  # raised by zipfile besides BadZipFile
 _UNREADABLE_FLAGS = 0x1 | 0x20 | 0x40  # encrypted, patched, strongly encrypted
 
 
@@ -39,9 +40,9 @@ class Packed(NamedTuple):
 
     Attributes:
         source: the file.
-        manifest: what its manifest says.
-        text: the bytes of its manifest.
-        open_library: a stream that starts with the bytes of a library.
+        manifest: its parsed manifest.
+        text: the manifest's bytes.
+        open_library: returns a stream positioned at a library's first byte.
     """
 
     source: Path
@@ -50,10 +51,10 @@ class Packed(NamedTuple):
     open_library: Callable[[Library], IO[bytes]]
 
     def blocks(self, library: Library) -> Iterator[bytes]:
-        """The bytes of a library, as many as the manifest says. Only after the last block they are known to be good.
+        """The bytes of a library, as many as the manifest says. They are not verified until the last block is read.
 
         Raises:
-            IncompatibleArtifactError: they are not what the manifest says, or no library for its platform.
+            IncompatibleArtifactError: they do not match the manifest, or are not a library for its platform.
         """
         where, left, digest, head = f"{self.source}: {library.file}", library.size, hashlib.sha256(), b""
         with _documented(self.source):
@@ -68,10 +69,10 @@ class Packed(NamedTuple):
             left -= len(block)
             yield block
         if digest.hexdigest() != library.sha256:
-            raise manifests.corrupt(where, "its sha256 is not the manifest's")
+            raise manifests.corrupt(where, "its sha256 does not match the manifest")
         platform = self.manifest.requires.platform
         if not elf.is_library_for(platform, head):
-            raise manifests.corrupt(where, f"it is no shared library for {platform}")
+            raise manifests.corrupt(where, f"it is not a shared library for {platform}")
 
 
 @contextmanager
@@ -79,8 +80,8 @@ def opened(source: Path) -> Iterator[Packed]:
     """Open an exported file or a wheel, and read its manifest.
 
     Raises:
-        IncompatibleArtifactError: it is neither, or not as this backend makes them.
-        UnreadableArtifactError: it cannot be read now.
+        IncompatibleArtifactError: it is neither, or was not made by this backend.
+        UnreadableArtifactError: it cannot be read right now.
     """
     with _documented(source):
         stream = source.open("rb")
@@ -93,11 +94,11 @@ def opened(source: Path) -> Iterator[Packed]:
 
 @contextmanager
 def _documented(source: Path) -> Iterator[None]:
-    """Make the one error of all that the readers of tar and zip raise for what is no such file."""
+    """Turn everything that the tar and zip readers raise for an invalid file into one documented error."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):  # those: a place where no file has anything
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):  # these: a bad offset in the file
             raise manifests.unreadable(source, error) from error
         raise not_ours(source, str(error)) from error
     except (tarfile.TarError, BadZipFile, zlib.error, struct.error, *_OF_ZIPFILE) as error:
@@ -105,12 +106,12 @@ def _documented(source: Path) -> Iterator[None]:
 
 
 def not_ours(source: Path, found: str) -> IncompatibleArtifactError:
-    """The error for a file that holds no Artifact, or not as this backend packs one."""
+    """The error for a file without an Artifact, or with one that this backend did not pack."""
     return IncompatibleArtifactError(
-        f"{source.name} holds no compiled kernels",
+        f"{source.name} does not contain compiled kernels",
         required=f"a file made by `cache export`, or a wheel with one */_native/{manifests.FILE}",
         found=found,
-        remedies=["name a wheel that this build backend made", "or export the kernels again where they are"],
+        remedies=["use a wheel built by this build backend", "or export the kernels again on the original machine"],
     )
 
 
@@ -129,27 +130,27 @@ def _open_tar(source: Path, stream: IO[bytes]) -> Packed:
         end += tarfile.BLOCKSIZE + _padded(library.size)
     whole = -(-(end + 2 * tarfile.BLOCKSIZE) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
     if (there := os.fstat(stream.fileno()).st_size) != whole:
-        raise not_ours(source, f"{there} bytes; with the libraries that its manifest names it has {whole}")
+        raise not_ours(source, f"{there} bytes; with the libraries in its manifest it should have {whole}")
     stream.seek(end)
     if stream.read().strip(b"\0"):
-        raise not_ours(source, "something comes after its libraries")
+        raise not_ours(source, "it has trailing data after its libraries")
 
     def open_library(library: Library) -> IO[bytes]:
         stream.seek(places[library.file])
         if _tar_member(source, stream, library.file, library.size) != library.size:
-            raise not_ours(source, f"the size of {library.file} is not the manifest's")
+            raise not_ours(source, f"the size of {library.file} does not match the manifest")
         return stream
 
     return Packed(source, manifest, text, open_library)
 
 
 def _tar_member(source: Path, stream: IO[bytes], name: str, most: int) -> int:
-    """The size of the member whose header comes next in a tar file."""
+    """The size of the next member of a tar file, from its header."""
     info = tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "ascii", "surrogateescape")
     if info.type != tarfile.REGTYPE or info.name != name:
-        raise not_ours(source, f"member {info.name!a} of type {info.type!r}, where the plain file {name} is to be")
+        raise not_ours(source, f"member {info.name!a} of type {info.type!r} instead of the regular file {name}")
     if not 0 <= info.size <= most:
-        raise not_ours(source, f"{name} has {info.size} bytes, and may have {most}")
+        raise not_ours(source, f"{name} has {info.size} bytes; the limit is {most}")
     return info.size
 
 
@@ -178,11 +179,11 @@ def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
     def open_library(library: Library) -> IO[bytes]:
         found = [info for info in members if info.filename == f"{folder}/{library.file}"]
         if len(found) != 1:
-            raise manifests.corrupt(f"{source}: {library.file}", f"the wheel has it {len(found)} times")
+            raise manifests.corrupt(f"{source}: {library.file}", f"the wheel contains it {len(found)} times")
         (info,) = found
         if info.file_size != library.size:
             raise manifests.corrupt(
-                f"{source}: {library.file}", f"{info.file_size} bytes, the manifest says {library.size}"
+                f"{source}: {library.file}", f"{info.file_size} bytes; the manifest says {library.size}"
             )
         return _zip_member(source, archive, info, library.size)
 
@@ -190,20 +191,20 @@ def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
 
 
 def _check_directory(source: Path, stream: IO[bytes]) -> None:
-    """Refuse a zip file whose directory is too large to be read whole, which is what zipfile does with it."""
+    """Refuse a zip file whose central directory is too large, because zipfile would read all of it."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, size - _END_OF_ZIP.size - _ZIP64_LOCATOR))
     end = stream.read()
     signature, *_, directory, _, comment = _END_OF_ZIP.unpack(end[-_END_OF_ZIP.size :])
     if signature != b"PK\x05\x06" or comment:
-        raise not_ours(source, "a zip file that does not end with its directory")
+        raise not_ours(source, "a zip file that does not end with its central directory")
     if directory > LARGEST_DIRECTORY or end.startswith(b"PK\x06\x07"):
-        raise not_ours(source, f"a zip file whose directory has more than {LARGEST_DIRECTORY} bytes")
+        raise not_ours(source, f"a zip file with a central directory larger than {LARGEST_DIRECTORY} bytes")
 
 
 def _zip_member(source: Path, archive: ZipFile, info: ZipInfo, most: int) -> IO[bytes]:
     if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED) or info.flag_bits & _UNREADABLE_FLAGS:
-        raise not_ours(source, f"{short(info.filename)} is encrypted, or compressed by method {info.compress_type}")
+        raise not_ours(source, f"{short(info.filename)} is encrypted, or compressed with method {info.compress_type}")
     if info.file_size > most:
-        raise not_ours(source, f"{short(info.filename)} has {info.file_size} bytes, and may have {most}")
+        raise not_ours(source, f"{short(info.filename)} has {info.file_size} bytes; the limit is {most}")
     return archive.open(info)

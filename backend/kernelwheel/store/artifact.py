@@ -1,4 +1,4 @@
-"""An Artifact: a folder with libraries and a manifest. It takes no options: they were all spent in the Plan."""
+"""The Artifact: a folder with compiled libraries and a manifest; its options were all settled by the Plan."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core import manifest as manifests
 from ..core.manifest import Library, Manifest
 
-if TYPE_CHECKING:  # at import, only what a fitting wheel needs is loaded
+if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
     from .entries import Store
 
 
 class Artifact(NamedTuple):
-    """An Artifact at hand.
+    """An Artifact on this machine.
 
     Attributes:
         folder: where its libraries are.
-        manifest: what it says.
-        store: the Store that it is an entry of; None: it is the package's own, out of its wheel.
+        manifest: its parsed manifest.
+        store: the Store that it is an entry of; None if it is the package's own, from its wheel.
     """
 
     folder: Path
@@ -26,9 +26,9 @@ class Artifact(NamedTuple):
     store: Store | None = None
 
     def verify_library(self, library: Library) -> Path:
-        """Check a library against the manifest before anything loads it; of a Store, also who could have changed it.
+        """Check a library against the manifest before anything loads it; in a Store, also who could have changed it.
 
-        The wheel's is where the package's own code is: whoever could change the one could change the other.
+        A wheel's library lies beside the package's own code: whoever could change one could change the other.
 
         Returns:
             Its path.
@@ -42,6 +42,6 @@ class Artifact(NamedTuple):
         return manifests.verify(self.folder, library)
 
     def verify(self) -> None:
-        """The same for every library."""
+        """Check every library as `verify_library` does."""
         for library in self.manifest.libraries:
             self.verify_library(library)

@@ -1,12 +1,12 @@
-"""Whether a file is a shared library for a platform, by the header of an ELF file (System V ABI, "ELF Header")."""
+"""A check of ELF headers for a platform's shared libraries (System V ABI, "ELF Header")."""
 
 from __future__ import annotations
 
 import struct
 
-HEADER = 64  # bytes, of the larger class
+HEADER = 64  # bytes, in the larger class
 _SHARED = 3
-# The machine in a platform's name: class (1: 32 bits, 2: 64 bits), byte order (1: little, 2: big), number.
+# By the machine in a platform's name: class (1: 32 bits, 2: 64 bits), byte order (1: little, 2: big), machine number.
 _MACHINES = {
     "aarch64": (2, 1, 183),
     "armv7l": (1, 1, 40),
@@ -19,7 +19,7 @@ _MACHINES = {
 
 
 def is_library_for(platform: str, head: bytes) -> bool:
-    """Whether a file that begins like this is a shared library for a platform such as `linux-x86_64`."""
+    """Whether a file that starts with `head` is a shared library for a platform such as `linux-x86_64`."""
     _, _, machine = platform.partition("-")
     if machine not in _MACHINES or len(head) < HEADER or head[:4] != b"\x7fELF":
         return False

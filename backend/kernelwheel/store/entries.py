@@ -1,14 +1,14 @@
 """The Store: a cache of Artifacts, keyed by package, version and fingerprint.
 
     <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
-    <folder>/<package>/<version>/.lock            held by whoever makes an entry; never unlinked
-    <folder>/<package>/<version>/.maker           who that is, for those who wait
+    <folder>/<package>/<version>/.lock            held by the process that makes an entry; never unlinked
+    <folder>/<package>/<version>/.maker           names that process, for those that wait for it
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
-    <folder>/<package>/<version>/.quarantine/     entries that were damaged, out of everybody's way
-    <folder>/<package>/.build/                    folders that Plans of all versions are compiled in: build.work_folder
+    <folder>/<package>/<version>/.quarantine/     damaged entries, moved away
+    <folder>/<package>/.build/                    build folders for Plans of all versions: build.work_folder
 
-An entry is there whole or not at all: it is made in a private folder, brought to the disk, and renamed. Loading a
-library is running its code, so a folder that somebody else can write to is not a Store.
+An entry is published atomically: it is made in a private folder, flushed to disk, then renamed. Loading a library runs
+its code, so a folder that somebody else can write to is never used as a Store.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .locks import NO_LOCKS, exclusive
 from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
 
 FINGERPRINT = re.compile("[0-9a-f]{64}")
-# A maker on another machine of this name is dead by then, whatever its filesystem's locks are worth.
+# After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.
 DAY = 86400.0
-# In a folder to compile in: there while all else in it is good for the next compile.
+# In a build folder: exists only while everything else in it can be reused by the next compile.
 WHOLE = "whole.json"
 
 OnDamage = Callable[[Path, IncompatibleArtifactError], None]
@@ -53,9 +53,9 @@ class Store(NamedTuple):
 
     Attributes:
         folder: the cache folder, which may hold other packages too.
-        package, version: whose entries these are.
-        own: whether this user makes entries here; a Store of SPLAT_CACHE_PATH is only read.
-        trust: whose entries are loaded.
+        package, version: the package and version that its entries are for.
+        own: whether this user may make entries here; a Store from SPLAT_CACHE_PATH is read-only.
+        trust: the users whose entries are loaded.
     """
 
     folder: Path
@@ -66,14 +66,14 @@ class Store(NamedTuple):
 
     @property
     def root(self) -> Path:
-        """The folder of this package and version; nothing outside it is touched."""
+        """The folder for this package and version; nothing outside it is touched."""
         return self.folder / self.package / self.version
 
     def entries(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
-        """The entries whose manifest is whole, in the order of their names; their libraries are not read.
+        """The entries whose manifests are intact, sorted by name; their libraries are not read.
 
         Args:
-            damaged: called for each other entry; without it, that raises.
+            damaged: called for every other entry; without it, such an entry raises.
 
         Raises:
             StoreError: the Store cannot be read, or is not safe to load code from.
@@ -91,7 +91,7 @@ class Store(NamedTuple):
                 entry = self.read(folder)
             except IncompatibleArtifactError as error:
                 if not folder.exists():
-                    continue  # somebody removed it just now
+                    continue  # another process has just removed it
                 if damaged is None:
                     raise
                 damaged(folder, error)
@@ -103,7 +103,7 @@ class Store(NamedTuple):
 
         Raises:
             StoreError: it cannot be read, or somebody else can write to it.
-            IncompatibleArtifactError: its manifest is damaged, or that of something else.
+            IncompatibleArtifactError: its manifest is damaged, or belongs to something else.
         """
         try:
             path = folder / manifests.FILE
@@ -116,19 +116,19 @@ class Store(NamedTuple):
             raise self.unreadable(error) from error
         says = (manifest.package, manifest.version, manifest.fingerprint)
         if says != (self.package, self.version, folder.name):
-            raise manifests.corrupt(folder, "its manifest is that of {} {}, fingerprint {}".format(*says))
+            raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
         return Artifact(folder, manifest, self)
 
     def verify_library(self, folder: Path, library: Library) -> Path:
-        """Check a library of an entry against its manifest, and that nobody else could change it afterwards.
+        """Check an entry's library against its manifest, and that nobody else can change it afterwards.
 
-        Owner, mode and bytes are those of one open file.
+        Owner, mode and bytes are all read from the same open file.
 
         Returns:
             Its path.
 
         Raises:
-            StoreError: somebody else could.
+            StoreError: somebody else can change it.
             IncompatibleArtifactError: as `manifest.verify`.
         """
         path = folder / library.file
@@ -142,15 +142,15 @@ class Store(NamedTuple):
         return path
 
     def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
-        """The entry of a fingerprint, its libraries verified; a damaged one is put into quarantine first.
+        """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined.
 
         Args:
             fingerprint: the entry's name.
-            damaged: called with the place of one that was put into quarantine.
+            damaged: called with the new place of an entry that was quarantined.
 
         Raises:
             StoreError: as `read`.
-            IncompatibleArtifactError: a Store that is only read has a damaged one.
+            IncompatibleArtifactError: the entry is damaged, and the Store is read-only.
         """
         folder = self.root / fingerprint
         if not os.path.lexists(folder):
@@ -171,13 +171,13 @@ class Store(NamedTuple):
 
     @contextmanager
     def making(self, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Be the only one who makes entries here: of many processes one makes, the others wait, then find.
+        """Hold the right to make entries here: one process makes an entry, and others wait and then find it.
 
-        Whoever enters looks again for what it wants before it makes it. Where the filesystem has no working locks,
-        everybody is let in at once: then each makes its own, and the first to finish publishes it.
+        After entering, check again whether the entry exists before making it. If the filesystem has no working locks,
+        every process enters at once: each makes its own entry, and the first to finish publishes it.
 
         Args:
-            waiting: called now and then, with the words of whoever makes something now.
+            waiting: called now and then with a description of the process that holds the lock.
 
         Raises:
             StoreError: the Store cannot be written, or is not safe.
@@ -195,13 +195,13 @@ class Store(NamedTuple):
             yield
 
     def publish(self, fingerprint: str, make: Callable[[Path], object]) -> Artifact:
-        """The entry of a fingerprint, made by `make(private folder)` unless it is there. Call it inside `making`.
+        """The entry for a fingerprint, made by `make(private folder)` unless it exists. Call it inside `making`.
 
         Raises:
-            StoreError: the Store cannot be written. Nothing of the entry is there then.
+            StoreError: the Store cannot be written. Nothing of the entry is left behind.
         """
         if not FINGERPRINT.fullmatch(fingerprint):
-            raise ValueError(f"{fingerprint!r} is no fingerprint")
+            raise ValueError(f"{fingerprint!r} is not a fingerprint")
         found = self.entry(fingerprint)
         if found:
             return found
@@ -217,9 +217,9 @@ class Store(NamedTuple):
             raise
 
     def sign(self, log: str = "") -> None:
-        """Say to those who wait who makes an entry, since when, and where its log is."""
+        """Tell waiting processes who is making an entry, since when, and where its log is."""
         text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
-        with suppress(OSError):  # it is a courtesy
+        with suppress(OSError):  # only informative
             (self.root / ".maker").touch(mode=FILE)
             (self.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
 
@@ -230,7 +230,7 @@ class Store(NamedTuple):
             return "another process"
 
     def _remove_leftovers(self) -> None:
-        """Remove what dead makers left. Some filesystems keep locks from other machines: theirs get a day's grace."""
+        """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
         now = self._now()
         for left in (self.root / ".work").iterdir():
             with suppress(FileNotFoundError):
@@ -239,14 +239,14 @@ class Store(NamedTuple):
                     shutil.rmtree(left, ignore_errors=True)
 
     def _now(self) -> float:
-        """The time by the file system's clock, as `sign` found it: this machine's own may have been set."""
+        """The filesystem's time at the last `sign`, because this machine's own clock may have been changed."""
         try:
             return (self.root / ".maker").stat().st_mtime
         except OSError:
             return time.time()
 
     def prepare(self) -> None:
-        """Make the Store's folders, which nobody else can write to, or check those that are there."""
+        """Make the Store's folders, writable by nobody else, or check those that exist."""
         try:
             self.guard.make(self.root, FOLDER)
             self.guard.make(self.root / ".work", PRIVATE)
@@ -254,13 +254,13 @@ class Store(NamedTuple):
             raise self.unwritable(error) from error
 
     def _publish(self, private: Path, fingerprint: str) -> Artifact:
-        """Bring a finished private folder to the disk and rename it to its place."""
+        """Flush a finished private folder to disk and rename it into place."""
         manifest = manifests.read(private)
         assert manifest is not None
         for path in private.iterdir():
             path.chmod(FILE)
             _fsync(path)
-        private.chmod(FOLDER)  # now it may be seen
+        private.chmod(FOLDER)  # from now on, others may read it
         _fsync(private)
         place = self.root / fingerprint
         try:
@@ -268,28 +268,28 @@ class Store(NamedTuple):
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            place = private  # somebody without a lock was faster: ours is as good, and we know what is in it
+            place = private  # another process without a lock was faster; ours is as good, and its content is known
         _fsync(self.root)
         return Artifact(place, manifest, self)
 
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
-        """Move a damaged entry out of everybody's way and return where it is now.
+        """Move a damaged entry to the quarantine folder and return its new place.
 
         Raises:
-            IncompatibleArtifactError: the Store is only read, so the entry stays; `because`, with what mends that.
+            IncompatibleArtifactError: the Store is read-only, so the entry stays; `because`, with how to fix it.
             StoreError: the Store cannot be written.
         """
         if not self.own:
             raise IncompatibleArtifactError(
                 "the compiled kernels are damaged",
-                required="a manifest and libraries as they were built",
+                required="an unchanged manifest and unchanged libraries",
                 found=because.found if because else str(folder),
-                remedies=[f"remove {folder}", f"or take {self.folder} out of {self._variable}"],
+                remedies=[f"remove {folder}", f"or remove {self.folder} from {self._variable}"],
             ) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
             self.guard.make(place.parent, PRIVATE)
-            with suppress(FileNotFoundError):  # somebody else was faster
+            with suppress(FileNotFoundError):  # another process was faster
                 folder.rename(place)
         except OSError as error:
             raise self.unwritable(error) from error
@@ -297,13 +297,13 @@ class Store(NamedTuple):
 
     @property
     def guard(self) -> Guard:
-        """Refuses what others could have put here."""
+        """The Guard that refuses what other users could have put here."""
         trusted = own_variable(self.package, "trusted-owners")
         return Guard(self.folder, self.trust, "the store of compiled kernels", self._variable, trusted)
 
     @property
     def builds(self) -> Path:
-        """The folder of the folders that Plans are compiled in, those of all versions."""
+        """The parent of the build folders, which hold the Plans of all versions."""
         return self.root.parent / ".build"
 
     @property
@@ -311,7 +311,7 @@ class Store(NamedTuple):
         return own_variable(self.package, "cache-dir" if self.own else "cache-path")
 
     def unreadable(self, error: OSError) -> UnreadableStoreError:
-        """The error for a Store that cannot be read, whatever the reason."""
+        """The error for a Store that cannot be read, for any reason."""
         return UnreadableStoreError(
             "the store of compiled kernels cannot be read",
             required=f"a folder that this user can read: {self.root}",
@@ -320,21 +320,21 @@ class Store(NamedTuple):
         )
 
     def unwritable(self, error: OSError) -> StoreError:
-        """The error for a Store that cannot be written, whatever the reason."""
+        """The error for a Store that cannot be written, for any reason."""
         remedies = [
-            f"set {own_variable(self.package, 'cache-dir')} to a folder with room that this user can write to",
-            f"or make room: python -m {self.package} cache prune",
+            f"set {own_variable(self.package, 'cache-dir')} to a writable folder with enough free space",
+            f"or free some space: python -m {self.package} cache prune",
         ]
         return StoreError(
-            "compiled kernels cannot be kept",
-            required=f"a writable folder with room: {self.root}",
+            "compiled kernels cannot be stored",
+            required=f"a writable folder with enough free space: {self.root}",
             found=f"{type(error).__name__}: {error}",
             remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
         )
 
 
 def _mark() -> str:
-    """The end of the names of private folders: whose machine makes them."""
+    """The suffix of private folders' names: the machine that made them."""
     return "@" + platform.node().replace("/", "_")
 
 

@@ -1,4 +1,4 @@
-"""What a Store keeps of all versions of its package, whole or not. Looks, and changes nothing."""
+"""The read-only inventory of a Store: all entries of all versions of a package, intact or not."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .artifact import Artifact
 from .entries import FINGERPRINT, Store
 
 GONE = "no longer there"
-# What may be whole, and cannot be read now.
+# Errors for what may be intact but cannot be read right now.
 UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A place in a Store where an Artifact is, whole or not.
+    """An entry in a Store, intact or not.
 
     Attributes:
-        store: the Store, of the entry's own version.
-        folder: where it is; named by its fingerprint.
-        artifact: what is there; None where its manifest cannot be read.
+        store: the Store, for the entry's own version.
+        folder: its folder, named after its fingerprint.
+        artifact: its Artifact; None if its manifest cannot be read.
         damage: what is wrong with it, as far as its manifest tells; empty: nothing.
-        size: bytes of its files.
-        made: when it came into this Store, seconds since 1970.
-        unread: why its manifest cannot be read now; None where it could be.
-        schema: the schema of its manifest, where another version of this package wrote it; empty: ours.
+        size: the size of its files in bytes.
+        made: when it was added to this Store, in seconds since 1970.
+        unread: why its manifest cannot be read right now; None if it can be.
+        schema: the schema of its manifest if another version of this package wrote it; empty: ours.
     """
 
     store: Store
@@ -49,28 +49,28 @@ class Entry:
 
     @property
     def version(self) -> str:
-        """The version of the package that it is for."""
+        """The package version that it is for."""
         return self.store.version
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint that it is kept under."""
+        """The fingerprint that it is stored under."""
         return self.folder.name
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a Store keeps of all versions, and the folders that are not safe to look into."""
+    """The entries of all versions in a Store, and the errors for folders that cannot be read safely."""
 
     entries: tuple[Entry, ...]
     refused: tuple[StoreError, ...]
 
 
 def versions(store: Store) -> list[Store]:
-    """The same Store for each version of its package that has a folder there, safe or not.
+    """The same Store for each version of its package that has a folder in it, safe or not.
 
     Raises:
-        StoreError: the cache folder cannot be looked into.
+        StoreError: the cache folder cannot be read.
     """
     package = store.folder / store.package
     try:
@@ -82,7 +82,7 @@ def versions(store: Store) -> list[Store]:
 
 
 def take_inventory(store: Store) -> Inventory:
-    """Look at every entry of every version, as far as manifests tell; nothing is changed and nothing is hashed."""
+    """List every entry of every version, as far as manifests tell; changes nothing and hashes nothing."""
     entries: list[Entry] = []
     refused: list[StoreError] = []
     try:
@@ -113,27 +113,27 @@ def _look(store: Store, folder: Path) -> Entry:
         damage = error.found
     try:
         made = ((folder / manifests.FILE) if artifact else folder).lstat().st_mtime
-    except FileNotFoundError:  # somebody removed it just now
+    except FileNotFoundError:  # another process has just removed it
         made, damage = 0.0, GONE
     return Entry(store, folder, artifact, damage, size_of(folder), made, unread, schema)
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder; links count as themselves."""
+    """The size in bytes of a file, or of all files below a folder; links are not followed."""
     try:
         info = path.lstat()
         if not stat.S_ISDIR(info.st_mode):
             return info.st_size
         return sum(size_of(inside) for inside in path.iterdir())
-    except OSError:  # removed meanwhile, or not ours to look into
+    except OSError:  # removed in the meantime, or not readable for this user
         return 0
 
 
 def find_damage(entry: Entry) -> str:
-    """What is wrong with an entry, down to the last byte of its libraries; empty: nothing.
+    """What is wrong with an entry, checked to the last byte of its libraries; empty: nothing.
 
     Raises:
-        UnreadableArtifactError, UnreadableStoreError: it cannot be read now.
+        UnreadableArtifactError, UnreadableStoreError: it cannot be read right now.
     """
     if entry.unread:
         raise entry.unread

@@ -1,9 +1,13 @@
-"""A lock between processes that the kernel releases when its last holder is dead: never stale, never guessed at.
+"""A lock between processes that never goes stale: the kernel releases it when its last holder is dead.
 
-flock(2) belongs to the open file, which children inherit. So a compiler that outlives a killed build still holds the
-lock of the folder that it writes to, and nobody starts there before it is gone. A child of fork, which has nothing to
-do with what its parent holds, closes it. The lock file is never unlinked: two processes must not lock two files of
-one name.
+flock(2) belongs to the open file, which child processes can inherit. A compiler that outlives its killed build still
+holds the lock of the folder that it writes to, and nobody else starts there before it ends. A plain fork, which has no
+part in its parent's work, closes the lock. The lock file is never unlinked: otherwise, two processes could lock two
+different files of the same name.
+
+This is not the library filelock, for two reasons. Where flock is missing, filelock 4 falls back to a lock *file*, which
+can go stale. And it cannot hand its descriptor to child processes, which here must keep the lock while a compiler that
+outlived its killed build still writes.
 """
 
 from __future__ import annotations
@@ -17,23 +21,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# What a filesystem answers that has no working locks (some network filesystems).
+# errno values from a filesystem without working locks (some network filesystems).
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 POLL = 0.05  # seconds
 REMINDER = 10.0  # seconds
 
 _held: set[int] = set()
-_guard = threading.RLock()  # held while a process forks, and while _held is not yet what is open
+_guard = threading.RLock()  # held during a fork, and while _held does not yet match the open descriptors
 
 
 @contextmanager
 def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]:
-    """Hold the lock at `path`; yields its file descriptor, for `pass_fds` of children that must be waited for too.
+    """Hold the lock at `path`; yields its file descriptor, for the `pass_fds` of children that must hold it too.
 
     Args:
-        path: the lock file; made where it is missing.
-        waiting: called at once where another process holds the lock, and now and then until it is free.
+        path: the lock file; created if missing.
+        waiting: called at once if another process holds the lock, then now and then until it is free.
 
     Raises:
         OSError: the file cannot be opened or is another user's, or its filesystem has no locks (NO_LOCKS).

@@ -1,9 +1,9 @@
-"""Look after a Store: put away what is damaged, remove what can go.
+"""Maintenance of a Store: quarantine damaged entries, and remove those that are no longer wanted.
 
-Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries by
-the names of their fingerprints, `.work` and `.quarantine`. What is removed is first renamed out of the way, so that
-nobody finds half of it, and only under the lock of its version, so that nobody is making it. A lock file stays for
-ever: somebody may be waiting for it.
+Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries named
+after their fingerprints, `.work`, `.quarantine` and `.build`. An entry is first renamed, because nobody must find half
+of it, and only under the lock of its version, because another process may be making it. Lock files are never removed:
+another process may be waiting for one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILDS_ARE_KEPT = 30 * DAY
 
 @dataclass(frozen=True)
 class DamagedEntry:
-    """A damaged entry: what is wrong, and where it is now (None: where it was: not to be moved, or not to be read)."""
+    """A damaged entry: what is wrong, and its new place (None if it was left where it was)."""
 
     entry: Entry
     damage: str
@@ -36,12 +36,12 @@ class DamagedEntry:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which entries are to go: those of other versions, those made long ago, the oldest until the rest fits.
+    """Which entries to remove: those of other versions, old ones, and the oldest until the rest fits.
 
     Attributes:
-        foreign_versions: every entry of another version.
-        older_than: seconds; every entry made longer ago.
-        max_size: bytes; entries of other versions go first, then the oldest.
+        foreign_versions: remove every entry of another version.
+        older_than: in seconds; remove every entry made longer ago.
+        max_size: in bytes; entries of other versions go first, then the oldest.
     """
 
     foreign_versions: bool = False
@@ -51,9 +51,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed: an `entry`, a damaged one in `quarantine`, what a dead maker left (`leftover`), or a `build`.
+    """What was removed: an `entry`, a damaged one in `quarantine`, a dead maker's `leftover`, or a `build`.
 
-    A build is a folder that kernels were compiled in, of whatever version; its name stands for the rest of the Plan.
+    A build is a folder in which kernels were compiled, for any version; its name identifies the rest of the Plan.
     """
 
     kind: str
@@ -72,12 +72,12 @@ class Cleaning:
 
     @property
     def freed(self) -> int:
-        """Bytes."""
+        """The bytes freed, in total."""
         return sum(removed.size for removed in self.removed)
 
 
-def verify(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
-    """Check the digests of every entry of every version; damaged ones of the user's own Store go into quarantine."""
+def verify_entries(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
+    """Check the digests of every entry of every version; damaged ones in the user's own Store are quarantined."""
     seen = take_inventory(store)
     damaged = []
     for entry in seen.entries:
@@ -94,26 +94,26 @@ def verify(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
 
 def _put_away(entry: Entry) -> Path | None:
     try:
-        entry.store.guard.check(entry.folder)  # a link, or what others can write to, is named and stays
+        entry.store.guard.check(entry.folder)  # a link, or what others can write to, is reported and stays
         return entry.store.quarantine(entry.folder) if entry.store.own else None
     except (StoreError, OSError):
         return None
 
 
 def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -> dict[Path, str]:
-    """The entries that a policy lets go, by folder, with the reason.
+    """The entries to remove under a policy, by folder, each with the reason.
 
     Args:
-        entries: what there is.
-        version: the version that is in use.
-        policy: what is to go.
+        entries: all entries.
+        version: the version in use.
+        policy: which of them to remove.
         now: seconds since 1970.
     """
     reasons: dict[Path, str] = {}
     for each in entries:
         age = now - each.made
         if policy.foreign_versions and each.version != version:
-            reasons[each.folder] = f"of version {each.version}, {version} is installed"
+            reasons[each.folder] = f"for version {each.version}; {version} is installed"
         elif policy.older_than is not None and age > policy.older_than:
             reasons[each.folder] = f"made {int(age / DAY)} days ago"
     if policy.max_size is not None:
@@ -122,13 +122,13 @@ def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -
         for each in sorted(left, key=lambda each: (each.version == version, each.made)):
             if size <= policy.max_size:
                 break
-            reasons[each.folder] = "the oldest, and all together are too large"
+            reasons[each.folder] = "the oldest, and the total size is over the limit"
             size -= each.size
     return reasons
 
 
 def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cleaning:
-    """Remove what a policy lets go, everything in quarantine, what makers left who are dead, and old builds."""
+    """Remove the entries that a policy selects, everything in quarantine, dead makers' leftovers, and old builds."""
     reasons = choose(take_inventory(store).entries, store.version, policy, now)
     age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
     builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days", dry_run)
@@ -136,14 +136,14 @@ def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cl
 
 
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
-    """Remove all entries of this version, or of all; and their quarantine and leftovers, and all builds."""
+    """Remove all entries of this version, or of all versions, with their quarantine and leftovers, and all builds."""
     wanted = [each for each in versions(store) if all_versions or each.version == store.version]
     reasons = {entry.folder: "cleared" for entry in take_inventory(store).entries if entry.store in wanted}
     return _together(_clean(wanted, reasons, dry_run=False), clean_builds(store, math.inf, "cleared"))
 
 
 def clean_builds(store: Store, before: float, because: str, dry_run: bool = False) -> Cleaning:
-    """Remove the folders to compile in that nobody has used since a time, nor uses now; in seconds since 1970."""
+    """Remove the build folders that are not in use and have not been used since `before` (seconds since 1970)."""
     removed: list[Removed] = []
     skipped: list[str] = []
     try:
@@ -158,7 +158,7 @@ def clean_builds(store: Store, before: float, because: str, dry_run: bool = Fals
             with exclusive(path.with_suffix(".lock"), _give_up):
                 removed.append(Removed("build", "", path.name, size_of(path), because))
                 if not dry_run:
-                    (path / WHOLE).unlink(missing_ok=True)  # first: what is left of it is not used
+                    (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
                     shutil.rmtree(path)
         except (OSError, _Busy) as error:
             skipped.append(f"{path}: {error}")
@@ -189,13 +189,13 @@ class _Busy(Exception):
 
 
 def _give_up(*_: object) -> None:
-    raise _Busy("a process is at work there; try again when it is done")
+    raise _Busy("in use by another process; try again when it is done")
 
 
 def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
     lock = store.root / ".lock"
     with ExitStack() as held:
-        if lock.exists():  # made where it is missing, and a dry run makes nothing
+        if lock.exists():  # locking would create it, and a dry run creates nothing
             try:
                 held.enter_context(exclusive(lock, _give_up))
             except OSError as error:
@@ -210,7 +210,7 @@ def _remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
     before = list(_leftovers(store))
     if not before and not any(_doomed(store, reasons)):
         return
-    with store.making(_give_up):  # who enters there removes the leftovers
+    with store.making(_give_up):  # entering removes the leftovers
         after = {left.name for left in _leftovers(store)}
         yield from (left for left in before if left.name not in after)
         for kind, path, because in _doomed(store, reasons):
@@ -225,7 +225,7 @@ def _leftovers(store: Store) -> Iterator[Removed]:
 
 
 def _doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
-    """What is to go of one version beside leftovers: (kind, path, reason)."""
+    """What to remove of one version besides leftovers: (kind, path, reason)."""
     for path in _inside(store.root / ".quarantine"):
         yield "quarantine", path, "damaged"
     for path, because in reasons.items():
@@ -238,7 +238,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _discard(store: Store, path: Path) -> bool:
-    """Rename out of the way, then remove; whether it was still there. Who makes next removes what is left if we die."""
+    """Rename, then remove; returns whether it still existed. If we die halfway, the next maker removes the rest."""
     trash = store.root / ".work" / f"removed.{os.urandom(8).hex()}"  # no new folder: the disk may be full
     try:
         path.rename(trash)

@@ -1,8 +1,8 @@
-"""Who could have changed what is loaded: nobody but root, this user, and those that the settings name.
+"""The check that only root, this user and users named in the settings could have changed what is loaded.
 
-Loading a library is running its code. So a cache folder is opened from the root of the file system downwards, folder by
-folder and by descriptor (openat(2)), and the owner and the mode of each are checked. What was checked is what is used:
-to put something else in its place afterwards takes write access to one of these folders.
+Loading a library runs its code. A cache folder is therefore opened from the root of the filesystem downwards, folder by
+folder and by descriptor (openat(2)), with the owner and mode of each checked. What was checked is also what is used:
+replacing it afterwards would take write access to one of these folders.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import NamedTuple
 
 from ..core.errors import StoreError
 
-FOLDER = 0o755  # of a cache, whatever the umask: others may read it, and write nothing
-PRIVATE = 0o700  # what is not finished yet
+FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
+PRIVATE = 0o700  # for anything unfinished
 FILE = 0o644
 _WRITE = stat.S_IWGRP | stat.S_IWOTH
-_MAX_LINKS = 40  # as Linux follows in one path, path_resolution(7)
+_MAX_LINKS = 40  # Linux's own limit for one path, path_resolution(7)
 
 
 class Trust(NamedTuple):
-    """Whose files are loaded, beside root's and this user's.
+    """The users whose files are loaded, besides root and this user.
 
     Attributes:
         others: the numbers of further users.
-        everyone: whether nothing is checked: for a machine or a container that nobody else is on.
+        everyone: whether to skip all checks, for a machine or a container without other users.
     """
 
     others: frozenset[int] = frozenset()
     everyone: bool = False
 
     def includes(self, user: int) -> bool:
-        """Whether a user's files are loaded."""
+        """Whether files of this user may be loaded."""
         return self.everyone or user in (0, os.geteuid()) or user in self.others
 
 
@@ -46,16 +46,16 @@ NOBODY_ELSE = Trust()
 class Guard(NamedTuple):
     """Opens folders and files below a cache folder, and refuses what others could have put there.
 
-    On the way to the cache folder, links are followed where a trusted user made them. A folder there may be open to all
-    where its sticky bit is set, as in /tmp, and above the cache folder to a group whose members are all trusted. Below
-    the cache folder there are no links, and nobody else may write at all.
+    On the way to the cache folder, links are followed if a trusted user made them. A folder on the way may be writable
+    by all if its sticky bit is set, as for /tmp; above the cache folder, a folder may also be writable by a group whose
+    members are all trusted. Below the cache folder, links are refused and nobody else may write at all.
 
     Attributes:
         folder: the cache folder, an absolute path.
-        trust: whose files are loaded.
-        name: what it is, for errors: `the store of compiled kernels`.
-        variable: the environment variable that names another folder.
-        trust_variable: the one that names more users to trust.
+        trust: the users whose files are loaded.
+        name: what the folder is, for errors: `the store of compiled kernels`.
+        variable: the environment variable that sets another folder.
+        trust_variable: the one that sets further users to trust.
     """
 
     folder: Path
@@ -70,10 +70,10 @@ class Guard(NamedTuple):
 
         Args:
             folder: its path.
-            make: the mode for folders that are missing, which are made then; without it, that is an error.
+            make: the mode with which to make missing folders; None: a missing folder is an error.
 
         Raises:
-            StoreError: others could have changed it; says who, and what fixes it.
+            StoreError: others could have changed it; says who, and how to fix it.
             OSError: it cannot be opened or made.
         """
         descriptor = self._open_outer(make)
@@ -92,7 +92,7 @@ class Guard(NamedTuple):
             pass
 
     def make(self, folder: Path, mode: int) -> None:
-        """Make a folder, and those above it, unless they are there and others could not have changed them.
+        """Make a folder and its parents, or check those that exist.
 
         Raises as `opened`.
         """
@@ -101,7 +101,7 @@ class Guard(NamedTuple):
 
     def open_file(self, parent: int, name: str, path: Path) -> int:
         """The descriptor of a file in an open folder, for reading; `path` is named in errors. Raises as `opened`."""
-        # Without O_NONBLOCK, opening a FIFO that somebody put there would wait for ever.
+        # Without O_NONBLOCK, opening a FIFO that somebody put there would block for ever.
         descriptor = _open(name, os.O_RDONLY | os.O_NONBLOCK, parent, path)
         if descriptor is not None:
             try:
@@ -115,7 +115,7 @@ class Guard(NamedTuple):
         raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "file")
 
     def _open_outer(self, make: int | None) -> int:
-        """The cache folder, from the root downwards; the links on the way are followed here, not by the kernel."""
+        """Open the cache folder from the root downwards, following links here rather than in the kernel."""
         descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             where = Path("/")
@@ -129,7 +129,7 @@ class Guard(NamedTuple):
                 except FileNotFoundError as error:
                     if make is None:
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-                    # Folders above the cache folder are as the umask says, but for others to write to.
+                    # Folders above the cache folder follow the umask, but are never writable by others.
                     following = _made(name, descriptor, make, exactly=not names)
                 info = os.fstat(following)
                 if stat.S_ISLNK(info.st_mode):
@@ -147,7 +147,7 @@ class Guard(NamedTuple):
                     continue
                 descriptor, where = _exchanged(descriptor, following), path
                 self._check_outer(where, descriptor, bool(names))
-            # Until now only a name for the folder: this one can be listed.
+            # An O_PATH descriptor cannot be listed: open the folder for reading.
             return _exchanged(descriptor, os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor))
         except BaseException:
             os.close(descriptor)
@@ -161,7 +161,7 @@ class Guard(NamedTuple):
             return
         if self.trust.includes(info.st_uid):
             if info.st_mode & stat.S_ISVTX:
-                return  # others can add to it, and can neither rename nor remove what is ours
+                return  # others can add to it, but cannot rename or remove what is ours
             if above and not info.st_mode & stat.S_IWOTH and _is_group_of(info.st_gid, self.trust, descriptor):
                 return
         raise self._unsafe(path, info, "folder")
@@ -192,15 +192,15 @@ class Guard(NamedTuple):
             remedy = f"set {self.trust_variable}={info.st_uid} if that user's code may run as this user"
         return StoreError(
             f"{self.name} is not safe: {path}",
-            required=f"a {kind} (no link) that only root, this user and those in {self.trust_variable} can write to, "
-            "because loading a library runs its code",
+            required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
+            "to, because loading a library runs its code",
             found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {os.geteuid()}",
-            remedies=[remedy, f"or choose another folder: {self.variable}"],
+            remedies=[remedy, f"or set {self.variable} to another folder"],
         )
 
 
 def _open(name: str, flags: int, parent: int, path: Path) -> int | None:
-    """The descriptor of something in an open folder; None where it is a link, or no folder and should be one."""
+    """The descriptor of something in an open folder; None if it is a link, or is not a folder but should be."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
@@ -210,7 +210,7 @@ def _open(name: str, flags: int, parent: int, path: Path) -> int | None:
 
 
 def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
-    """The descriptor of a folder that is made in an open one, unless somebody else was faster."""
+    """The descriptor of a folder made in an open one, by us or by another process that was faster."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
         made = True
@@ -218,7 +218,7 @@ def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
         made = False
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     if made and exactly and os.fstat(descriptor).st_uid == os.geteuid():
-        os.fchmod(descriptor, mode)  # mkdir(2) leaves out what the umask says
+        os.fchmod(descriptor, mode)  # mkdir(2) applies the umask
     return descriptor
 
 
@@ -228,13 +228,13 @@ def _exchanged(old: int, new: int) -> int:
 
 
 def _is_group_of(group: int, trust: Trust, descriptor: int) -> bool:
-    """Whether all members of a group that may write to a folder are trusted, as in a user's private group."""
+    """Whether all members of a group that can write to a folder are trusted, as in a user's private group."""
     import grp
     import pwd
 
     try:
         if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
-            return False  # then the group's bits stand for everybody whom the list names, acl(5)
+            return False  # with an ACL, the group bits are the mask for everyone in its entries, acl(5)
         named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
     except (KeyError, OSError):
         return False

@@ -1,4 +1,4 @@
-"""Where Stores are: the folders that the settings name, and the user's own."""
+"""The locations of Stores: the folders named in the settings, and the user's own cache folder."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ EVERYONE = "everyone"
 
 
 def default_folder() -> Path:
-    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), where each package has its own part.
+    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder.
 
     Raises:
-        StoreError: this user has none.
+        StoreError: this user does not have one.
     """
     remedy = "set HOME, or XDG_CACHE_HOME to an absolute path"
     try:
         import platformdirs
 
         folder = platformdirs.user_cache_path("kernelwheel", appauthor=False)
-        found = f"{folder}, which would be another folder in every process"
+        found = f"{folder}, a relative path, which would be a different folder in every process"
     except ImportError as error:
         folder, found, remedy = Path(), str(error), "pip install platformdirs"
     except RuntimeError as error:
         folder, found = Path(), str(error)
     if not folder.is_absolute():
         raise StoreError(
-            "there is no folder to keep compiled kernels in",
+            "no folder to store compiled kernels in",
             required="an absolute path from XDG_CACHE_HOME, or from the user's home",
             found=found,
             remedies=[remedy],
@@ -41,11 +41,11 @@ def default_folder() -> Path:
 
 
 def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
-    """The Stores that the settings name, in the order in which they are looked in; the last is the user's own.
+    """The Stores that the settings name, in search order; the last is the user's own.
 
     Raises:
-        StoreError: as `default_folder`, or for a program that runs with another user's rights.
-        SettingsError: `trusted-owners` names a user whom this machine does not know.
+        StoreError: as `default_folder`, or the program runs with another user's privileges.
+        SettingsError: `trusted-owners` names a user that does not exist on this machine.
     """
     trust = trust_of(settings)
     for folder in map(Path, settings.cache_path):
@@ -55,18 +55,18 @@ def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
 
 
 def trust_of(settings: Settings) -> Trust:
-    """Whom the settings trust, by number.
+    """The users that the settings trust, by number.
 
     Raises:
-        SettingsError: there is no such user.
-        StoreError: this program runs with the rights of another user than the one who started it, and whose
-            environment says where caches are.
+        SettingsError: a user does not exist.
+        StoreError: the program runs with other privileges than those of the user who started it, and that user's
+            environment decides where caches are.
     """
     if (os.getuid(), os.getgid()) != (os.geteuid(), os.getegid()):
         raise StoreError(
-            "a program with another user's rights uses no cache",
-            required="one user: the caches are those of the one who started the program",
-            found=f"user {os.getuid()}, rights of user {os.geteuid()} (setuid or setgid)",
+            "a program that runs with another user's privileges cannot use a cache",
+            required="one user: the environment of whoever started the program decides where caches are",
+            found=f"user {os.getuid()}, privileges of user {os.geteuid()} (setuid or setgid)",
             remedies=["install a wheel that was built for this machine"],
         )
     return Trust(
@@ -84,8 +84,8 @@ def _number_of(user: str, settings: Settings) -> int:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         raise SettingsError(
-            f"option 'trusted-owners' names {user!r}, and there is no such user here",
-            required=f"names or numbers of users, or {EVERYONE}",
+            f"option 'trusted-owners' names {user!r}, but there is no such user on this machine",
+            required=f"user names or numbers, or {EVERYONE}",
             found=f"{user!r} from {settings.origin('trusted-owners')}",
-            remedies=["correct the name, or write the user's number (id -u)"],
+            remedies=["correct the name, or use the user's number (id -u)"],
         ) from None

@@ -1,7 +1,7 @@
-"""One interchangeable form: an Artifact as a file, out of one Store and into another.
+"""Export of an Artifact from a Store to a file, and import of such a file into another Store.
 
-The file is a tar archive of an entry: the manifest and its libraries, nothing else. A wheel holds the same manifest and
-libraries, so a wheel can be imported as well.
+The file is a tar archive of an entry: the manifest and its libraries, nothing else. A wheel contains the same manifest
+and libraries, so a wheel can be imported too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MB = 10**6
 
 
 def export(artifact: Artifact, target: Path) -> None:
-    """Write an Artifact to a file; the same one gives the same bytes, whoever exports it and when.
+    """Write an Artifact to a file; equal Artifacts give equal bytes, whoever exports them and when.
 
     Raises:
-        IncompatibleArtifactError: a library is not what its manifest says.
-        OSError: the file cannot be written; then it is not there.
+        IncompatibleArtifactError: a library does not match the manifest.
+        OSError: the file cannot be written; nothing is left behind.
     """
     text = manifests.content(artifact.folder / manifests.FILE)
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
@@ -56,31 +56,31 @@ def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb
 
     Args:
         source: the file.
-        store: where it goes.
-        say: receives one line at a time, while others make an entry there.
-        limit_mb: how large all libraries together may be.
+        store: the Store to import into.
+        say: receives one line at a time while other processes make an entry there.
+        limit_mb: the largest total size of the libraries.
 
     Raises:
-        IncompatibleArtifactError: the file holds no whole Artifact of this package and version, or more than one, or
-            a larger one.
-        StoreError: it cannot be kept.
+        IncompatibleArtifactError: the file does not contain exactly one intact Artifact for this package and version,
+            or it is too large.
+        StoreError: it cannot be stored.
     """
     with archive.opened(source) as packed:
         manifest = packed.manifest
         if (manifest.package, manifest.version) != (store.package, store.version):
             raise IncompatibleArtifactError(
-                "the file holds kernels of another package or version",
+                "the file contains kernels for another package or version",
                 required=f"{store.package} {store.version}",
                 found=f"{manifest.package} {manifest.version} in {source}",
-                remedies=[f"import it where {manifest.package} {manifest.version} is installed"],
+                remedies=[f"import it in an environment with {manifest.package} {manifest.version}"],
             )
         size_mb = -(-sum(library.size for library in manifest.libraries) // MB)
         if size_mb > limit_mb:
             raise IncompatibleArtifactError(
-                "the file holds more than an import may bring",
-                required=f"at most {limit_mb} MB, as the option import-limit says",
+                "the file is larger than the import limit",
+                required=f"at most {limit_mb} MB, as set by the option import-limit",
                 found=f"{size_mb} MB of libraries in {source}",
-                remedies=[f"if that is as it should be, set {own_variable(store.package, 'import-limit')}={size_mb}"],
+                remedies=[f"if that size is expected, set {own_variable(store.package, 'import-limit')}={size_mb}"],
             )
 
         def unpack(folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""What this machine compiles with, from files and `--version` output."""
+"""The detection of what this machine compiles with, from files and `--version` output."""

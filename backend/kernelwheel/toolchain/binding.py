@@ -1,8 +1,8 @@
-"""What a module of Python needs beyond torch's stable ABI: one Python, one torch, and the headers of both.
+"""The binding of a Python module to one Python and one torch, and the headers that it needs from both.
 
 torch's CUDA headers include those of cuBLAS, cuSPARSE and cuSOLVER. A toolkit for compiling need not have them, but
-torch depends on the wheels of these libraries, and their headers are in there: in `nvidia/cu13/include` beside torch,
-or for CUDA 12 in a folder for each, `nvidia/cublas/include`.
+torch depends on the wheels of these libraries, which contain the headers: in `nvidia/cu13/include` beside torch, or for
+CUDA 12 in one folder per library, such as `nvidia/cublas/include`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .nvcc import Nvcc
 if TYPE_CHECKING:
     from .toolchain import Toolchain
 
-# What ATen/cuda/CUDAContext.h includes of other libraries than the CUDA runtime, and the library that it is of.
+# Headers that ATen/cuda/CUDAContext.h includes beyond the CUDA runtime's, and the library of each.
 CUDA_HEADERS = {"cublas_v2.h": "cublas", "cublasLt.h": "cublas", "cusparse.h": "cusparse", "cusolverDn.h": "cusolver"}
 
 
 @dataclass(frozen=True)
 class Binding:
-    """What a module is compiled for, and bound to: its headers decide the bytes.
+    """The Python and torch that a module is compiled for and bound to: their headers decide its bytes.
 
     Attributes:
         python: the ABI tag, `cp312`.
-        torch: the whole version, `2.13.0+cpu`.
+        torch: the full version, `2.13.0+cpu`.
     """
 
     python: str
@@ -38,31 +38,31 @@ class Binding:
 
 
 def bind(toolchain: Toolchain) -> Binding:
-    """What a module that is compiled with this toolchain, for the running Python, is bound to.
+    """The Binding of a module compiled with this Toolchain for the running Python.
 
     Raises:
-        BuildError: headers or libraries are missing for it; says which, and what brings them.
+        BuildError: headers or libraries are missing; says which, and how to install them.
     """
     assert toolchain.module_headers
     if not (toolchain.torch.root / "lib" / "libtorch_python.so").is_file():
         raise BuildError(
-            "the installed torch is not whole",
-            required="lib/libtorch_python.so, which a module of Python is linked to",
-            found=f"not there in {toolchain.torch.root}",
+            "the installed torch is incomplete",
+            required="lib/libtorch_python.so, which a Python module is linked to",
+            found=f"not found in {toolchain.torch.root}",
             remedies=[f"pip install --force-reinstall 'torch=={toolchain.torch.version}'"],
         )
     return Binding(python_abi(), toolchain.torch.version)
 
 
 def header_folders(nvcc: Nvcc | None, site: Path) -> tuple[Path, ...]:
-    """The folders of headers that a module needs beside torch's own, in the order in which to look in them.
+    """The header folders that a module needs besides torch's own, in search order.
 
     Args:
-        nvcc: compiles it; None: it has no CUDA.
-        site: the folder that torch is in.
+        nvcc: compiles the module; None if it has no CUDA code.
+        site: the folder that contains torch.
 
     Raises:
-        BuildError: Python's headers, or those of a CUDA library, are in none of them.
+        BuildError: none of them has Python's headers, or those of a CUDA library.
     """
     return (*_python_folders(), *(_cuda_folders(nvcc, site) if nvcc else ()))
 
@@ -74,17 +74,17 @@ def _python_folders() -> tuple[Path, ...]:
         raise BuildError(
             "the headers of this Python are not installed",
             required=f"Python.h of Python {version}, for a module that Python imports",
-            found="\n".join(f"{folder}: has no Python.h" for folder in folders),
+            found="\n".join(f"{folder}: no Python.h" for folder in folders),
             remedies=[
                 f"install them (Debian, Ubuntu: apt-get install python{version}-dev; Fedora: python3-devel)",
-                "or build with a Python that has its headers, such as those of uv and pyenv",
+                "or build with a Python that includes its headers, such as those installed by uv or pyenv",
             ],
         )
     return folders
 
 
 def _cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
-    """The toolkit's headers, which are of one piece with nvcc, and then those of the libraries beside torch."""
+    """The toolkit's own headers, which belong to this nvcc, then those of the libraries beside torch."""
     major, minor = nvcc.release
     whole = site / "nvidia" / f"cu{major}" / "include"
     single = (path for path in sorted(site.glob("nvidia/*/include")) if not re.fullmatch(r"cu\d+", path.parent.name))
@@ -98,12 +98,12 @@ def _cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
             else " ".join(f"nvidia-{name}-cu{major}" for name in names)
         )
         raise BuildError(
-            "headers of CUDA's libraries are not there, and torch's own headers include them",
-            required=f"{', '.join(missing)} of CUDA {major}",
-            found="\n".join(f"{folder}: has not all of them" for folder in folders),
+            "headers of CUDA libraries are missing, and torch's own headers include them",
+            required=f"{', '.join(missing)} for CUDA {major}",
+            found="\n".join(f"{folder}: does not have all of them" for folder in folders),
             remedies=[
-                f"pip install {packages} (beside torch)",
-                f"or install a whole CUDA {major}.{minor} toolkit, and set CUDA_HOME to it",
+                f"in torch's environment: pip install {packages}",
+                f"or install the full CUDA {major}.{minor} toolkit, and set CUDA_HOME to it",
             ],
         )
     return folders

@@ -1,4 +1,4 @@
-"""The host C++ compiler: which one, what it is, and whether the nvcc that will call it takes it."""
+"""The host C++ compiler: which one to use, its kind and version, and whether nvcc supports it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .launchers import split_cxx
 from .nvcc import Nvcc
 from .programs import last_line, output_of
 
-NAMES = ("c++", "g++", "clang++")  # what a machine calls its compiler
-# What nvcc names in its own refusal, and the macro behind it: whoever says one of them takes the risk.
+NAMES = ("c++", "g++", "clang++")  # the usual names of the default compiler
+# The option that nvcc's own refusal suggests, and the macro behind it: whoever sets one of them takes the risk.
 UNCHECKED = ("-allow-unsupported-compiler", "--allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK")
-OLDEST = 9  # an older gcc does not compile torch's headers, nor does such a clang
+OLDEST = 9  # an older gcc or clang does not compile torch's headers
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Cxx:
         kind: `gcc` or `clang`.
         version: `12.2.0`.
         target: `x86_64-linux-gnu`.
-        passed_over: each compiler that came before it and was not taken, with the reason, for people.
+        passed_over: the compilers that were rejected before it, each with the reason, for messages.
     """
 
     path: Path
@@ -45,17 +45,17 @@ class Cxx:
 
 
 def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None) -> Cxx:
-    """The C++ compiler: the setting `cxx` or nothing; else the first on PATH of c++, g++ and clang++ that `nvcc` takes.
+    """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
 
-    Those of an older major go by a name with a number, such as g++-13; they are looked for too.
+    Older majors have a number in their name, such as g++-13; they are searched for too.
 
     Args:
         settings: may name a compiler, or allow any.
         environ: for PATH.
-        nvcc: what will call it; None for a build without CUDA kernels.
+        nvcc: the nvcc that will call it; None for a build without CUDA kernels.
 
     Raises:
-        BuildError: there is none, or none that is gcc or clang and that nvcc takes.
+        BuildError: there is no gcc or clang, or none that nvcc supports.
     """
     limits = {} if nvcc is None or _is_unchecked(settings) else host_limits(nvcc)
     _, named = split_cxx(settings, environ)
@@ -78,14 +78,14 @@ def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None =
         raise _too_new(settings, nvcc, limits, known[0], passed_over)
     raise BuildError(
         "no C++ compiler",
-        required="gcc or clang with C++17" + (f", as {settings.origin('cxx')} says" if settings.cxx else ""),
+        required="gcc or clang with C++17" + (f", as set by {settings.origin('cxx')}" if settings.cxx else ""),
         found="\n".join(passed_over) or ", ".join([settings.cxx] if settings.cxx else NAMES) + ": not on PATH",
         remedies=["install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)", "or set CXX"],
     )
 
 
 def inspect_cxx(path: str) -> Cxx | str:
-    """What the compiler at `path` is; why it is none, in words, where it is none."""
+    """The compiler at `path`; if it is neither gcc nor clang, the reason in words."""
     version = output_of(path, "--version")
     kind = "clang" if "clang" in version else "gcc" if re.search(r"\b(gcc|g\+\+|GCC|Free Software)", version) else ""
     number = re.search(r"\d+\.\d+(\.\d+)?", output_of(path, "-dumpfullversion") if kind == "gcc" else version)
@@ -95,7 +95,7 @@ def inspect_cxx(path: str) -> Cxx | str:
 
 
 def host_limits(nvcc: Nvcc) -> dict[str, int]:
-    """The newest major of gcc and clang that nvcc takes, by kind, as its own header says: it refuses newer ones."""
+    """The newest major of gcc and clang that nvcc supports, by kind, from the header in which it refuses newer ones."""
     header = nvcc.include / "crt" / "host_config.h"
     text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
     gcc = re.search(r"#error .*gcc versions later than (\d+) are not supported", text)
@@ -108,7 +108,7 @@ def _is_unchecked(settings: Settings) -> bool:
 
 
 def _names(limits: Mapping[str, int]) -> Iterator[str]:
-    """The names to look for; after each kind's own, those with a number that are not too new, the newest first."""
+    """The names to search for: after each kind's own, those with a number that is not too new, newest first."""
     for name in NAMES:
         yield name
         kind = {"g++": "gcc", "clang++": "clang"}.get(name, "")
@@ -116,22 +116,22 @@ def _names(limits: Mapping[str, int]) -> Iterator[str]:
 
 
 def _taken(limits: Mapping[str, int], kind: str) -> str:
-    return f"{kind} {limits[kind]}, the newest that nvcc takes"
+    return f"{kind} {limits[kind]}, the newest that nvcc supports"
 
 
 def _too_new(
     settings: Settings, nvcc: Nvcc, limits: Mapping[str, int], found: Cxx, passed_over: Sequence[str]
 ) -> BuildError:
     newest = " or ".join(f"{kind} <= {major}" for kind, major in limits.items())
-    named = f" ({settings.origin('cxx')} names it)" if settings.cxx else ""
+    named = f" (set by {settings.origin('cxx')})" if settings.cxx else ""
     gcc = limits.get("gcc", found.major - 1)
     return BuildError(
         f"the C++ compiler is too new for nvcc {nvcc.version}: {found.kind} {found.version}{named}",
-        required=f"{newest}, says crt/host_config.h of that CUDA toolkit",
+        required=f"{newest}, according to crt/host_config.h in that CUDA toolkit",
         found="\n".join(passed_over),
         remedies=[
             f"install g++-{gcc} or an older one, and set CXX=g++-{gcc} (Debian, Ubuntu: apt-get install g++-{gcc})",
-            "or take a newer release of the same CUDA major, which takes newer compilers",
+            "or use a newer release of the same CUDA major, which supports newer compilers",
             f"or try it at your own risk: set CUDAFLAGS={UNCHECKED[0]} (-C cuda-flags={UNCHECKED[0]})",
         ],
     )

@@ -1,4 +1,4 @@
-"""nvcc and its toolkit: where they may be, what they are, and why one is not usable."""
+"""The search for nvcc and its toolkit: places, versions, and why a candidate is not usable."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Nvcc:
     """A CUDA compiler and the toolkit that it uses.
 
     Attributes:
-        path: the nvcc inside the toolkit; where that is not `root/bin/nvcc`, the one that was found.
-        root: the toolkit's root as nvcc itself sees it, whatever wrapper leads there.
-        include: its headers, where nvcc itself looks for them: `root/include`, or below `root/targets`.
+        path: the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found.
+        root: the toolkit's root as nvcc itself sees it, behind any wrapper.
+        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`.
         version: `13.0.88`.
-        supported: the architectures of `nvcc --list-gpu-code`.
+        supported: the architectures listed by `nvcc --list-gpu-code`.
         origin: where it was found, in words.
     """
 
@@ -38,14 +38,14 @@ class Nvcc:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Major and minor of the CUDA release."""
+        """The CUDA release: major and minor."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
 
 
 @dataclass(frozen=True)
 class NvccCandidate:
-    """A place where nvcc was looked for, and what came of it; `nvcc` is None where it was not usable."""
+    """A place searched for nvcc, and the outcome; `nvcc` is None if none is usable there."""
 
     origin: str
     place: str
@@ -54,11 +54,11 @@ class NvccCandidate:
 
 
 def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Where nvcc may be, in the order in which they count: (where, path); nothing need be there.
+    """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist.
 
     Args:
         settings: may name an nvcc or a toolkit.
-        sites: the folders that pip may have put a toolkit into; torch's is the first.
+        sites: the folders where pip may have installed a toolkit; torch's is the first.
         environ: for PATH.
     """
     if settings.nvcc:
@@ -79,7 +79,7 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
 
 
 def _packaged(site: Path) -> list[Path]:
-    """The nvccs that pip put into a folder, that of the newest CUDA first."""
+    """The nvccs that pip installed in a folder, newest CUDA first."""
     return sorted(site.glob("nvidia/cu*/bin/nvcc"), key=lambda path: _version_key(path.parents[1]), reverse=True)
 
 
@@ -90,7 +90,7 @@ def _version_key(path: Path) -> tuple[int, ...]:
 def inspect_nvcc(
     origin: str, place: str, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str]
 ) -> NvccCandidate:
-    """Ask the nvcc at `place` what it is, and whether it fits `torch_cuda` (one CUDA major, any minor) and is whole."""
+    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (same CUDA major, any minor) and is complete."""
     path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
         return NvccCandidate(origin, place, None, _why_not(Path(place)))
@@ -100,9 +100,9 @@ def inspect_nvcc(
         return NvccCandidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
     major = match[1].split(".")[0]
     if major != torch_cuda.split(".")[0]:
-        return NvccCandidate(origin, place, None, f"is of CUDA {match[1]}, torch is of CUDA {torch_cuda}")
-    # --dryrun prints the profile variables: TOP is the root that nvcc itself works with, behind any wrapper script, and
-    # INCLUDES the folder of its headers.
+        return NvccCandidate(origin, place, None, f"is for CUDA {match[1]}, torch is for CUDA {torch_cuda}")
+    # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
+    # INCLUDES has the folder of its headers.
     profile = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
     top = re.search(r"^#\$ TOP=(.+)$", profile, re.MULTILINE)
     if not top:
@@ -123,17 +123,17 @@ def inspect_nvcc(
 
 
 def _why_not(place: Path) -> str:
-    """Why nothing can be run there."""
+    """Why nothing at `place` can be run."""
     if is_seen(place):
         return "not executable"
     try:
-        return "a broken link" if place.is_symlink() else "not there"
+        return "a broken link" if place.is_symlink() else "not found"
     except OSError as error:
-        return f"cannot be looked at: {error.strerror}"
+        return f"cannot be accessed: {error.strerror}"
 
 
 def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
-    """What a toolkit lacks, each with the one of pip's that has it: nvcc itself looks nowhere but in its own."""
+    """What a toolkit lacks, each with the pip toolkit that has it: nvcc searches only its own."""
     missing = [part for part, there in _parts(root, include).items() if not there]
     return [
         next((f"{part} (it is in {at})" for at in others if _parts(at, at / "include")[part]), part) for part in missing
@@ -141,7 +141,7 @@ def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
 
 
 def _parts(root: Path, include: Path) -> dict[str, bool]:
-    """What a compile needs of a toolkit, by the names of files, and whether it is there."""
+    """The parts of a toolkit that a compile needs, by file name, and whether each exists."""
     headers = {
         "cuda_runtime.h (of cudart)": ("cuda_runtime.h",),
         "crt/host_config.h (of crt)": ("crt/host_config.h",),
@@ -164,10 +164,10 @@ def find_cudart(root: Path) -> Path | None:
 
 
 def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:
-    """The tool that reads the SASS and PTX targets back out of a built library.
+    """The tool that reads the SASS and PTX targets back from a built library.
 
     Raises:
-        BuildError: it is neither in the toolkit nor in triton nor on PATH.
+        BuildError: it is not in the toolkit, in triton or on PATH.
     """
     triton = site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
     on_path = shutil.which("cuobjdump", path=environ.get("PATH", ""))
@@ -176,8 +176,8 @@ def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:
         if os.access(place, os.X_OK):
             return place
     raise BuildError(
-        "cuobjdump is needed to read the compiled architectures back out of the library",
+        "cuobjdump is needed to read the compiled architectures back from the library",
         required="cuobjdump in the CUDA toolkit, in triton (a dependency of torch) or on PATH",
-        found="\n".join(f"{place}: not there" for place in places),
-        remedies=["beside torch, whose dependency it is: pip install triton"],
+        found="\n".join(f"{place}: not found" for place in places),
+        remedies=["in torch's environment: pip install triton"],
     )

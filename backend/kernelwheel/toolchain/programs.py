@@ -1,4 +1,4 @@
-"""Ask a program what it is."""
+"""Helpers that run a program to ask it for its version or target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 
 
 def output_of(program: str, *arguments: str) -> str:
-    """What a program prints, stdout and stderr together; what went wrong, where it cannot be run."""
+    """What a program prints, stdout and stderr combined; if it cannot be run, the error as text."""
     try:
         done = subprocess.run(
             [program, *arguments],

@@ -1,7 +1,7 @@
-"""What a machine can compile with: torch's files, nvcc and its toolkit, the host C++ compiler.
+"""The Toolchain: torch's files, nvcc with its toolkit, the host C++ compiler and compiler launchers.
 
-Everything is read from files and `--version` output. torch is not imported, and no GPU is ever asked for: what a
-builder has in its slots says nothing about where the wheel will run.
+Everything is read from files and `--version` output. torch is not imported, and GPUs are never queried: the hardware of
+the build machine says nothing about where the wheel will run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .torch_files import Torch, find_torch
 
 @dataclass(frozen=True)
 class Toolchain:
-    """All that `compile()` needs of this machine, and the settings that it was looked for with."""
+    """Everything that `compile()` needs from this machine, and the settings used to find it."""
 
     torch: Torch
     cxx: Cxx
@@ -34,22 +34,22 @@ class Toolchain:
 
     @remembered
     def module_headers(self) -> tuple[Path, ...]:
-        """The folders of headers that a module of Python needs beside torch's own; raises as `header_folders`."""
+        """The header folders that a Python module needs besides torch's own; raises as `header_folders`."""
         return header_folders(self.cuda.nvcc, self.torch.root.parent)
 
 
 def find_toolchain(
     settings: Settings, environ: Mapping[str, str], nvccs: Iterable[NvccCandidate] | None = None
 ) -> Toolchain:
-    """Look for everything that the settings ask for.
+    """Find everything that the settings require.
 
     Args:
         settings: the effective settings.
         environ: the process environment, for PATH.
-        nvccs: what `look_for_nvcc` found; None: it is called here.
+        nvccs: the result of `look_for_nvcc`; None: it is called here.
 
     Raises:
-        BuildError: for whatever is missing or does not fit, with the places that were looked at and the ways out.
+        BuildError: something is missing or does not fit; lists the places searched and the remedies.
     """
     torch = find_torch()
     cuda = decide_cuda(settings, torch, environ, sys.path, nvccs)

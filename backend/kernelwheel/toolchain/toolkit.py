@@ -1,7 +1,7 @@
-"""The identity of a CUDA toolkit: what its parts are, wherever they lie.
+"""The identity of a CUDA toolkit: digests of its parts, wherever they are installed.
 
-nvcc's version alone does not name the code it makes: the same nvcc beside another CCCL gave other machine code. So
-each part that can reach the binary is named by the digest of its content.
+nvcc's version alone does not determine the code that it makes: the same nvcc with another CCCL gave different machine
+code. Each part that can affect the binary is therefore identified by the digest of its content.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from ..core.digests import file_sha256
 from .nvcc import Nvcc, find_cudart
 
-# Part -> its files, as patterns below the toolkit's root. cudart's headers are named one by one: pip puts those of
-# cuBLAS and others into the same folder, and they decide nothing here.
+# Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
+# cuBLAS and others in the same folder, and they must not count here.
 PARTS: dict[str, tuple[str, ...]] = {
     "nvcc": ("bin/nvcc", "bin/cudafe++", "bin/fatbinary", "bin/ptxas"),
     "nvvm": ("nvvm/bin/cicc", "nvvm/libdevice/*.bc"),
@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "include/texture_*",
         "include/vector_*",
     ),
-    # In include/cccl since CUDA 13, in include before.
+    # In include/cccl since CUDA 13; before that, in include.
     "cccl": tuple(f"include/{folder}/**/*" for folder in ("cccl", "cub", "thrust", "cuda", "nv")),
 }
 
@@ -69,7 +69,7 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
 
 
 def cccl_version(nvcc: Nvcc) -> str | None:
-    """CCCL's version as its headers state it, for people: `3.2.0`."""
+    """CCCL's version as stated in its headers, for display: `3.2.0`."""
     for folder in (nvcc.include / "cccl", nvcc.include):
         header = folder / "cuda/std/__cccl/version.h"
         if header.is_file():
@@ -81,7 +81,7 @@ def cccl_version(nvcc: Nvcc) -> str | None:
 
 
 def _files(nvcc: Nvcc, patterns: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """The files of these patterns by their names below the root; headers have the same name wherever they lie."""
+    """The files that match these patterns, by their names below the root; the location of headers does not matter."""
     for pattern in patterns:
         inside = pattern.removeprefix("include/")
         folder, prefix = (nvcc.root, "") if inside == pattern else (nvcc.include, "include/")

@@ -1,4 +1,4 @@
-"""The installed torch, read from its files: its version, its CUDA, and the toolkit release that it asks for."""
+"""The installed torch, read from its files: its version, its CUDA, and the toolkit release it requires."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Torch:
         version: `2.15.0+cu132`.
         cuda: `torch.version.cuda`, for example `13.2`; None for a build without CUDA.
         hip: `torch.version.hip`; None for a build without ROCm.
-        toolkit: the release of pip's cuda-toolkit that its metadata asks for, `13.0.2`; None where it names none.
+        toolkit: the release of pip's cuda-toolkit that its metadata requires, `13.0.2`; None if it requires none.
     """
 
     root: Path
@@ -36,12 +36,12 @@ class Torch:
 
 
 def find_torch() -> Torch:
-    """The torch that this Python would import, read from its files; its import may be slow or broken."""
+    """The torch that this Python would import, read from its files, because its import may be slow or broken."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         raise BuildError(
-            "torch's headers are needed to compile, and this Python has no torch",
-            required="torch >= 2.10 in the environment that builds",
+            "torch's headers are needed to compile, but this Python has no torch",
+            required="torch >= 2.10 in the build environment",
             found="no package torch on sys.path",
             remedies=[
                 "build with isolation (the default of pip, uv and build), which installs torch for the build",
@@ -56,7 +56,7 @@ def read_torch(root: Path) -> Torch:
     """Read a torch from its package folder.
 
     Raises:
-        BuildError: where files are missing that a compile needs.
+        BuildError: files that a compile needs are missing.
     """
     needed = ["version.py", STABLE_HEADER, "lib/libtorch_cpu.so"]
     missing = [name for name in needed if not (root / name).is_file()]
@@ -65,7 +65,7 @@ def read_torch(root: Path) -> Torch:
         missing.append("lib/libtorch_cuda.so")
     if missing or not values.get("__version__"):
         raise BuildError(
-            "the installed torch is not whole, or older than 2.10",
+            "the installed torch is incomplete, or older than 2.10",
             required="a torch with its headers, libraries and version.py",
             found="missing in torch's folder: " + (", ".join(missing) or "__version__ in version.py"),
             remedies=["pip install --force-reinstall 'torch>=2.10'"],
@@ -75,12 +75,12 @@ def read_torch(root: Path) -> Torch:
 
 def _pinned_toolkit(site: Path) -> str | None:
     """The release of cuda-toolkit that the torch installed in `site` requires (Core metadata, Requires-Dist)."""
-    # Its folder is torch-2.11.0.dist-info for 2.11.0+cu130 too, from PyPI: found by the name alone.
+    # Searched by name alone: for 2.11.0+cu130 from PyPI, the folder is torch-2.11.0.dist-info too.
     for distribution in importlib.metadata.distributions(name="torch", path=[str(site)]):
         for line in distribution.requires or []:
             try:
                 requirement = Requirement(line)
-            except InvalidRequirement:  # it concerns something else: torch is installed all the same
+            except InvalidRequirement:  # about something else: torch is installed all the same
                 continue
             exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
             if canonicalize_name(requirement.name) == "cuda-toolkit" and exact:
@@ -93,7 +93,7 @@ def _assigned_strings(path: Path) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     try:
         module = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):  # cut off, or not text: there is nothing to be known from it
+    except (SyntaxError, ValueError):  # truncated, or not text: it tells nothing
         return found
     for node in module.body:
         if isinstance(node, ast.Assign):
