@@ -1,5 +1,4 @@
-"""What torch must know about the compiled operators besides their schemas: the shapes of their outputs, which
-`torch.compile` and `torch.export` need, and their gradients.
+"""Shape inference and gradients of the compiled operators, which `torch.compile`, `torch.export` and autograd need.
 
 The schemas are in csrc/ops.cpp. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K coefficients of
 spherical harmonics, D channels, n intersections.

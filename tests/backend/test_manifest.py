@@ -19,7 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kernelwheel.build.plan import CudaPlan, Plan
 from kernelwheel.core import manifest as manifests
-from kernelwheel.core import manifest_schema as manifest_fields
+from kernelwheel.core import manifest_schema
 from kernelwheel.core.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library
@@ -75,8 +75,8 @@ def test_the_libraries_are_told_apart_by_device() -> None:
 
 def test_the_schema_has_every_field_of_a_plan() -> None:
     """Whoever adds a field to the Plan adds it to the manifest's schema."""
-    assert set(manifest_fields._PLAN) == {"schema", *Plan.__dataclass_fields__}
-    assert set(manifest_fields._CUDA_PLAN) == set(CudaPlan.__dataclass_fields__)
+    assert set(manifest_schema._PLAN) == {"schema", *Plan.__dataclass_fields__}
+    assert set(manifest_schema._CUDA_PLAN) == set(CudaPlan.__dataclass_fields__)
 
 
 # The digest

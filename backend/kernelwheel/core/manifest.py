@@ -227,7 +227,7 @@ def _values(text: bytes) -> dict[str, Any]:
         raise Malformed("it has no digest")
     if hashlib.sha256(text.replace(digest.encode("ascii"), _ZEROS.encode("ascii"))).hexdigest() != digest:
         raise Malformed("its digest does not match its content")
-    manifest_schema.check_values(values)
+    manifest_schema.check_manifest(values)
     return values
 
 

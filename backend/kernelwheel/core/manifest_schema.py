@@ -33,7 +33,7 @@ class Malformed(ValueError):
     """The manifest is malformed; the message says how."""
 
 
-def check_values(values: Any) -> None:
+def check_manifest(values: Any) -> None:
     """Refuse a manifest's JSON values if they do not follow the schema or contradict each other.
 
     Raises:

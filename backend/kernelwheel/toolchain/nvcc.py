@@ -80,7 +80,11 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
 
 def _packaged(site: Path) -> list[Path]:
     """The nvccs that pip installed in a folder, newest CUDA first."""
-    return sorted(site.glob("nvidia/cu*/bin/nvcc"), key=lambda path: _version_key(path.parents[1]), reverse=True)
+    try:
+        found = list(site.glob("nvidia/cu*/bin/nvcc"))
+    except OSError:  # a folder on sys.path that this user may not enter
+        return []
+    return sorted(found, key=lambda path: _version_key(path.parents[1]), reverse=True)
 
 
 def _version_key(path: Path) -> tuple[int, ...]:
