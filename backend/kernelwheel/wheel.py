@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
@@ -61,6 +61,16 @@ class Contents:
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
+def rest_of_runtime(package: str, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """The files of a vendored runtime that setuptools left out, because its list of packages names only the top one."""
+    here = Path(__file__).parent
+    if f"{package}/_kernelwheel/__init__.py" in members:
+        for path in sorted(here.rglob("*")):
+            name = f"{package}/_kernelwheel/{path.relative_to(here).as_posix()}"
+            if path.suffix in (".py", ".cmake") and name not in members:
+                yield name, path.read_bytes()
+
+
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
     """Write the platform wheel: everything in the pure one from setuptools, plus the Artifact and its sources.
 
@@ -96,7 +106,8 @@ def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
             if member == f"{source.dist_info_path}/WHEEL":
                 data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
             target.writestr(_zip_info(member, contents.epoch), data)
-        for member, data in contents.members():
+        package = contents.native.partition("/")[0]
+        for member, data in (*rest_of_runtime(package, source.namelist()), *contents.members()):
             target.writestr(_zip_info(member, contents.epoch), data)
 
 

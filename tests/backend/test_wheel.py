@@ -98,6 +98,25 @@ def test_it_holds_the_pure_wheel_the_artifact_and_the_plan_s_sources_and_nothing
     }  # fmt: skip
 
 
+def test_a_vendored_runtime_is_made_whole(pure: Path, parts: tuple[Artifact, Plan, Path], tmp_path: Path) -> None:
+    """A package's list may name `tiny._kernelwheel` and none of its rooms, as before there were any."""
+    with WheelFile(pure) as before:
+        members = {name: before.read(name) for name in before.namelist() if not name.endswith("RECORD")}
+    with WheelFile(pure, "w") as archive:
+        for name, data in {**members, "tiny/_kernelwheel/__init__.py": b"# its own\n"}.items():
+            archive.writestr(name, data)
+    contents = wheel.Contents("tiny/_native", *parts, OLDEST_ZIP_TIME)
+
+    made = tmp_path / wheel.add_artifact(pure, tmp_path, contents)
+
+    here = Path(wheel.__file__).parent
+    wanted = {path.relative_to(here).as_posix() for kind in ("*.py", "*.cmake") for path in here.rglob(kind)}
+    with ZipFile(made) as archive:
+        names = [name for name in archive.namelist() if name.startswith("tiny/_kernelwheel/")]
+        assert archive.read("tiny/_kernelwheel/__init__.py") == b"# its own\n"
+    assert sorted(names) == sorted(f"tiny/_kernelwheel/{name}" for name in wanted)
+
+
 def test_what_is_in_it_is_what_was_given(made: Path, pure: Path) -> None:
     with ZipFile(made) as archive, ZipFile(pure) as before:
         assert archive.read(f"tiny/_native/{LIBRARY.file}") == BYTES
