@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.machinery
 import importlib.util
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ ROOMS = {
     },
 }
 # What a module of commands has by its nature, and what starts a program.
+# Folders of torch and of CUDA, of which pages name files too.
+OTHERS = ("torch/", "crt/")
 SHARED = {"add_arguments", "main", "run"}
 
 
@@ -144,3 +147,14 @@ def test_every_module_says_in_a_line_what_is_in_it(script: ModuleType) -> None:
     del said["_version.py"]
 
     assert {name: words for name, words in said.items() if not 10 < len(words) <= 130} == {}
+
+
+def test_files_that_the_pages_name_exist() -> None:
+    files = [path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.rglob("*") if ".cache" not in path.parts]
+    missing = []
+    for page in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]:
+        for name in re.findall(r"`([\w./-]+\.(?:py|h|cpp|cu|cuh|cmake|toml|md))`", page.read_text(encoding="utf-8")):
+            if not name.startswith(OTHERS) and not any(f"/{file}".endswith(f"/{name}") for file in files):
+                missing.append(f"{page.name}: {name}")
+
+    assert missing == []
