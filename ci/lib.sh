@@ -1,5 +1,5 @@
-# What the scripts of this folder share. Everything made lands in .cache/ci of the checkout, or in the folder that
-# SPLAT_CI_CACHE names, and is used again.
+# Shared by the scripts in this folder. Everything they create goes into .cache/ci of the checkout, or the folder that
+# SPLAT_CI_CACHE names, and is reused.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,7 +22,7 @@ need_python() {
   exit 1
 }
 
-# make_venv NAME REQUIREMENT...: a virtual environment with these requirements; sets $venv. Made again when they change.
+# make_venv NAME REQUIREMENT...: a virtual environment with these requirements; sets $venv. Recreated if they change.
 make_venv() {
   local name=$1
   shift
@@ -37,14 +37,14 @@ make_venv() {
   fi
 }
 
-# is_made NAME REQUIREMENT...: whether make_venv has nothing to do.
+# is_made NAME REQUIREMENT...: whether make_venv would have nothing to do.
 is_made() {
   local name=$1
   shift
   [ "$(cat "$cache/$name/made-from" 2>/dev/null)" = "$python $*" ]
 }
 
-# pip_install ARGUMENT...: into $venv; with pip's progress bars where a person is looking.
+# pip_install ARGUMENT...: into $venv; with pip's progress bars on a terminal.
 pip_install() {
   if [ -t 1 ]; then "$venv/bin/pip" install "$@"; else "$venv/bin/pip" install --quiet "$@"; fi
 }
@@ -88,20 +88,20 @@ make_cuda_venv_base() {
   make_venv test-cuda "torch==2.11.0" "$cuda_toolkit" "${tools[@]}"
 }
 
-# make_cpu_venv_base: an environment with a CPU build of torch. PyPI has none. Where pip finds none elsewhere, the
-# environment gets the CUDA build of the same release, and nvcc in the release that this pins.
+# make_cpu_venv_base: an environment with a CPU build of torch. PyPI has none; if pip finds none elsewhere either, the
+# environment gets the CUDA build of the same release, and nvcc in the release that it pins.
 make_cpu_venv_base() {
   local build="torch==$torch_of_cpu_venv+cpu"
   if is_made test-cpu "$build" "${tools[@]}" || can_find "$build"; then
     make_venv test-cpu "$build" "${tools[@]}"
   else
     say "no CPU build of torch: pip finds no $build (PyPI has none, PyTorch's own index does: PIP_EXTRA_INDEX_URL);" \
-      "instead: torch $torch_of_cpu_venv for CUDA; tests that need a CPU build are skipped, by name"
+      "using torch $torch_of_cpu_venv for CUDA instead; tests that need a CPU build are skipped by name"
     make_venv test-cuda-newer "torch==$torch_of_cpu_venv" "${cuda_toolkit%==*}" "${tools[@]}"
   fi
 }
 
-# can_find REQUIREMENT: whether pip finds it where it looks for packages.
+# can_find REQUIREMENT: whether pip finds it in its indexes.
 can_find() {
   make_venv frontend
   "$venv/bin/pip" install --quiet --dry-run --no-deps --ignore-installed "$1" >/dev/null 2>&1

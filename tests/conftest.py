@@ -17,13 +17,13 @@ TESTS = Path(__file__).resolve().parent
 REPOSITORY = TESTS.parent
 # Test modules are imported by path (--import-mode=importlib), so what they import must be put on sys.path here.
 sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
-# Wheels that are others with another build of torch.
+# Wheels that differ with the build of torch.
 BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
-# What is taken first of what runs once: the longest, so that at the end no run has long to go while the other is done.
+# Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
 LONGEST = {"test_survival.py", "test_command_line.py"}
-# Who asks for one of these builds something, or runs a program. What is compiled once for many tests is not among them.
+# Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
 SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_wheel"}
-# What builds, and what imports torch. Programs that are asked for their version, as all compilers are, take no time.
+# Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
 
 import processes  # noqa: E402
@@ -39,7 +39,7 @@ sys.addaudithook(lambda event, arguments: started.append(str(arguments[0])) if e
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by fixtures. Last comes what the run beside this one may take: so neither waits long for the other."""
+    """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if "simt" in fixtures:
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs another build of torch, and what the run beside this one has taken."""
+    """Skip what needs another build of torch, and what the other run has claimed."""
     needs = item.get_closest_marker("needs_torch")
     if needs:
         from builds import TORCH  # not at the top: the tests of a GPU have no build tools
@@ -61,13 +61,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"torch {TORCH.version} of this environment has {'' if TORCH.cuda else 'no '}CUDA")
     group = once_group(item)
     if group and not take(group):
-        pytest.skip("once: the run beside this one has it")
+        pytest.skip("once: the other run has it")
 
 
 def once_group(item: pytest.Item) -> str | None:
-    """What is run together and once, of all that a test is part of; None for a test of its environment's torch.
+    """The group that is claimed with a test; None if the test depends on its environment's torch.
 
-    The mark of a module is not meant for tests that look at what was built for this torch; one of their own is.
+    A module's mark does not apply to tests of what was built for this torch; a mark of their own does.
     """
     once = item.get_closest_marker("once")
     if once is None or item.get_closest_marker("needs_torch"):
@@ -79,7 +79,7 @@ def once_group(item: pytest.Item) -> str | None:
 
 @cache
 def take(group: str) -> bool:
-    """Whether this run is the first to ask for a group. SPLAT_TEST_ONCE, a folder, is where runs side by side tell."""
+    """Whether this run is the first to claim a group; parallel runs share the folder SPLAT_TEST_ONCE."""
     folder = os.environ.get("SPLAT_TEST_ONCE")
     if not folder:
         return True
@@ -106,7 +106,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def starts_nothing_long(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that is not marked slow builds nothing and starts no Python: `ci/test quick` takes its word for it."""
+    """A test without the mark slow builds nothing and starts no Python: `ci/test quick` relies on it."""
     before = len(started)
     yield
     if not request.node.get_closest_marker("slow"):

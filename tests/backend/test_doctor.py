@@ -33,7 +33,7 @@ MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))
 # The prediction compared with what a call really does, in a separate process
 
 
-FORETELL = """
+PREDICT = """
 import json, os, sys
 from pathlib import Path
 from kernelwheel.report import doctor
@@ -106,14 +106,14 @@ def damaged(cache: Path, entry: Path) -> Mapping[str, str]:
         (damaged, "compile"),
     ],
 )
-def test_a_call_does_what_was_foretold(
+def test_a_call_does_what_was_prediction(
     tiny_checkout: Path, entry: Path, tmp_path: Path, run_python: RunPython, prepare: Prepare, outcome: str
 ) -> None:
     cache = tmp_path / "cache"
     environ = {"TINY_CACHE_DIR": str(cache), **prepare(cache, entry)}
     backend = Path(doctor.__file__).parents[2]
 
-    done = run_python(FORETELL, tiny_checkout / "tiny" / "_native", path=[backend], env=environ)
+    done = run_python(PREDICT, tiny_checkout / "tiny" / "_native", path=[backend], env=environ)
     expected, happened, artifact, loaded = json.loads(done.stdout)
 
     assert (expected, happened) == (outcome, outcome)
@@ -305,7 +305,7 @@ def examine(tiny_checkout: Path, tmp_path: Path) -> Callable[..., tuple[dict[str
 Examine = Callable[..., tuple[dict[str, Any], str]]
 
 
-def foretold(view: Mapping[str, Any], device: str) -> dict[str, Any]:
+def prediction(view: Mapping[str, Any], device: str) -> dict[str, Any]:
     (found,) = [each for each in view["next"] if each["device"] == device]
     return dict(found)
 
@@ -314,7 +314,7 @@ def test_an_editable_install_on_a_machine_that_compiles_has_nothing_to_mend(exam
     view, page = examine()
 
     assert view["findings"] == []
-    assert foretold(view, "cpu")["outcome"] == "compile"
+    assert prediction(view, "cpu")["outcome"] == "compile"
     assert f"torch     {TORCH.version}" in page
     assert "  CPU          compiles, then loads: no kernels are installed" in page
     assert page.endswith("No findings")
@@ -335,7 +335,7 @@ def test_the_page_shows_the_store_with_every_entry_s_verdict(examine: Examine, e
         ("1.2.2", False),
         ("1.2.3", TORCH.cuda is None),
     ]
-    assert foretold(view, "cpu")["artifact"] == str(store.root / entry.name)
+    assert prediction(view, "cpu")["artifact"] == str(store.root / entry.name)
     assert f"The store {tmp_path / 'cache'}\n  1.2.2  " in page
     assert "does not fit: version" in page
 
@@ -348,7 +348,7 @@ def test_a_machine_without_a_compiler_is_a_finding_until_something_fits(
     fill(Store(tmp_path / "cache", "tiny", "1.2.3"), entry)
     after, _ = examine()
 
-    assert foretold(before, "cpu")["outcome"] == "fail"
+    assert prediction(before, "cpu")["outcome"] == "fail"
     assert [finding["what"] for finding in before["findings"]] == ["CPU calls fail"]
     assert "no C++ compiler" in before["findings"][0]["found"]
     assert "apt-get install g++" in page
@@ -396,7 +396,7 @@ def test_a_setting_that_cannot_be_read_does_not_hide_the_rest(examine: Examine) 
     assert "option 'jit' cannot be 'sometimes'" in view["findings"][0]["what"]
     assert view["variables"]["TINY_JIT"] == "sometimes"
     assert TORCH.version in page
-    assert foretold(view, "cpu")["outcome"] == "fail"
+    assert prediction(view, "cpu")["outcome"] == "fail"
 
 
 def test_folders_that_others_can_change_are_findings_before_anything_is_in_them(
@@ -424,16 +424,16 @@ def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
 
     view, _ = examine()
 
-    assert foretold(view, "cpu")["outcome"] == "fail"
-    assert "cmake missing" in foretold(view, "cpu")["because"]
-    assert jit.INSTALL_TOOLS in foretold(view, "cpu")["remedies"]
+    assert prediction(view, "cpu")["outcome"] == "fail"
+    assert "cmake missing" in prediction(view, "cpu")["because"]
+    assert jit.INSTALL_TOOLS in prediction(view, "cpu")["remedies"]
 
 
 @needs_cpu_torch
 def test_cuda_calls_that_cannot_be_here_are_no_finding(examine: Examine) -> None:
     view, page = examine()
 
-    assert foretold(view, "cuda")["outcome"] == "fail"
+    assert prediction(view, "cuda")["outcome"] == "fail"
     assert f"  CUDA         fails: torch {TORCH.version} has no CUDA" in page
     assert view["toolchain"]["candidates"] == []
 

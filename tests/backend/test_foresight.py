@@ -200,7 +200,7 @@ STATES: dict[State, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-def test_doctor_and_explain_foretell_what_happens(
+def test_doctor_and_explain_predict_what_happens(
     state: State, entry: Path, tiny_checkout: Path, tmp_path: Path, run_python: RunPython
 ) -> None:
     """For CPU kernels, and for the default of `cache build`: with CUDA kernels if torch has CUDA."""

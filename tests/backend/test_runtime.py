@@ -169,7 +169,7 @@ def test_a_library_that_cannot_be_read_now_is_not_put_away(
     assert [find_cpu(kernels) is not None for kernels in (of_store, of_wheel)] == [True, True]
 
 
-def test_doctor_foretells_the_damage_that_a_call_meets(
+def test_doctor_predicts_the_damage_that_a_call_meets(
     entry: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native = tmp_path / "site" / "tiny" / "_native"
@@ -188,7 +188,7 @@ def test_doctor_foretells_the_damage_that_a_call_meets(
         kernels.require("cuda", 0)
 
 
-def test_doctor_foretells_a_compile_where_the_entry_that_fits_is_damaged(
+def test_doctor_predicts_a_compile_where_the_entry_that_fits_is_damaged(
     tiny_checkout: Path, store: Store, entry: Path
 ) -> None:
     def expected() -> str:
