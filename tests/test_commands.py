@@ -68,14 +68,14 @@ def test_inspect_finds_a_library_that_was_changed(
             target.writestr(name, data[:-1] + bytes([data[-1] ^ 1]) if name.endswith("libsplat_cpu.so") else data)
     status, out, _ = run(capsys, "inspect", changed)
     assert status == 1
-    assert "damaged: libsplat_cpu.so: its sha256 is not the manifest's" in out
+    assert "damaged: libsplat_cpu.so: its sha256 does not match the manifest" in out
 
 
 def test_inspect_of_a_file_that_is_no_wheel_is_a_finding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"not a zip")
     status, _, err = run(capsys, "inspect", tmp_path / "x.whl")
     assert status == 1
-    assert "x.whl holds no compiled kernels" in err
+    assert "x.whl does not contain compiled kernels" in err
     assert "to fix" in err
 
 
