@@ -2,3 +2,5 @@
 
 The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one manifest and one check.
 """
+
+VERSION = "0.1.0"

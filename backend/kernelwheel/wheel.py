@@ -61,14 +61,16 @@ class Contents:
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
-def rest_of_runtime(package: str, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """The files of a vendored runtime that setuptools left out, because its list of packages names only the top one."""
+def runtime_files(package: str, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """The files of the package's own copy of this backend, which is its runtime; without those that setuptools packed.
+
+    A package that vendors the folder has some of them packed, by the names in its list of packages.
+    """
     here = Path(__file__).parent
-    if f"{package}/_kernelwheel/__init__.py" in members:
-        for path in sorted(here.rglob("*")):
-            name = f"{package}/_kernelwheel/{path.relative_to(here).as_posix()}"
-            if path.suffix in (".py", ".cmake") and name not in members:
-                yield name, path.read_bytes()
+    for path in sorted(here.rglob("*")):
+        name = f"{package}/_kernelwheel/{path.relative_to(here).as_posix()}"
+        if path.suffix in (".py", ".cmake") and name not in members:
+            yield name, path.read_bytes()
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
@@ -107,7 +109,7 @@ def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
                 data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
             target.writestr(_zip_info(member, contents.epoch), data)
         package = contents.native.partition("/")[0]
-        for member, data in (*rest_of_runtime(package, source.namelist()), *contents.members()):
+        for member, data in (*runtime_files(package, source.namelist()), *contents.members()):
             target.writestr(_zip_info(member, contents.epoch), data)
 
 

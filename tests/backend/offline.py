@@ -22,15 +22,15 @@ from wheel.wheelfile import WheelFile
 LINKED = {"torch", "cuda-toolkit"}
 
 
-def make_index(folder: Path, project: Path) -> Path:
-    """A folder of wheels, for `--no-index --find-links`, with all that a build of `project` asks for.
+def make_index(folder: Path, project: Path, *more: str) -> Path:
+    """A folder of wheels, for `--no-index --find-links`, with all that a build of `project` asks for, and more.
 
     torch has this environment's version; with it comes pip's CUDA toolkit beside it, where there is one.
     """
     requires = read_toml(project / "pyproject.toml")["build-system"]["requires"]
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    for name in installed([*requires, "cmake", "ninja"]):
+    for name in installed([*requires, *more, "cmake", "ninja"]):
         repack(distribution(name), wheels)
     beside = folder / "beside"  # as in site-packages: torch, and what is found from its place
     beside.mkdir()
