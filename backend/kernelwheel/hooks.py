@@ -16,7 +16,7 @@ from typing import Any
 
 from setuptools import build_meta
 
-from . import wheel
+from . import editable, wheel
 from .build import plan as plans
 from .build.cached_build import cached_build
 from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
@@ -104,7 +104,7 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
 
 @_errors_as_messages()
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
-    """The editable wheel from setuptools; it contains no Artifact.
+    """The editable wheel from setuptools, with the runtime added; it contains no Artifact.
 
     Raises:
         SettingsError: `-C` settings were given. They would be lost by the first use, when kernels are compiled.
@@ -120,7 +120,10 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
     facts, options = _read_project()
     epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
-        return str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
+        name = str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
+    if not _vendors_runtime(facts.import_name):
+        editable.add_runtime(Path(wheel_directory) / name, facts.import_name, epoch)
+    return name
 
 
 @_errors_as_messages()
@@ -167,6 +170,12 @@ def _say(line: str) -> None:
 def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
     project = read_toml(Path("pyproject.toml"))  # PEP 517: hooks run in the project's root
     return split_table(project.get("tool", {}).get("kernelwheel", {}))
+
+
+def _vendors_runtime(package: str) -> bool:
+    """Whether the project's own list of packages has the runtime, as a copy of this folder in the checkout."""
+    packages = read_toml(Path("pyproject.toml")).get("tool", {}).get("setuptools", {}).get("packages")
+    return isinstance(packages, list) and f"{package}._kernelwheel" in packages
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -61,14 +61,16 @@ class Contents:
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
-def runtime_files(package: str, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """The files of the package's own copy of this backend, which is its runtime; without those that setuptools packed.
+def runtime_files(folder: str, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """The files of this backend, for a package's own copy: its runtime. Without those that setuptools has packed.
 
-    A package that vendors the folder has some of them packed, by the names in its list of packages.
+    Args:
+        folder: where they go in the wheel.
+        members: what is in the wheel. A package that vendors the folder has some packed, by its list of packages.
     """
     here = Path(__file__).parent
     for path in sorted(here.rglob("*")):
-        name = f"{package}/_kernelwheel/{path.relative_to(here).as_posix()}"
+        name = f"{folder}/{path.relative_to(here).as_posix()}"
         if path.suffix in (".py", ".cmake") and name not in members:
             yield name, path.read_bytes()
 
@@ -107,10 +109,10 @@ def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
             data = source.read(member)
             if member == f"{source.dist_info_path}/WHEEL":
                 data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
-            target.writestr(_zip_info(member, contents.epoch), data)
-        package = contents.native.partition("/")[0]
-        for member, data in (*runtime_files(package, source.namelist()), *contents.members()):
-            target.writestr(_zip_info(member, contents.epoch), data)
+            target.writestr(zip_info(member, contents.epoch), data)
+        runtime = contents.native.partition("/")[0] + "/_kernelwheel"
+        for member, data in (*runtime_files(runtime, source.namelist()), *contents.members()):
+            target.writestr(zip_info(member, contents.epoch), data)
 
 
 def _retagged(text: str, tag: str) -> str:
@@ -119,7 +121,8 @@ def _retagged(text: str, tag: str) -> str:
     return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", ""])
 
 
-def _zip_info(member: str, epoch: int) -> ZipInfo:
+def zip_info(member: str, epoch: int) -> ZipInfo:
+    """A member of a wheel: a deflated file with a fixed time, and executable if it is a library."""
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
     info.external_attr = (0o100755 if member.endswith(".so") else 0o100644) << 16

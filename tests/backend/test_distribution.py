@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
+from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
@@ -13,6 +15,7 @@ from zipfile import ZipFile
 import kernelwheel
 import pytest
 from builds import TORCH
+from editables import REQUIRE, SMALL
 from kernelwheel.build.package import read_toml
 from offline import make_index
 from packaging.requirements import Requirement
@@ -67,11 +70,17 @@ def test_it_brings_what_splat_s_own_build_requires(distribution: Path) -> None:
     assert 'extra == "cuda"' in cuda
 
 
-def test_a_package_requires_kernelwheel_and_torch_and_copies_nothing(
-    distribution: Path, build_root: Path, tmp_path: Path, run_python: RunPython
-) -> None:
-    """Isolated: the front end installs kernelwheel, and the wheel carries the runtime without being told."""
-    package = tmp_path / "tiny"
+@dataclass(frozen=True)
+class Adopter:
+    """A package that requires kernelwheel and torch and has no copy of it, and a user who has only our index."""
+
+    package: Path
+    env: dict[str, str]
+
+
+@pytest.fixture
+def adopter(distribution: Path, build_root: Path, tmp_path: Path) -> Adopter:
+    package = tmp_path / "project"
     shutil.copytree(REPOSITORY / "tests/packages/tiny", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "MANIFEST.in").write_text("graft native\n")
     (package / "pyproject.toml").write_text(
@@ -87,7 +96,14 @@ def test_a_package_requires_kernelwheel_and_torch_and_copies_nothing(
         "XDG_CACHE_HOME": str(tmp_path / "cache"), "TORCH_CUDA_ARCH_LIST": "9.0",
     }  # fmt: skip
 
-    run([*PIP, "wheel", "--no-deps", "--no-cache-dir", "-w", tmp_path / "out", package], cwd=tmp_path, env=env)
+    return Adopter(package, env)
+
+
+def test_the_wheel_carries_the_runtime_without_being_told(
+    adopter: Adopter, tmp_path: Path, run_python: RunPython
+) -> None:
+    command = [*PIP, "wheel", "--no-deps", "--no-cache-dir", "-w", tmp_path / "out", adopter.package]
+    run(command, cwd=tmp_path, env=adopter.env)
     (wheel,) = (tmp_path / "out").glob("*.whl")
     with ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
@@ -97,3 +113,24 @@ def test_a_package_requires_kernelwheel_and_torch_and_copies_nothing(
     assert (tmp_path / "site/tiny/_kernelwheel/cmake/KernelWheel.cmake").is_file()
     libraries = {path.name for path in (tmp_path / "site/tiny/_native").glob("*.so")}
     assert libraries == {"libtiny_cpu.so", *(["libtiny_cuda.so"] if TORCH.cuda else [])}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", ["lenient", "strict"])
+def test_an_editable_install_has_the_runtime_too(adopter: Adopter, tmp_path: Path, mode: str) -> None:
+    """Isolated, so that the backend that made it is gone when it is imported."""
+    for path in (adopter.package / "native").iterdir():
+        path.unlink()
+    for name, text in SMALL.items():
+        (adopter.package / "native" / name).write_text(text)
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    install = [*PIP, "--python", python, "install", "--no-deps", "--editable", adopter.package]
+    run([*install, "-C", f"editable_mode={mode}"], cwd=tmp_path, env=adopter.env)
+    env = {**adopter.env, "PYTHONPATH": sysconfig.get_path("purelib")}
+
+    done = run([python, "-c", "import tiny\n" + REQUIRE], cwd=tmp_path, env=env)
+
+    assert str(tmp_path / "cache") in done.stdout
+    where = run([python, "-c", "import tiny; print(tiny._kernelwheel.__file__)"], cwd=tmp_path, env=env).stdout
+    assert Path(where.strip()).is_relative_to(tmp_path / "venv")

@@ -292,6 +292,7 @@ def test_an_editable_install_compiles_what_is_in_the_checkout(
     script += 'print(ctypes.CDLL(f"{folder}/libtiny_cpu.so").tiny_one())'
 
     assert way.run(python, "-c", script).stdout == "1\n"
+    assert list((tmp_path / "venv").rglob("_tiny_kernelwheel*")) == [], "it has a copy of its own"
     (way.checkout / "native/one.h").write_text("#define ONE 7\n")
     assert way.run(python, "-c", script).stdout == "7\n"
 
