@@ -322,6 +322,18 @@ def test_explain_after_an_upgrade_finds_the_entry_of_the_version_before(cache: C
     assert [m["dimension"] for m in view["candidates"][0]["mismatches"]] == ["version"]
 
 
+def test_explain_does_not_call_an_entry_of_another_schema_fitting(cache: Cache, entry: Path) -> None:
+    folder = relabel(cache.store._replace(version="1.2.2"), entry)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "schema": 1}))
+
+    _, out, _ = cache.run("explain", "--cuda", "off")
+    _, view = cache.json("explain", "--cuda", "off")
+
+    assert f"{folder}: does not fit" in out
+    assert [each["dimension"] for each in view["candidates"][-1]["mismatches"]] == ["schema"]
+
+
 def test_explain_without_a_compiler_goes_by_mismatches_and_says_why(
     filled: Cache, entry: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -100,7 +100,8 @@ def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> I
     for store in package.stores():
         for entry in take_inventory(store).entries:
             if entry.artifact is None:
-                yield Examined(entry.folder, None, (), entry.unread.found if entry.unread else entry.damage)
+                mismatches = (entry.mismatch,) if entry.mismatch else ()
+                yield Examined(entry.folder, None, mismatches, entry.unread.found if entry.unread else entry.damage)
             else:
                 yield examined(entry.artifact, entry.damage)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..core.host import Host
-from ..core.manifest import SCHEMA, Manifest
+from ..core.manifest import Manifest
 from ..core.verdict import Mismatch, Wanted, check
 from ..runtime.decision import Decision
 from ..store.inventory import Entry
@@ -107,10 +107,8 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
         "mismatches": [],
         "fits": False,
     }
-    if entry.schema:
-        remedy = f"python -m {entry.store.package} cache prune"
-        mismatch = Mismatch("schema", f"schema {SCHEMA}", entry.schema, remedy, "cpu", compile_cures=True)
-        view["mismatches"] = [mismatch._asdict()]
+    if entry.mismatch:
+        view["mismatches"] = [entry.mismatch._asdict()]
     if entry.artifact is not None:
         found = check(entry.artifact.manifest, host, wanted).mismatches
         view["kernels"] = targets_text(entry.artifact.manifest)

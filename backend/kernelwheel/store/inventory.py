@@ -15,6 +15,7 @@ from ..core.errors import (
     UnreadableStoreError,
 )
 from ..core.files import is_folder
+from ..core.verdict import Mismatch
 from .artifact import Artifact
 from .entries import FINGERPRINT, Store
 
@@ -35,7 +36,7 @@ class Entry:
         size: the size of its files in bytes.
         made: when it was added to this Store, in seconds since 1970.
         unread: why its manifest cannot be read right now; None if it can be.
-        schema: the schema of its manifest if another version of this package wrote it; empty: ours.
+        mismatch: what its schema is, if another version of this package wrote its manifest; None: ours.
     """
 
     store: Store
@@ -45,7 +46,7 @@ class Entry:
     size: int
     made: float
     unread: UnreadableStoreError | None = None
-    schema: str = ""
+    mismatch: Mismatch | None = None
 
     @property
     def version(self) -> str:
@@ -102,20 +103,21 @@ def take_inventory(store: Store) -> Inventory:
 
 
 def _look(store: Store, folder: Path) -> Entry:
-    artifact, damage, unread, schema = None, "", None, ""
+    artifact, damage, unread, mismatch = None, "", None, None
     try:
         artifact = store.read(folder)
     except UnreadableStoreError as error:
         unread = error
     except OtherSchemaError as error:
-        schema = error.found
+        remedy = f"python -m {store.package} cache prune"
+        mismatch = Mismatch("schema", error.required, error.found, remedy, "cpu", compile_cures=True)
     except (StoreError, IncompatibleArtifactError) as error:
         damage = error.found
     try:
         made = ((folder / manifests.FILE) if artifact else folder).lstat().st_mtime
     except FileNotFoundError:  # another process has just removed it
         made, damage = 0.0, GONE
-    return Entry(store, folder, artifact, damage, size_of(folder), made, unread, schema)
+    return Entry(store, folder, artifact, damage, size_of(folder), made, unread, mismatch)
 
 
 def size_of(path: Path) -> int:
