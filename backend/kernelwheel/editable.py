@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from zipfile import ZIP_DEFLATED
 
 from wheel.wheelfile import WheelFile
 
-from .core.variables import variable_set
-from .wheel import runtime_files, zip_info
+from .wheel import runtime_files, write_wheel
 
 # The package itself is imported from the checkout, so what belongs below it must be put there by an import hook
 # (Python's documentation, "The import system", "The meta path"). It is run at each start of Python: it imports nothing.
@@ -36,27 +34,23 @@ sys.meta_path.append(Finder)
 '''
 
 
-def add_runtime(editable: Path, package: str, epoch: int) -> None:
-    """Add the runtime to the editable wheel that setuptools built, in place.
+def add_runtime(editable: Path, destination: Path, package: str, epoch: int) -> None:
+    """Write the editable wheel that setuptools built, with the runtime added, under the same name.
 
     Args:
-        editable: the wheel.
+        editable: the wheel from setuptools.
+        destination: the folder to write to, another one.
         package: the import name of the package.
-        epoch: the timestamp of every added file, in seconds since 1970.
+        epoch: the timestamp of every file in the wheel, in seconds since 1970.
+
+    Raises:
+        BuildError: it cannot be written; no partial file is left.
     """
     folder = f"_{package}_kernelwheel"
-    added = {
-        f"{folder}_finder.py": FINDER.format(package=package, folder=folder).encode(),
-        f"{folder}.pth": f"import {folder}_finder\n".encode(),  # run at start-up (Python's documentation, `site`)
-        **dict(runtime_files(folder, ())),
-    }
+    added = [
+        (f"{folder}_finder.py", FINDER.format(package=package, folder=folder).encode()),
+        (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
+        *runtime_files(folder, ()),
+    ]
     with WheelFile(editable) as source:
-        members = [(source.getinfo(name), source.read(name)) for name in source.namelist()]
-        record = f"{source.dist_info_path}/RECORD"
-    # WheelFile takes RECORD's timestamp from this variable, or else from the clock.
-    with variable_set("SOURCE_DATE_EPOCH", str(epoch)), WheelFile(editable, "w", compression=ZIP_DEFLATED) as target:
-        for info, data in members:
-            if info.filename != record:
-                target.writestr(info, data)
-        for name, data in added.items():
-            target.writestr(zip_info(name, epoch), data)
+        write_wheel(source, destination / editable.name, epoch, added)

@@ -119,10 +119,13 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         )
     facts, options = _read_project()
     epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
-    with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
-        name = str(build_meta.build_editable(wheel_directory, theirs, metadata_directory))
-    if not _vendors_runtime(facts.import_name):
-        editable.add_runtime(Path(wheel_directory) / name, facts.import_name, epoch)
+    vendored = _vendors_runtime(facts.import_name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = wheel_directory if vendored else temporary
+        with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
+            name = str(build_meta.build_editable(folder, theirs, metadata_directory))
+        if not vendored:
+            editable.add_runtime(Path(folder) / name, Path(wheel_directory), facts.import_name, epoch)
     return name
 
 
@@ -168,14 +171,17 @@ def _say(line: str) -> None:
 
 
 def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
-    project = read_toml(Path("pyproject.toml"))  # PEP 517: hooks run in the project's root
-    return split_table(project.get("tool", {}).get("kernelwheel", {}))
+    return split_table(_tool_tables().get("kernelwheel", {}))
 
 
 def _vendors_runtime(package: str) -> bool:
     """Whether the project's own list of packages has the runtime, as a copy of this folder in the checkout."""
-    packages = read_toml(Path("pyproject.toml")).get("tool", {}).get("setuptools", {}).get("packages")
+    packages = _tool_tables().get("setuptools", {}).get("packages")
     return isinstance(packages, list) and f"{package}._kernelwheel" in packages
+
+
+def _tool_tables() -> dict[str, Any]:
+    return dict(read_toml(Path("pyproject.toml")).get("tool", {}))  # PEP 517: hooks run in the project's root
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:

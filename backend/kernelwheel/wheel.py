@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sysconfig
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
 
@@ -85,34 +86,50 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         BuildError: it cannot be written; no partial file is left.
     """
     tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{platform_tag()}"
-    # WheelFile takes RECORD's timestamp from this variable, or else from the clock.
-    with WheelFile(pure) as source, variable_set("SOURCE_DATE_EPOCH", str(contents.epoch)):
+    with WheelFile(pure) as source:
         path = destination / f"{source.parsed_filename['namever']}-{tag}.whl"
-        try:
-            _write(source, path, tag, contents)
-        except OSError as error:
-            path.unlink(missing_ok=True)  # a partial wheel
-            raise BuildError(
-                "the wheel cannot be written",
-                required=f"a folder with enough free space that this user can write to: {destination}",
-                found=f"{type(error).__name__}: {error}",
-                remedies=["free some space there, or choose another folder"],
-            ) from error
+        facts = f"{source.dist_info_path}/WHEEL"
+        changed = {facts: _retagged(source.read(facts).decode("utf-8"), tag).encode("utf-8")}
+        runtime = contents.native.partition("/")[0] + "/_kernelwheel"
+        added = chain(runtime_files(runtime, source.namelist()), contents.members())
+        write_wheel(source, path, contents.epoch, added, changed)
     return path.name
 
 
-def _write(source: WheelFile, path: Path, tag: str, contents: Contents) -> None:
-    with WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
-        for member in source.namelist():
-            if member == f"{source.dist_info_path}/RECORD":
-                continue  # WheelFile writes a new one
-            data = source.read(member)
-            if member == f"{source.dist_info_path}/WHEEL":
-                data = _retagged(data.decode("utf-8"), tag).encode("utf-8")
-            target.writestr(zip_info(member, contents.epoch), data)
-        runtime = contents.native.partition("/")[0] + "/_kernelwheel"
-        for member, data in (*runtime_files(runtime, source.namelist()), *contents.members()):
-            target.writestr(zip_info(member, contents.epoch), data)
+def write_wheel(
+    source: WheelFile,
+    path: Path,
+    epoch: int,
+    added: Iterable[tuple[str, bytes]],
+    changed: Mapping[str, bytes] = {},
+) -> None:
+    """Write a wheel with the members of another one and more, and with a RECORD of its own.
+
+    Args:
+        source: the other one.
+        path: where to write it.
+        epoch: the timestamp of every file in it, in seconds since 1970.
+        added: further members, by their names.
+        changed: what members of `source` contain instead.
+
+    Raises:
+        BuildError: it cannot be written; no partial file is left.
+    """
+    kept = (name for name in source.namelist() if name != f"{source.dist_info_path}/RECORD")
+    members = chain(((name, changed[name] if name in changed else source.read(name)) for name in kept), added)
+    try:
+        # WheelFile takes RECORD's timestamp from this variable, or else from the clock.
+        with variable_set("SOURCE_DATE_EPOCH", str(epoch)), WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
+            for name, data in members:
+                target.writestr(_zip_info(name, epoch), data)
+    except OSError as error:
+        path.unlink(missing_ok=True)  # a partial wheel
+        raise BuildError(
+            "the wheel cannot be written",
+            required=f"a folder with enough free space that this user can write to: {path.parent}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=["free some space there, or choose another folder"],
+        ) from error
 
 
 def _retagged(text: str, tag: str) -> str:
@@ -121,8 +138,7 @@ def _retagged(text: str, tag: str) -> str:
     return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", ""])
 
 
-def zip_info(member: str, epoch: int) -> ZipInfo:
-    """A member of a wheel: a deflated file with a fixed time, and executable if it is a library."""
+def _zip_info(member: str, epoch: int) -> ZipInfo:
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
     info.external_attr = (0o100755 if member.endswith(".so") else 0o100644) << 16
