@@ -3,4 +3,4 @@
 The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one manifest and one check.
 """
 
-VERSION = "0.1.0"
+from .core.version import VERSION as VERSION

@@ -2,55 +2,75 @@
 
 from __future__ import annotations
 
+import json
+from email.parser import HeaderParser
 from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
+from .build.package import NOTE, PackageFacts
+from .core_metadata import completed
+from .module_files import module_files
 from .wheel import runtime_files, write_wheel
 
 # The package itself is imported from the checkout, so what belongs below it must be put there by an import hook
 # (Python's documentation, "The import system", "The meta path"). It is run at each start of Python: it imports nothing.
-FINDER = '''"""Makes {package}._kernelwheel importable, the runtime of an editable install."""
+FINDER = '''"""Makes {package}._kernelwheel and the extensions of an editable install importable."""
 
 import sys
 
+FILES = {files!r}
+
 
 class Finder:
-    """Comes last on the meta path: a copy of the package's own goes first."""
+    """Comes first on the meta path: a library that an earlier build left in the checkout must not be loaded."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """The spec of {package}._kernelwheel."""
-        if name != "{package}._kernelwheel":
+        """The spec of {package}._kernelwheel, or of an extension."""
+        if name not in FILES:
             return None
         from importlib.util import spec_from_file_location
         from pathlib import Path
 
-        folder = Path(__file__).with_name("{folder}")
-        return spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+        file = Path(__file__).with_name("{folder}") / FILES[name]
+        folders = [str(file.parent)] if file.name == "__init__.py" else None
+        return spec_from_file_location(name, file, submodule_search_locations=folders)
 
 
-sys.meta_path.append(Finder)
+sys.meta_path.insert(0, Finder)
 '''
 
 
-def add_runtime(editable: Path, destination: Path, package: str, epoch: int) -> None:
+def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project: Path, epoch: int) -> None:
     """Write the editable wheel that setuptools built, with the runtime added, under the same name.
 
     Args:
         editable: the wheel from setuptools.
         destination: the folder to write to, another one.
-        package: the import name of the package.
+        facts: the package.
+        project: its checkout, which kernels are compiled from.
         epoch: the timestamp of every file in the wheel, in seconds since 1970.
 
     Raises:
         BuildError: it cannot be written; no partial file is left.
     """
+    package = facts.import_name
     folder = f"_{package}_kernelwheel"
-    added = [
-        (f"{folder}_finder.py", FINDER.format(package=package, folder=folder).encode()),
-        (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
-        *runtime_files(folder, ()),
-    ]
     with WheelFile(editable) as source:
-        write_wheel(source, destination / editable.name, epoch, added)
+        members = f"{source.dist_info_path}/METADATA"
+        metadata = source.read(members).decode("utf-8")
+        name = str(HeaderParser().parsestr(metadata)["Name"])
+        stand_ins = [(f"extensions/{file}", text) for file, text in module_files(facts.extensions, package, name)]
+        names = [each.name for each in facts.extensions]
+        files = {f"{package}._kernelwheel": "__init__.py"}
+        files |= {each: file for each, (file, _) in zip(names, stand_ins, strict=True)}
+        added = [
+            (f"{folder}_finder.py", FINDER.format(package=package, folder=folder, files=files).encode()),
+            (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
+            (f"{folder}/{NOTE}", json.dumps({"project": str(project)}).encode()),
+            *((f"{folder}/{file}", text) for file, text in stand_ins),
+            *runtime_files(folder, ()),
+        ]
+        changed = {members: completed(metadata, None).encode("utf-8")}
+        write_wheel(source, destination / editable.name, epoch, added, changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import tempfile
 import time
 import traceback
@@ -12,20 +13,22 @@ from contextlib import contextmanager
 from email.parser import HeaderParser
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from setuptools import build_meta
 
-from . import editable, wheel
+from . import editable, module_files, other_torch, sdist, setuptools_project, wheel
 from .build import plan as plans
 from .build.cached_build import cached_build
 from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from .build.package import PackageFacts, read_toml, split_table
+from .build.package import PackageFacts, read_project, read_toml
 from .build.progress import print_line
 from .core import settings
 from .core.errors import KernelWheelError, SettingsError
 from .core.variables import variable_set
+from .core_metadata import completed, torch_release
 from .toolchain import toolchain
+from .toolchain.torch_files import find_torch
 
 Config = Mapping[str, Any] | None
 
@@ -59,16 +62,26 @@ def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
 
 @_errors_as_messages()
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
-    """The metadata from setuptools; it is static, so nothing is compiled and torch is not needed."""
-    with _outside_checkout():
-        return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[1]))
+    """The metadata from setuptools, with what our wheel requires besides; nothing is compiled.
+
+    Only for libraries that are bound to one torch, that torch must be installed.
+    """
+    ours, theirs = _split(config_settings)
+    facts, options = _read_project()
+    torch = _bound_torch(facts, settings.resolve(facts.import_name, options, os.environ, ours))
+    with _outside_checkout(torch.version_tag):
+        name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
+    _complete(Path(metadata_directory) / name / "METADATA", torch.version)
+    return name
 
 
 @_errors_as_messages()
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
-    """The same as `prepare_metadata_for_build_wheel`."""
+    """The same for an editable wheel, which is compiled at first use and so bound to no torch."""
     with _outside_checkout():
-        return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
+        name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
+    _complete(Path(metadata_directory) / name / "METADATA", None)
+    return name
 
 
 @_errors_as_messages()
@@ -97,9 +110,16 @@ def get_requires_for_build_editable(config_settings: Config = None) -> list[str]
 
 @_errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
-    """The sdist from setuptools."""
+    """The sdist from setuptools, with the files of the extensions."""
+    facts, options = _read_project()
+    facts = facts.located(Path.cwd())
+    epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     with _outside_checkout():
-        return str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
+        name = str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
+    if facts.files:
+        dynamic = ["Requires-Dist", *(["Version"] if facts.binds_torch else [])]
+        sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), facts.files, dynamic, epoch)
+    return name
 
 
 @_errors_as_messages()
@@ -118,6 +138,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
             remedies=[f"leave them out, and set {', '.join(_variables(ours))} when using the kernels"],
         )
     facts, options = _read_project()
+    facts = facts.located(Path.cwd())  # so that a mistake in the tables is found now
     epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     vendored = _vendors_runtime(facts.import_name)
     with tempfile.TemporaryDirectory() as temporary:
@@ -125,7 +146,9 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
             name = str(build_meta.build_editable(folder, theirs, metadata_directory))
         if not vendored:
-            editable.add_runtime(Path(folder) / name, Path(wheel_directory), facts.import_name, epoch)
+            made = Path(folder) / name
+            module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
+            editable.add_runtime(made, Path(wheel_directory), facts, Path.cwd(), epoch)
     return name
 
 
@@ -134,8 +157,11 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()
     facts, options = _read_project()
+    facts = facts.located(Path.cwd())
     ours, theirs = _split(config_settings)
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
+    if not facts.can_use_cuda:
+        chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
     tools = toolchain.find_toolchain(chosen, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
@@ -143,13 +169,19 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         _say(f"c++: {passed_over}")
     _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
-    with tempfile.TemporaryDirectory() as temporary, _outside_checkout():
+    plans.require_cuda(facts, tools)
+    bound = _bound_torch(facts, chosen)
+    for line in other_torch.note(facts, tools.torch, Path(sysconfig.get_path("purelib"))):
+        _say(line)
+    with tempfile.TemporaryDirectory() as temporary, _outside_checkout(bound.version_tag):
         with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
+        wheel.refuse_native_files(pure)
+        module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
         sources = Path(facts.sources).resolve()
         plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
         artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
-        contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch)
+        contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch, bound.build_tag)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
     _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
@@ -157,11 +189,15 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
 
 
 @contextmanager
-def _outside_checkout() -> Iterator[None]:
-    """Keep setuptools' build folder out of the checkout: a stale one would add deleted modules to the wheel."""
+def _outside_checkout(version_tag: str = "") -> Iterator[None]:
+    """Tell setuptools what this backend adds to its configuration, and to write outside of the checkout."""
+    tables = _tool_tables()
+    setuptools_project.refuse_ext_modules(Path.cwd(), tables)
+    package = _read_project()[0].import_name
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "setuptools.cfg"
-        config.write_text(f"[build]\nbuild_base = {folder}\n[egg_info]\negg_base = {folder}\n", encoding="utf-8")
+        text = setuptools_project.configuration(Path.cwd(), tables, package, Path(folder), version_tag)
+        config.write_text(text, encoding="utf-8")
         with variable_set("DIST_EXTRA_CONFIG", str(config)):
             yield
 
@@ -171,7 +207,37 @@ def _say(line: str) -> None:
 
 
 def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
-    return split_table(_tool_tables().get("kernelwheel", {}))
+    return read_project(Path.cwd())  # PEP 517: hooks run in the project's root
+
+
+class _Bound(NamedTuple):
+    """How a wheel says which torch its libraries are bound to; all empty if they are bound to none."""
+
+    version: str | None = None
+    build_tag: str = ""
+    version_tag: str = ""
+
+
+def _bound_torch(facts: PackageFacts, chosen: settings.Settings) -> _Bound:
+    if not facts.binds_torch:
+        return _Bound()
+    version = find_torch().version
+    release = torch_release(version)
+    major, minor = release.split(".")
+    if chosen.torch_tag == "local":
+        return _Bound(version, version_tag=f"+torch{release}")
+    # A build number, which pip compares: digits first (binary distribution format, "File name convention").
+    return _Bound(version, build_tag=f"{major}{minor:0>2}torch" if chosen.torch_tag == "build" else "")
+
+
+def _complete(metadata: Path, torch: str | None) -> None:
+    metadata.write_text(completed(metadata.read_text(encoding="utf-8"), torch), encoding="utf-8")
+
+
+def _modules_of(package: str) -> list[str]:
+    """The files of the package in the checkout, as they would be called in a wheel."""
+    roots = [root for root in (Path("src"), Path()) if (root / package).is_dir()]
+    return [path.relative_to(root).as_posix() for root in roots[:1] for path in (root / package).rglob("*.py")]
 
 
 def _vendors_runtime(package: str) -> bool:
@@ -181,7 +247,7 @@ def _vendors_runtime(package: str) -> bool:
 
 
 def _tool_tables() -> dict[str, Any]:
-    return dict(read_toml(Path("pyproject.toml")).get("tool", {}))  # PEP 517: hooks run in the project's root
+    return dict(read_toml(Path("pyproject.toml")).get("tool", {}))
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:

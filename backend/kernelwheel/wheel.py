@@ -7,6 +7,7 @@ import sysconfig
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from itertools import chain
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
@@ -17,6 +18,8 @@ from .build.plan import Plan
 from .core import manifest as manifests
 from .core.errors import BuildError
 from .core.variables import variable_set
+from .core_metadata import completed
+from .module_files import module_files
 from .store.artifact import Artifact
 
 
@@ -44,6 +47,7 @@ class Contents:
         plan: names the source files, which go into `src/` in the Artifact's folder, for a compile at run time.
         sources: the folder of the source files.
         epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
+        build_tag: the wheel's build number, which says which torch it is for; may be empty.
     """
 
     native: str
@@ -51,6 +55,12 @@ class Contents:
     plan: Plan
     sources: Path
     epoch: int
+    build_tag: str = ""
+
+    @property
+    def package(self) -> str:
+        """The import name of the package."""
+        return self.native.partition("/")[0]
 
     def members(self) -> Iterator[tuple[str, bytes]]:
         """The files with their names in the wheel, without the other files that a Store keeps with an Artifact."""
@@ -72,7 +82,8 @@ def runtime_files(folder: str, members: Collection[str]) -> Iterator[tuple[str, 
     here = Path(__file__).parent
     for path in sorted(here.rglob("*")):
         name = f"{folder}/{path.relative_to(here).as_posix()}"
-        if path.suffix in (".py", ".cmake") and name not in members:
+        needed = path.parent != here or path.name in ("__init__.py", "__main__.py")  # the hooks build wheels only
+        if path.suffix in (".py", ".cmake") and needed and name not in members:
             yield name, path.read_bytes()
 
 
@@ -87,11 +98,21 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
     """
     tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{platform_tag()}"
     with WheelFile(pure) as source:
-        path = destination / f"{source.parsed_filename['namever']}-{tag}.whl"
-        facts = f"{source.dist_info_path}/WHEEL"
-        changed = {facts: _retagged(source.read(facts).decode("utf-8"), tag).encode("utf-8")}
-        runtime = contents.native.partition("/")[0] + "/_kernelwheel"
-        added = chain(runtime_files(runtime, source.namelist()), contents.members())
+        build = f"-{contents.build_tag}" if contents.build_tag else ""
+        path = destination / f"{source.parsed_filename['namever']}{build}-{tag}.whl"
+        facts, metadata = f"{source.dist_info_path}/WHEEL", f"{source.dist_info_path}/METADATA"
+        declared = source.read(metadata).decode("utf-8")
+        binding = contents.plan.binding
+        changed = {
+            facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
+            metadata: completed(declared, binding.torch if binding else None).encode("utf-8"),
+        }
+        name = str(HeaderParser().parsestr(declared)["Name"])
+        added = chain(
+            runtime_files(f"{contents.package}/_kernelwheel", source.namelist()),
+            module_files(contents.plan.extensions, contents.package, name),
+            contents.members(),
+        )
         write_wheel(source, path, contents.epoch, added, changed)
     return path.name
 
@@ -132,10 +153,41 @@ def write_wheel(
         ) from error
 
 
-def _retagged(text: str, tag: str) -> str:
+def members_of(wheel: Path) -> list[str]:
+    """The names of a wheel's members."""
+    with WheelFile(wheel) as source:
+        return list(source.namelist())
+
+
+def refuse_native_files(pure: Path) -> None:
+    """Refuse a wheel from setuptools with a native file: nothing says what it was built from and for.
+
+    Raises:
+        BuildError: names the file.
+    """
+    with WheelFile(pure) as source:
+        native = [name for name in source.namelist() if _is_native(source, name)]
+    if native:
+        raise BuildError(
+            "a native file would get into the wheel that no Plan made",
+            required="native files that kernelwheel compiles from the package's sources, and no others",
+            found="\n".join(native),
+            remedies=["remove it from the checkout, or from the package data", "or build it as an extension"],
+        )
+
+
+def _is_native(wheel: WheelFile, member: str) -> bool:
+    if re.search(r"\.(so(\.[\d.]+)?|pyd|dylib|dll)$", member):
+        return True
+    with wheel.open(member) as stream:
+        return bool(stream.read(4) == b"\x7fELF")  # System V ABI, "ELF Header"
+
+
+def _retagged(text: str, tag: str, build_tag: str) -> str:
     """The WHEEL file, changed to a platform wheel with our tag (binary distribution format, "File contents")."""
     kept = [line for line in text.splitlines() if line and not line.startswith(("Tag:", "Root-Is-Purelib:"))]
-    return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", ""])
+    build = [f"Build: {build_tag}"] if build_tag else []
+    return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", *build, ""])
 
 
 def _zip_info(member: str, epoch: int) -> ZipInfo:

@@ -23,7 +23,7 @@ CUDA = {
     "toolkit": {"version": "13.2.86", "nvcc": "b" * 64, "cccl": "c" * 64},
 }
 PLAN: Values = {
-    "schema": 1,
+    "schema": 2,
     "package": "tiny",
     "version": "1.2.3",
     "sources": {"CMakeLists.txt": "1" * 64, "math/twice.cuh": "2" * 64},
@@ -35,8 +35,10 @@ PLAN: Values = {
     "torch_target": "2.10",
     "binding": None,
     "platform": "linux-x86_64",
+    "extensions": [],
 }
 BUILT_WITH: Values = {
+    "kernelwheel": "0.1.0",
     "torch": "2.13.0+cu132",
     "torch_cuda": "13.2",
     "cxx": "gcc 12.2.0",

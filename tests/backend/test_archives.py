@@ -228,11 +228,11 @@ def manifest_that_says_it_is_small(entry: Artifact) -> bytes:
 
 
 def long_manifest(entry: Artifact) -> bytes:
-    return wheel(entry, ZIP_DEFLATED, b'{"schema": 2, "plan": ' + b"[" * 4_000_000)
+    return wheel(entry, ZIP_DEFLATED, b'{"schema": 3, "plan": ' + b"[" * 4_000_000)
 
 
 def deep_manifest(entry: Artifact) -> bytes:
-    return wheel(entry, ZIP_STORED, text_of(entry).replace(b'"schema": 1', b'"schema": ' + b"[" * 900 + b"]" * 900))
+    return wheel(entry, ZIP_STORED, text_of(entry).replace(b'"schema": 2', b'"schema": ' + b"[" * 900 + b"]" * 900))
 
 
 def huge_directory(entry: Artifact) -> bytes:

@@ -42,7 +42,7 @@ def put(folder: Path, *names: str) -> Path:
 
 def refusal(tools: Toolchain) -> BuildError:
     with pytest.raises(BuildError) as caught:
-        binding.bind(tools)
+        binding.bind(tools, python=True)
     return caught.value
 
 
@@ -52,7 +52,15 @@ def refusal(tools: Toolchain) -> BuildError:
 def test_a_module_is_bound_to_the_running_python_and_the_torch_at_hand(machine: Machine) -> None:
     tag = next(tags.sys_tags())
 
-    assert binding.bind(found(machine, cuda="off")) == Binding(tag.abi, "2.11.0+cu990")
+    assert binding.bind(found(machine, cuda="off"), python=True) == Binding(tag.abi, "2.11.0+cu990")
+
+
+def test_a_library_without_python_is_bound_to_the_torch_alone(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: "/no/headers")
+
+    assert binding.bind(found(machine, cuda="off"), python=False) == Binding(None, "2.11.0+cu990")
 
 
 def test_another_torch_release_gives_another_plan_for_modules_and_the_same_for_operators(

@@ -59,6 +59,8 @@ class Given(NamedTuple):
     jit_origin: str = "default"
     cuda_off: str = ""
     has_sources: bool = True
+    needs_cuda: bool = False
+    untargeted: bool = True
     package: str = "tiny"
     folder: Path = Path("/site/tiny/_native")
 
@@ -100,6 +102,14 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),
     "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
     "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "fail", "no sources are installed"),
+    "no GPU, and all needs one": ("cpu", NO_GPU, at(needs_cuda=True), "fail", "only on request: TINY_CUDA=on"),
+    "no GPU, but the others' named": (
+        "cpu",
+        NO_GPU,
+        at(needs_cuda=True, untargeted=False),
+        "compile",
+        "no kernels are",
+    ),
     "jit is never": ("cuda", BLACKWELL, at(WHEEL, jit="never", jit_origin="X"), "fail", "jit is never (X)"),
     "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
     "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),

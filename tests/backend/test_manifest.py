@@ -150,16 +150,16 @@ def changed(place: Place, value: object) -> Values:
     return values
 
 
-@pytest.mark.parametrize("schema", [0, 1, 3, "1", None, [1], True])
+@pytest.mark.parametrize("schema", [0, 1, 2, "3", None, [3], True])
 def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schema: object) -> None:
     error = refusal_of(tmp_path, {**MANIFEST.to_json(), "schema": schema})
 
-    assert error.required == "schema 2"
+    assert error.required == "schema 3"
     assert f"schema {schema!r}" in error.found
 
 
 def test_a_manifest_of_another_schema_is_refused_whatever_else_it_holds(tmp_path: Path) -> None:
-    assert refusal_of(tmp_path, b'{"schema": 3, "new": "shape"}').required == "schema 2"
+    assert refusal_of(tmp_path, b'{"schema": 4, "new": "shape"}').required == "schema 3"
 
 
 OBJECTS = [place for place in places(MANIFEST.to_json()) if isinstance(at(MANIFEST.to_json(), place), dict)]
@@ -200,6 +200,7 @@ WRONG: dict[str, list[object]] = {
     "plan.cuda.sass": ["9.0", [9.0], ["sm_90"], [None]],
     "plan.cuda.toolkit": [[], {}, {"version": 13}, {"version": "new"}, {"version": "13.0", "nvcc": 1}],
     "plan.torch_target": [2.10, "new", "2", None],
+    "plan.extensions": [{}, None, [1], [{}], [{"name": "a"}]],
     "plan.binding": ["cp312", {}, {"python": "cp312"}],
     "built_with": ["x", None, {}],
     "built_with.cuda": [{}, None, {"enabled": 1, "because": "x"}],
@@ -221,7 +222,7 @@ WRONG: dict[str, list[object]] = {
     "libraries.0.sha256": [None, "0" * 63, 7],
     "libraries.0.size": ["2048", 0, -1, 8**11, True],
     "libraries.0.device": ["tpu", None, ["cpu"]],
-    "libraries.0.module": [1, "a.b", "", "a b"],
+    "libraries.0.module": [1, "a..b", "", "a b"],
     "libraries.1.sass": ["9.0", [9.0], None, ["9.0", "90"], ["9.00"], [".0"], ["9." + "0" * 5000]],
     "libraries.1.ptx": [["sm_90"], None, ["12.0g"]],
 }  # fmt: skip
@@ -348,7 +349,7 @@ def test_a_truncated_manifest_is_refused(length: int) -> None:
 
 
 def in_its_plan(text: bytes) -> bytes:
-    return TEXT.replace(b'"schema": 1', b'"schema": ' + text)
+    return TEXT.replace(b'"schema": 2', b'"schema": ' + text)
 
 
 HEAVY: dict[str, bytes] = {
@@ -360,7 +361,7 @@ HEAVY: dict[str, bytes] = {
     "a fraction": in_its_plan(b"1.0"),
     "an exponent": in_its_plan(b"1e999999999"),
     "NaN": in_its_plan(b"NaN"),
-    "a duplicate key": in_its_plan(b'1, "schema": 1'),
+    "a duplicate key": in_its_plan(b'2, "schema": 2'),
     "a digest of no length": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"").ljust(4_000_000),
     "a short digest": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"e").ljust(4_000_000, b" "),
     "a long name": in_its_plan(b'"' + b"x" * 3_000_000 + b'"'),

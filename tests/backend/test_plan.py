@@ -225,6 +225,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cache-path": lambda _: ("/a", "/b"),
     "trusted-owners": lambda _: ("", "1000"),
     "import-limit": lambda _: ("100", "200"),
+    "torch-tag": lambda _: ("local", "none"),
 }
 
 
@@ -267,6 +268,7 @@ ANYTHING = st.fixed_dictionaries(
         "cache-path": st.sampled_from(["", "/a:/b"]),
         "trusted-owners": st.sampled_from(["", "1000"]),
         "import-limit": st.sampled_from(["1", "2000"]),
+        "torch-tag": st.sampled_from(["build", "local", "none"]),
     }
 )
 
@@ -312,7 +314,7 @@ def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -
 def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
     values = machine.draw().to_json()
 
-    assert values["schema"] == 1
+    assert values["schema"] == 2
     assert values["sources"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()}
     assert values["cxx"] == {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}
     assert values["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
@@ -393,7 +395,7 @@ SHAPES_NOTHING = {
     "host": "the Plan's own", "locks": "waits", "manifest": "describes what was made", "permissions": "makes folders",
     "plan": "the Plan itself", "readback": "reads what was made", "resources": "how many compilers at once",
     "entries": "where the folder lies", "toolchain": "what the Plan's identities are of",
-    "variables": "names for errors",
+    "variables": "names for errors", "version": "recorded beside the Plan",
     "launchers": "run the same commands", "nvcc": "finds what the toolkit's identity is of",
     "toolkit": "the Plan's own", "compile": "puts the parts together",
 }  # fmt: skip

@@ -30,6 +30,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cache-path": ("/a", "/b:/c", "/d", ()),
     "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
     "import-limit": ("100", "200", "300", 2000),
+    "torch-tag": ("local", "none", "local", "build"),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from ..core.errors import BuildError
 from ..toolchain.nvcc import find_cudart
 from ..toolchain.toolchain import Toolchain
 from . import build_log, resources
+from .extension_lists import as_one, cmake_lists
 from .plan import Plan
-from .work_folder import Work, mark_rest_whole
+from .work_folder import Work, header_folders, mark_rest_whole
 
 # The only variables of the caller's environment that a compiler sees. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are
 # options of the registry and arrive through the Plan; anything else could change the binary behind its back.
@@ -153,7 +153,8 @@ def _configuration_rests_on(plan: Plan, toolchain: Toolchain) -> list[str]:
     """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
-    return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True)]
+    own = cmake_lists(plan) if plan.extensions else ""
+    return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), own]
 
 
 def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
@@ -164,14 +165,16 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_CUDA": plan.cuda is not None,
         "KERNELWHEEL_TORCH": str(work / "torch"),
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
-        "KERNELWHEEL_CXX_FLAGS": _as_one(plan.cxx_flags),
-        "KERNELWHEEL_LINK_FLAGS": _as_one(plan.link_flags),
+        "KERNELWHEEL_BINDING": "python" if plan.binding and plan.binding.python else "torch" if plan.binding else "",
+        "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
+        "KERNELWHEEL_CXX_FLAGS": as_one(plan.cxx_flags),
+        "KERNELWHEEL_LINK_FLAGS": as_one(plan.link_flags),
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",
     }
-    if plan.binding:
-        count = len(toolchain.module_headers)
-        cache["KERNELWHEEL_MODULE_HEADERS"] = ";".join(str(work / "headers" / str(number)) for number in range(count))
+    for language, folders in header_folders(plan, toolchain).items():
+        links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
+        cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)
     if toolchain.launchers.cxx:
         cache["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cxx)
     if toolchain.launchers.cuda:
@@ -183,14 +186,9 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
             "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
             "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
-            "KERNELWHEEL_CUDA_FLAGS": _as_one(plan.cuda.flags),
+            "KERNELWHEEL_CUDA_FLAGS": as_one(plan.cuda.flags),
         }
     return cache
-
-
-def _as_one(flags: Sequence[str]) -> str:
-    """Options as one CMake list item; as separate items, CMake would drop duplicates such as `-Xcompiler`."""
-    return "SHELL:" + shlex.join(flags).replace(";", "\\;") if flags else ""
 
 
 def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildError:

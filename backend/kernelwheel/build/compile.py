@@ -14,8 +14,10 @@ from packaging.version import Version
 
 from ..core import manifest as manifests
 from ..core.errors import BuildError, way_out
+from ..core.extension import refuse
 from ..core.manifest import Library, Manifest, Requires
 from ..core.variables import own_variable
+from ..core.version import VERSION
 from ..store.artifact import Artifact
 from ..store.entries import Store
 from ..store.permissions import NOBODY_ELSE, Trust
@@ -107,18 +109,45 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
     """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
     libraries = tuple(readback.read_library(path, toolchain.cuobjdump) for path in paths)
-    wanted = (plan.cuda.sass, plan.cuda.ptx) if plan.cuda else ((), ())
-    made = [(library.sass, library.ptx) for library in libraries if library.device == "cuda"]
-    if not libraries or bool(made) != (plan.cuda is not None) or any(targets != wanted for targets in made):
+    made = [library for library in libraries if library.device == "cuda"]
+    unlike = any((library.sass, library.ptx) != plan.targets(library.file) for library in made) if plan.cuda else made
+    if not libraries or bool(made) != (plan.cuda is not None) or unlike:
         raise BuildError(
             "the compilers did not produce what the Plan specifies",
             required=f"libraries for {plan.kernels}",
             found="\n".join(f"{lib.file}: SASS {lib.sass or 'none'}, PTX {lib.ptx or 'none'}" for lib in libraries)
             or "no libraries",
-            remedies=["fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"],
+            remedies=[_fix_targets(plan)],
         )
+    if plan.extensions:
+        return tuple(_of_extension(plan, library, path) for library, path in zip(libraries, paths, strict=True))
     _check_abi(plan, libraries)
     return libraries
+
+
+def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
+    """Check a library against its extension's `kind`, and give it the name that it is imported by."""
+    extension = next(each for each in plan.extensions if each.file == library.file)
+    if extension.kind == "module":
+        if library.module != extension.module:
+            refuse(
+                extension.name,
+                "kind",
+                f"PyInit_{extension.module}, as from PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)",
+                f"PyInit_{library.module}" if library.module else "no function PyInit_...",
+                "name the extension as its sources do, or, if they register operators only, set its kind",
+            )
+        return library._replace(module=extension.name)
+    if library.module or (symbols := readback.python_symbols(path)):
+        found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
+        refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
+    return library
+
+
+def _fix_targets(plan: Plan) -> str:
+    if plan.extensions:
+        return "report this, with the build log: the extensions were not compiled as they were declared"
+    return "fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"
 
 
 def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
@@ -159,6 +188,7 @@ def _describe_artifact(
     built_for = Version(toolchain.torch.version)
     glibc = readback.newest_symbol_version(paths, "GLIBC_")
     built_with = {
+        "kernelwheel": VERSION,
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",

@@ -7,7 +7,6 @@ wherever that is built: on a builder for a wheel, or on the user's machine.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,24 +18,27 @@ from ..core import architectures
 from ..core.architectures import ArchList
 from ..core.digests import file_sha256, json_sha256
 from ..core.errors import BuildError, SettingsError
+from ..core.extension import Extension
 from ..core.host import platform_name
 from ..core.settings import Settings
+from ..core.variables import own_variable
 from ..toolchain.binding import Binding, bind
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import toolkit_identity
-from .package import PackageFacts, source_digests
+from .package import PackageFacts
+from .source_files import source_digests
 
-SCHEMA = 1
+SCHEMA = 2
 # Files of ours that can change the binary: flags, the compilers' environment, and the layout of the work folder.
 RECIPE = (
     "cmake/KernelWheel.cmake",
     "build/cmake_driver.py",
     "build/cmake_build.py",
+    "build/extension_lists.py",
     "build/work_folder.py",
     "toolchain/binding.py",
+    "core/extension.py",
 )
-# The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
-_CHOOSES_ARCHS = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Plan:
         binding: the Python and torch that modules are bound to; None if all libraries are operators on the stable
             ABI, so that one Plan serves every Python and every torch.
         platform: such as `linux-x86_64`.
+        extensions: what is built without a CMakeLists.txt, in the order of their names.
     """
 
     package: str
@@ -85,6 +88,7 @@ class Plan:
     torch_target: str
     binding: Binding | None
     platform: str
+    extensions: tuple[Extension, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The Plan as plain JSON values, with the schema number of Plans."""
@@ -105,6 +109,17 @@ class Plan:
         """A single digest of all sources."""
         return json_sha256(self.sources)
 
+    def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""
+        assert self.cuda is not None
+        extension = next((each for each in self.extensions if each.file == file), None)
+        if extension is None:
+            return self.cuda.sass, self.cuda.ptx
+        if not extension.has_kernels:
+            return (), ()
+        archs = architectures.parse(extension.archs, extension.name) if extension.archs else self.cuda.archs
+        return tuple(map(str, archs.sass)), tuple(map(str, archs.ptx))
+
 
 def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Settings, toolchain: Toolchain) -> Plan:
     """Draw up the Plan.
@@ -112,7 +127,7 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
     Args:
         facts: the package.
         version: its version.
-        source_root: the folder with CMakeLists.txt.
+        source_root: the folder with CMakeLists.txt, or with the files of the extensions.
         settings: the effective options.
         toolchain: what this machine compiles with.
 
@@ -126,15 +141,16 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
     return Plan(
         package=facts.import_name,
         version=version,
-        sources=source_digests(source_root),
+        sources=source_digests(source_root, facts.files),
         recipe={name: file_sha256(here / name) for name in RECIPE},
         cxx={"kind": cxx.kind, "version": cxx.version, "target": cxx.target},
         cxx_flags=settings.cxx_flags,
         link_flags=settings.link_flags,
-        cuda=_draw_cuda(settings, toolchain),
+        cuda=_draw_cuda(facts, settings, toolchain),
         torch_target=facts.torch_target,
-        binding=bind(toolchain) if facts.abi == "torch" else None,
+        binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,
         platform=platform_name(),
+        extensions=facts.extensions,
     )
 
 
@@ -149,9 +165,24 @@ def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
         )
 
 
-def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
+def require_cuda(facts: PackageFacts, toolchain: Toolchain) -> None:
+    """Reject a build without CUDA, if there are extensions that need it."""
+    if facts.needs_cuda and toolchain.cuda.nvcc is None:
+        raise BuildError(
+            f"{facts.import_name} cannot be built without CUDA",
+            required=f"a torch built for CUDA, and its nvcc, for {', '.join(facts.needs_cuda)}",
+            found=toolchain.cuda.reason,
+            remedies=[
+                "install a CUDA build of torch in the environment that builds it",
+                f"or, if {own_variable(facts.import_name, 'cuda')} is off, unset it",
+            ],
+        )
+
+
+def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
+    require_cuda(facts, toolchain)
     nvcc = toolchain.cuda.nvcc
-    if nvcc is None:
+    if nvcc is None or not facts.can_use_cuda:
         return None
     _refuse_archs_in_flags(settings)
     if settings.archs:
@@ -160,6 +191,10 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
         architectures.check_supported(wanted, nvcc.supported, nvcc.version, origin)
     else:
         wanted = architectures.default(nvcc.supported)
+    for each in facts.extensions:
+        if each.archs:
+            own = architectures.parse(each.archs, f"archs of {each.name}")
+            architectures.check_supported(own, nvcc.supported, nvcc.version, f"archs of {each.name}")
     return CudaPlan(
         sass=tuple(map(str, wanted.sass)),
         ptx=tuple(map(str, wanted.ptx)),
@@ -170,7 +205,7 @@ def _draw_cuda(settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
 
 def _refuse_archs_in_flags(settings: Settings) -> None:
     """Reject nvcc options that choose architectures: nvcc would add them to the Plan's, or fail on both."""
-    found = [flag for flag in settings.cuda_flags if _CHOOSES_ARCHS.match(flag)]
+    found = architectures.chosen_by(settings.cuda_flags)
     if found:
         raise SettingsError(
             "the options for nvcc choose architectures",

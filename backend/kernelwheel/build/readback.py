@@ -79,6 +79,15 @@ def module_name(path: Path) -> str | None:
         return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
 
 
+def python_symbols(path: Path) -> list[str]:
+    """The functions and variables of Python that the library uses (Python/C API: their names start with `Py`)."""
+    with path.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        names = (str(symbol.name) for symbol in symbols if symbol.entry.st_shndx == "SHN_UNDEF")
+        return sorted(name for name in names if name.startswith(("Py", "_Py")))
+
+
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:
     """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
     found = {name for path in paths for name in _versions_needed(path) if re.fullmatch(rf"{prefix}[\d.]+", name)}

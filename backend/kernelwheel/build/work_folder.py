@@ -2,7 +2,8 @@
 
     <cache folder>/<package>/.build/kernelwheel-<digest>/   digest of the Plan without version and sources; private
         src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
-        headers/                                    links to headers that a Python module needs
+        headers/                                    links to headers besides torch's
+        libraries/                                  links to libraries of the toolkit
         build.log                                   the latest output of CMake and the compilers
         whole.json                                  exists while the rest is intact: removed first, written last
 
@@ -33,7 +34,9 @@ from ..core.variables import own_variable
 from ..store.entries import WHOLE, Store
 from ..store.locks import exclusive
 from ..store.permissions import FOLDER, PRIVATE, Guard, Trust
+from ..toolchain.binding import find_cuda_library, python_folders
 from ..toolchain.toolchain import Toolchain
+from .extension_lists import cmake_lists
 from .plan import Plan
 
 LOG = "build.log"
@@ -43,7 +46,7 @@ ROOM = 1 << 28
 # Folder paths that CMake, Ninja, nvcc and a shell can all handle, each by itself and all together.
 FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
 # What the next compile does not need; nvcc's intermediate files take the most space.
-PASSING = ("torch", "cuda", "headers", "out", "tmp", "recipe", "job.json", "build/keep")
+PASSING = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "job.json", "build/keep")
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,37 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
     (work.path / "torch").symlink_to(toolchain.torch.root)
     if toolchain.cuda.nvcc:
         (work.path / "cuda").symlink_to(toolchain.cuda.nvcc.root)
-    if plan.binding:
-        (work.path / "headers").mkdir()
-        for number, folder in enumerate(toolchain.module_headers):
-            (work.path / "headers" / str(number)).symlink_to(folder)
+    (work.path / "headers").mkdir()
+    for language, folders in header_folders(plan, toolchain).items():
+        for number, folder in enumerate(folders):
+            (work.path / "headers" / f"{language}{number}").symlink_to(folder)
+    _link_libraries(work, plan, toolchain)
+    if plan.extensions:
+        _write_if_new(work.path / "src" / "CMakeLists.txt", cmake_lists(plan))
+
+
+def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ...]]:
+    """The folders of headers besides torch's that the Plan's libraries are compiled with: CUDA's, and Python's."""
+    nvcc = toolchain.cuda.nvcc if plan.cuda else None
+    if plan.binding is None:
+        return {"cuda": (nvcc.include,) if nvcc else (), "python": ()}
+    return {"cuda": toolchain.torch_headers, "python": python_folders() if plan.binding.python else ()}
+
+
+def _link_libraries(work: Work, plan: Plan, toolchain: Toolchain) -> None:
+    """Put links to the CUDA libraries that extensions name where the linker finds them, without a release number."""
+    (work.path / "libraries").mkdir()
+    nvcc = toolchain.cuda.nvcc
+    for name in sorted({name for each in plan.extensions for name in each.libraries}):
+        if nvcc and (found := find_cuda_library(name, nvcc, toolchain.torch.root.parent)):
+            (work.path / "libraries" / f"lib{name}{found.suffix if found.suffix == '.a' else '.so'}").symlink_to(found)
+
+
+def _write_if_new(path: Path, text: str) -> None:
+    """Write a file whose timestamp says whether its text has changed."""
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def mark_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:

@@ -2,6 +2,7 @@
 #
 #   include(KernelWheel)
 #   kernelwheel_add_op_library(<name> [CUDA] SOURCES <file>...)        operators on torch's stable ABI, no Python symbol
+#   kernelwheel_add_torch_library(<name> [CUDA] SOURCES <file>...)     operators on all of torch, no Python symbol
 #   kernelwheel_add_pybind11_module(<name> [CUDA] SOURCES <file>...)   a Python module: pybind11 or torch/extension.h
 #
 # compile() sets these variables, from the Plan; nothing is searched for here:
@@ -11,7 +12,9 @@
 #   KERNELWHEEL_TORCH_TARGET   TORCH_TARGET_VERSION: the oldest torch that the operators run on
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
-#   KERNELWHEEL_MODULE_HEADERS    header folders that modules need besides torch's: Python's, the CUDA libraries'
+#   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
+#   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
+#   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
 #                              the compile_commands.json of editors
@@ -37,6 +40,7 @@ if(KERNELWHEEL_CUDA)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  set(CMAKE_CUDA_FLAGS_RELEASE "")  # each kind of library has its own
   enable_language(CUDA)
 endif()
 
@@ -78,10 +82,8 @@ function(_kernelwheel_add_library function target)
   add_library(${target} SHARED ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${KERNELWHEEL_OUTPUT}"
-    CXX_VISIBILITY_PRESET hidden
-    CUDA_VISIBILITY_PRESET hidden
-    VISIBILITY_INLINES_HIDDEN ON)
-  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+    DEFINE_SYMBOL ""
+    KERNELWHEEL_GENCODE "${KERNELWHEEL_GENCODE}")
   target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include")
   string(REPLACE ">" "$<ANGLE-R>" cxx_flags "${KERNELWHEEL_CXX_FLAGS}")
   string(REPLACE ">" "$<ANGLE-R>" cuda_flags "${KERNELWHEEL_CUDA_FLAGS}")
@@ -96,35 +98,43 @@ function(_kernelwheel_add_library function target)
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_GENCODE};${cuda_flags}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${cuda_flags}>")
   # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
-  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib")
+  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" "${KERNELWHEEL_LIBRARIES}")
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
   target_link_libraries(${target} PRIVATE torch_cpu)
   if(ARG_CUDA)
+    target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CUDA_HEADERS}>")
+    if(KERNELWHEEL_BINDING)  # torch's headers for CUDA include some that the toolkit of nvcc need not have
+      target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_CUDA_HEADERS}>")
+    endif()
     target_link_libraries(${target} PRIVATE torch_cuda)
+    if(NOT "${ARG_SOURCES}" MATCHES "\\.cu(;|$)")  # CMake links the CUDA runtime only to kernels
+      target_link_libraries(${target} PRIVATE cudart_static rt pthread dl)
+    endif()
     _kernelwheel_make_reproducible(${target} "${ARG_SOURCES}")
   endif()
 endfunction()
 
 function(kernelwheel_add_op_library target)
   _kernelwheel_add_library(kernelwheel_add_op_library ${target} ${ARGN})
+  set_target_properties(${target} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
   # An undefined symbol must fail here, not on the user's machine.
   target_link_options(${target} PRIVATE LINKER:--no-undefined)
   if("CUDA" IN_LIST ARGN)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O3;-DNDEBUG>")
     target_compile_definitions(${target} PRIVATE USE_CUDA)  # the CUDA half of torch's C shim
   endif()
 endfunction()
 
-# Compiled the way torch.utils.cpp_extension does it, so sources written for that need no change. pybind11 comes from
-# torch's headers, because torch and the module must share its type registry.
-function(kernelwheel_add_pybind11_module target)
-  if(NOT DEFINED KERNELWHEEL_MODULE_HEADERS)
-    message(FATAL_ERROR "kernelwheel_add_pybind11_module(${target}): set abi = \"torch\" in [tool.kernelwheel] of "
-      "pyproject.toml: a module is bound to one Python and one torch")
-  endif()
-  _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
+# A library on all of torch's C++ API is compiled the way torch.utils.cpp_extension does it, so sources written for that
+# need no change; docs/adopt.md says what differs, and a test compares the two command lines.
+function(_kernelwheel_compile_like_cpp_extension target)
   # torch's headers need different C++ standards from release to release, and say which.
   file(STRINGS "${KERNELWHEEL_TORCH}/include/ATen/ATen.h" standard REGEX "__cplusplus < 202002L")
   if(standard)
@@ -132,17 +142,68 @@ function(kernelwheel_add_pybind11_module target)
   else()
     set(standard 17)
   endif()
-  set_target_properties(${target} PROPERTIES
-    PREFIX "" NO_SONAME ON CXX_STANDARD ${standard} CUDA_STANDARD ${standard})
-  target_compile_definitions(${target} PRIVATE
-    TORCH_EXTENSION_NAME=${target} TORCH_API_INCLUDE_EXTENSION_H _GLIBCXX_USE_CXX11_ABI=1)
-  target_include_directories(${target} SYSTEM PRIVATE
-    "${KERNELWHEEL_TORCH}/include/torch/csrc/api/include" ${KERNELWHEEL_MODULE_HEADERS})
-  target_link_libraries(${target} PRIVATE c10 torch torch_python)
+  set_target_properties(${target} PROPERTIES PREFIX "" NO_SONAME ON CXX_STANDARD ${standard} CUDA_STANDARD ${standard})
+  # Python's own options, which setuptools passes on to C++ alone: assertions stay in device code. CMake adds -O3.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fwrapv;-Wall>")
+  target_compile_definitions(${target} PRIVATE TORCH_API_INCLUDE_EXTENSION_H)
+  kernelwheel_name_module(${target} ${target})
+  target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include/torch/csrc/api/include")
+  target_link_libraries(${target} PRIVATE c10 torch)
   if("CUDA" IN_LIST ARGN)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
-    target_compile_definitions(${target} PRIVATE
-      __CUDA_NO_HALF_OPERATORS__ __CUDA_NO_HALF_CONVERSIONS__ __CUDA_NO_HALF2_OPERATORS__ __CUDA_NO_BFLOAT16_CONVERSIONS__)
+    foreach(name IN ITEMS HALF_OPERATORS HALF_CONVERSIONS HALF2_OPERATORS BFLOAT16_CONVERSIONS)
+      target_compile_definitions(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:__CUDA_NO_${name}__>")
+    endforeach()
     target_link_libraries(${target} PRIVATE c10_cuda)
   endif()
+endfunction()
+
+function(kernelwheel_add_torch_library target)
+  if(NOT KERNELWHEEL_BINDING)
+    message(FATAL_ERROR "kernelwheel_add_torch_library(${target}): set abi = \"torch\" in [tool.kernelwheel] of "
+      "pyproject.toml: it is bound to one torch")
+  endif()
+  _kernelwheel_add_library(kernelwheel_add_torch_library ${target} ${ARGN})
+  _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
+endfunction()
+
+# pybind11 comes from torch's headers, because torch and the module must share its type registry.
+function(kernelwheel_add_pybind11_module target)
+  if(NOT KERNELWHEEL_BINDING STREQUAL "python")
+    message(FATAL_ERROR "kernelwheel_add_pybind11_module(${target}): set abi = \"torch\" in [tool.kernelwheel] of "
+      "pyproject.toml: a module is bound to one Python and one torch")
+  endif()
+  _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
+  _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
+  target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
+  target_link_libraries(${target} PRIVATE torch_python)
+endfunction()
+
+# What the lists that are made for an extension's table say besides; see build/extension_lists.py.
+
+function(kernelwheel_name_module target name)
+  set_property(TARGET ${target} PROPERTY KERNELWHEEL_MODULE ${name})
+  target_compile_definitions(${target} PRIVATE
+    "TORCH_EXTENSION_NAME=$<TARGET_PROPERTY:${target},KERNELWHEEL_MODULE>")
+endfunction()
+
+function(kernelwheel_set_gencode target)
+  set_property(TARGET ${target} PROPERTY KERNELWHEEL_GENCODE ${ARGN})
+endfunction()
+
+function(kernelwheel_add_flags target cxx_flags cuda_flags)
+  foreach(language IN ITEMS CXX CUDA)
+    string(TOLOWER ${language}_flags name)
+    if(${name} MATCHES " -?-std=|:-?-std=")  # its own standard, as in cpp_extension
+      set_property(TARGET ${target} PROPERTY ${language}_STANDARD)
+    endif()
+    string(REPLACE ">" "$<ANGLE-R>" flags "${${name}}")
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${flags}>")
+  endforeach()
+endfunction()
+
+function(kernelwheel_add_file_flags target file flags)
+  string(REPLACE ">" "$<ANGLE-R>" flags "${flags}")
+  set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
+    "$<$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>:${flags}>")
 endfunction()

@@ -34,6 +34,8 @@ OLDEST_DEFAULT = (7, 5)
 # Programming Guide, "Binary Compatibility": none between desktop and Tegra, nor between Tegra architectures.
 TEGRA = {(7, 2), (8, 7), (11, 0)}
 
+# The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
+_CHOOSES = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
 _ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
 
 
@@ -123,6 +125,11 @@ def parse(text: str, origin: str) -> ArchList:
             if match["ptx"]:
                 ptx.add(arch)
     return ArchList(tuple(sorted(sass)), tuple(sorted(ptx)))
+
+
+def chosen_by(flags: Iterable[str]) -> list[str]:
+    """The options for nvcc that choose architectures: nvcc would add them to a Plan's, or fail on both."""
+    return [flag for flag in flags if _CHOOSES.match(flag)]
 
 
 def default(supported: Iterable[Arch]) -> ArchList:

@@ -21,7 +21,7 @@ from .digests import stream_sha256
 from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
 from .manifest_schema import Malformed, is_digest, short
 
-SCHEMA = 2
+SCHEMA = 3
 FILE = "manifest.json"
 LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
@@ -37,7 +37,7 @@ class Library(NamedTuple):
         sha256, size: those of its bytes.
         device: `cpu`, or `cuda` if it needs libtorch_cuda.
         sass, ptx: the compute capabilities of its device code, such as `9.0` or `9.0a`, read back from the file.
-        module: the name under which Python imports it; None for an operator library.
+        module: the name under which Python imports it, in full for an extension; None for an operator library.
     """
 
     file: str
@@ -98,6 +98,38 @@ class Manifest(NamedTuple):
     def modules(self) -> dict[str, Library]:
         """The Python modules among the libraries, by name."""
         return {library.module: library for library in self.libraries if library.module}
+
+    @property
+    def extensions(self) -> dict[str, Mapping[str, Any]]:
+        """The extensions in its Plan, as JSON values, by the file of their library."""
+        return {f"{extension['name']}.so": extension for extension in self.plan.get("extensions", [])}
+
+    @property
+    def can_use_cuda(self) -> bool:
+        """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
+        extensions = self.plan.get("extensions", [])
+        return not extensions or any(extension["cuda"] != "none" for extension in extensions)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a library that uses CUDA has CPU kernels too, as modules and extensions do."""
+        libraries = self.libraries if self.plan.get("extensions", []) else self.modules.values()
+        return any(library.device == "cuda" for library in libraries)
+
+    def library_of(self, extension: str) -> Library | None:
+        """The library of an extension, by its name."""
+        return next((library for library in self.libraries if library.file == f"{extension}.so"), None)
+
+    def is_of_a_family(self, library: Library) -> bool:
+        """Whether a library's kernels are for one family of GPUs only, as its extension declares."""
+        extension = self.extensions.get(library.file)
+        return bool(extension and extension["archs"])
+
+    @property
+    def kernels(self) -> tuple[Library, ...]:
+        """The libraries with device code that must run on every GPU: not those for one family of GPUs."""
+        every = self.libraries_for("cuda")
+        return tuple(each for each in every if (each.sass or each.ptx) and not self.is_of_a_family(each))
 
 
 def write(manifest: Manifest, folder: Path) -> None:

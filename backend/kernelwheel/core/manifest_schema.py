@@ -45,6 +45,8 @@ def check_manifest(values: Any) -> None:
         _walk(plan["cuda"], _CUDA_PLAN, "plan.cuda.")
     if plan["binding"] is not None:
         _walk(plan["binding"], _BINDING, "plan.binding.")
+    for number, extension in enumerate(plan["extensions"]):
+        _walk(extension, _EXTENSION, f"plan.extensions[{number}].")
     for name, setting in values["built_with"]["settings"].items():
         _walk(setting, _SETTING, f"built_with.settings.{name}.")
     for number, library in enumerate(values["libraries"]):
@@ -121,6 +123,11 @@ def _identifier(value: Any) -> bool:
     return type(value) is str and len(value) <= LONGEST_NAME and value.isascii() and value.isidentifier()
 
 
+def _dotted(value: Any) -> bool:
+    """Whether a value is a module's name, `simple_knn._C`."""
+    return type(value) is str and len(value) <= LONGEST_NAME and all(map(_identifier, value.split(".")))
+
+
 def _number(value: Any) -> bool:
     return type(value) is int and value >= 0
 
@@ -167,10 +174,21 @@ _PLAN: Fields = {
     "torch_target": _release,
     "binding": _of_type(dict, type(None)),  # _BINDING
     "platform": _name,
+    "extensions": lambda value: type(value) is list and len(value) <= MOST_LIBRARIES,  # of _EXTENSION
+}
+_EXTENSION: Fields = {
+    "name": _dotted,
+    "kind": lambda value: value in ("module", "operators", "torch-library"),
+    "cuda": lambda value: value in ("required", "optional", "none"),
+    **dict.fromkeys(("sources", "cuda_sources", "exclude", "include_dirs", "define", "cuda_define"), _texts),
+    **dict.fromkeys(("cxx_flags", "cuda_flags", "link_flags", "libraries"), _texts),
+    "file_flags": lambda value: type(value) is dict and _texts(list(value)) and all(map(_texts, value.values())),
+    "archs": lambda value: value == "" or (_text(value) and _archs(_without_ptx(value))),
 }
 _CUDA_PLAN: Fields = {"sass": _archs, "ptx": _archs, "flags": _texts, "toolkit": _toolkit}
-_BINDING: Fields = {"python": _identifier, "torch": _text}
+_BINDING: Fields = {"python": _or_none(_identifier), "torch": _text}
 _BUILT_WITH: Fields = {
+    "kernelwheel": _version,
     "torch": _text,
     "torch_cuda": _or_none(_text),
     "cxx": _text,
@@ -200,7 +218,7 @@ _LIBRARY: Fields = {
     "device": lambda value: value in ("cpu", "cuda"),
     "sass": _archs,
     "ptx": _archs,
-    "module": _or_none(_identifier),
+    "module": _or_none(_dotted),
 }
 _MANIFEST: Fields = {
     "schema": _number,
@@ -232,13 +250,18 @@ def _identity(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tu
 def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """CUDA libraries must exist exactly if the Plan has a CUDA part, with its device code and their requirements."""
     needs, cuda = values["requires"], plan["cuda"]
+    extensions = {f"{extension['name']}.so": extension for extension in plan["extensions"]}
+    if extensions:
+        made = {library["file"] for library in values["libraries"]}
+        yield made == extensions.keys(), "its libraries are not the extensions of its Plan"
     for library in values["libraries"]:
         targets = (library["sass"], library["ptx"])
         if library["device"] == "cpu":
             yield targets == ([], []), f"{library['file']} is for the CPU but has device code"
         else:
-            yield targets != ([], []), f"{library['file']} is for CUDA but has no device code"
-            planned = (cuda["sass"], cuda["ptx"]) if cuda else None
+            planned = _planned(cuda, extensions.get(library["file"])) if cuda else None
+            without = library["file"] in extensions  # only an extension may be for CUDA and have no kernels
+            yield without or targets != ([], []), f"{library['file']} is for CUDA but has no device code"
             yield targets == planned, f"the device code of {library['file']} does not match its Plan"
     there = any(library["device"] == "cuda" for library in values["libraries"])
     yield there == (cuda is not None), "its Plan has CUDA kernels, but its libraries have none"
@@ -254,6 +277,22 @@ def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tup
         )
 
 
+def _planned(cuda: Mapping[str, Any], extension: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
+    """The SASS and PTX targets that a library for CUDA must have; see `Plan.targets`."""
+    if extension is None:
+        return cuda["sass"], cuda["ptx"]
+    if not any(source.endswith(".cu") for source in extension["sources"]):
+        return [], []
+    if not extension["archs"]:
+        return cuda["sass"], cuda["ptx"]
+    with_ptx = [arch for arch in extension["archs"].split(";") if arch.endswith("+PTX")]
+    return _without_ptx(extension["archs"]), [arch.removesuffix("+PTX") for arch in with_ptx]
+
+
+def _without_ptx(archs: str) -> list[str]:
+    return [arch.removesuffix("+PTX") for arch in archs.split(";")]
+
+
 def _modules(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """Modules must exist exactly if the Plan is bound to one Python and one torch; all names must be unique."""
     needs, binding, libraries = values["requires"], plan["binding"], values["libraries"]
@@ -261,7 +300,7 @@ def _modules(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tup
     modules = [library["module"] for library in libraries if library["module"]]
     yield len(set(names)) == len(names), "two libraries have the same name"
     yield len(set(modules)) == len(modules), "two modules have the same name"
-    yield bool(modules) == (binding is not None), "its Plan and its libraries disagree on Python modules"
+    yield bool(modules) == bool(binding and binding["python"]), "its Plan and its libraries disagree on Python modules"
     python = binding["python"] if binding else None
     yield needs["python"] == python, f"requires.python is {needs['python']}, but {python} in its Plan"
     release = binding["torch"].partition("+")[0].split(".") if binding else []

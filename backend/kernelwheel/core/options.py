@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
+TorchTag = Literal["build", "local", "none"]
 # What an option decides.
 # binary: different values can give different binaries. It is in the Plan; the manifest records value and origin.
 # tools: where the compilers are. The Plan has what they are; the manifest records only the origin, as the value is a
@@ -263,6 +264,14 @@ class Options:
         environment="SOURCE_DATE_EPOCH",
         decides="work",
         help="The timestamp of all files in the wheel.",
+    )
+    torch_tag: Option[TorchTag] = Option(
+        _choice("build", "local", "none"),
+        takes="build, local or none",
+        default="build",
+        decides="work",
+        help="How the file name of a wheel that is bound to one torch says which: by a build number, `213torch`, by a "
+        "local version, `+torch2.13`, or not at all.",
     )
     jit: Option[Jit] = Option(
         _choice("auto", "never", "always"),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import REINSTALL
 from .host import Host
-from .manifest import Manifest, Requires
+from .manifest import Library, Manifest, Requires
 
 
 class Mismatch(NamedTuple):
     """One reason against an Artifact.
 
     Attributes:
-        dimension: `version`, `sources`, `flags`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
-            `driver` or `capability`.
+        dimension: `version`, `sources`, `extensions`, `flags`, `platform`, `libc`, `libstdcxx`, `python`, `torch`,
+            `cuda`, `driver` or `capability`.
         required: what the Artifact needs.
         found: what this machine has.
         remedy: how to fix it.
@@ -55,11 +55,13 @@ class Wanted(NamedTuple):
         sources: the digest of its sources.
         flags: the options passed on to compilers and linker, by their names in the Plan; set for a checkout, whose
             options may have changed since the build.
+        extensions: those of the package, as in a Plan's JSON.
     """
 
     version: str | None = None
     sources: str | None = None
     flags: Mapping[str, Sequence[str]] | None = None
+    extensions: Sequence[Mapping[str, Any]] | None = None
 
 
 ANYTHING = Wanted()
@@ -103,6 +105,15 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
             "cpu",
             True,
         )
+    if wanted.extensions is not None and list(wanted.extensions) != manifest.plan.get("extensions", []):
+        yield Mismatch(
+            "extensions",
+            f"kernels built as the extensions of {manifest.package} are declared",
+            "kernels built with other flags, definitions or files",
+            f"rebuild {manifest.package} with its present extensions",
+            "cpu",
+            True,
+        )
     if wanted.flags is None:
         return
     for name, made_with in flags_of(manifest.plan).items():
@@ -139,10 +150,9 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
             known,
         )
     yield from _binding_mismatches(needs, host, wheel)
-    # A module is one file for CPU and GPU: if it needs libtorch_cuda, it cannot be loaded without it.
-    whole = any(library.device == "cuda" for library in manifest.modules.values())
-    if host.cuda is not None or whole:
-        yield from _cuda_mismatches(manifest, host, "cpu" if whole else "cuda")
+    # One file for CPU and GPU cannot be loaded without libtorch_cuda if it needs it.
+    if manifest.can_use_cuda and (host.cuda is not None or manifest.whole):
+        yield from _cuda_mismatches(manifest, host, "cpu" if manifest.whole else "cuda")
 
 
 def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:
@@ -212,7 +222,10 @@ def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mi
 
 
 def capability_mismatch(
-    manifest: Manifest, capability: tuple[int, int], driver: tuple[int, int] | None
+    manifest: Manifest,
+    capability: tuple[int, int],
+    driver: tuple[int, int] | None,
+    libraries: Iterable[Library] | None = None,
 ) -> Mismatch | None:
     """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
 
@@ -220,13 +233,14 @@ def capability_mismatch(
         manifest: that of an Artifact with CUDA kernels.
         capability: the GPU's compute capability.
         driver: the CUDA version that the driver supports; None counts as too old for any PTX.
+        libraries: the libraries that must run on it; None: all but those for one family of GPUs.
     """
     from .architectures import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
     driver_is_new_enough = driver is not None and _numbers(newer) <= driver
     name = "{}.{}".format(*capability)
-    for library in manifest.libraries_for("cuda"):
+    for library in manifest.kernels if libraries is None else libraries:
         if any(Arch.from_string(arch).sass_runs_on(capability) for arch in library.sass):
             continue
         ptx = [arch for arch in library.ptx if Arch.from_string(arch).ptx_runs_on(capability)]

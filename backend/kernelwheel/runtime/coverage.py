@@ -18,11 +18,11 @@ def shortfall(artifact: Artifact, host: Host, targets: ArchList | None) -> tuple
         host: the machine, including its visible GPUs.
         targets: the architectures; None for those of the GPUs, or else a wheel's default list.
     """
-    libraries = artifact.manifest.libraries_for("cuda")
+    libraries = artifact.manifest.kernels
     # Without a GPU to check against, assume that the wheel has what its builder intended. A store's entry may have been
     # compiled for a single GPU, unless it has the default architectures.
     for_all = artifact.store is None or _has_default_list(artifact.manifest)
-    if host.cuda is not None and libraries:
+    if host.cuda is not None and artifact.manifest.libraries_for("cuda"):
         if targets is None and (for_all or host.capabilities):
             return ()
         if targets is not None and all(_covers(library, targets) for library in libraries):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ..core.errors import IncompatibleArtifactError, KernelWheelError
 from ..core.host import Host
+from ..core.variables import own_variable
 from ..core.verdict import Mismatch, Wanted, capability_mismatch, check
 from ..store.artifact import Artifact
 from .refusal import always_compiled, incompatible, no_artifact, no_gpu
@@ -70,6 +71,14 @@ class Terms(Protocol):
     @property
     def cuda_off(self) -> str:
         """Where the option `cuda` was set to off; empty if it was not."""
+
+    @property
+    def needs_cuda(self) -> bool:
+        """Whether it cannot be built without CUDA."""
+
+    @property
+    def untargeted(self) -> bool:
+        """Whether neither the option `cuda` nor `archs` says what to compile for without a GPU."""
 
     @property
     def has_sources(self) -> bool:
@@ -192,6 +201,9 @@ def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: Terms
         return f"jit is never ({terms.jit_origin})"
     if not terms.has_sources:
         return "no sources are installed to compile from"
+    if request.device == "cpu" and not request.build and terms.needs_cuda and terms.untargeted:
+        variable = own_variable(terms.package, "cuda")
+        return f"without a GPU, it is compiled only on request: {variable}=on, for TORCH_CUDA_ARCH_LIST or all GPUs"
     if terms.jit != "always" and not all(mismatch.compile_cures for mismatch in own):
         return "compiling would not fix that"
     return ""

@@ -106,6 +106,23 @@ class InstalledPackage:
         return find_source(self.package, self.folder, self.manifest)
 
     @property
+    def can_use_cuda(self) -> bool:
+        """Whether a build with CUDA differs from one without."""
+        if self.manifest is not None:
+            return self.manifest.can_use_cuda
+        return self.source is None or self.source.facts.can_use_cuda
+
+    @property
+    def needs_cuda(self) -> bool:
+        """Whether it cannot be built without CUDA."""
+        return self.source is not None and bool(self.source.facts.needs_cuda)
+
+    @property
+    def untargeted(self) -> bool:
+        """Whether kernels are compiled for the GPUs of this process alone: nothing else says for which."""
+        return self.settings.cuda != "on" and not self.settings.archs
+
+    @property
     def has_sources(self) -> bool:
         """Whether there are sources to compile."""
         return self.source is not None
@@ -114,14 +131,10 @@ class InstalledPackage:
     def wanted(self) -> Wanted:
         """What every Artifact is checked against: a wheel's sources, or a checkout's as they were when first read."""
         if self.manifest is not None:
-            return Wanted(self.version, self.manifest.sources)
+            return Wanted(self.version, self.manifest.sources, extensions=self.manifest.plan.get("extensions", []))
         if self.source is None:
             return Wanted(self.version)
-        from ..build.package import source_digests
-        from ..core.digests import json_sha256
-
-        digest = json_sha256(source_digests(self.source.folder))
-        return Wanted(self.version, digest, self.settings.flags())
+        return Wanted(self.version, self.source.digest(), self.settings.flags(), self.source.extensions())
 
     def look_again(self, sources: str) -> None:
         """Accept sources that were edited since they were first read, unless kernels of the old ones are in use."""

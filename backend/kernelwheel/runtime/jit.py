@@ -48,6 +48,7 @@ def draw_plan_here(
     if not settings.archs and capabilities:
         gpus = ";".join("{}.{}".format(*capability) for capability in capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
+    cuda = cuda and source.facts.can_use_cuda
     settings = settings.changed("cuda", "on" if cuda else "off", Origin("what this call needs"))
     tools = toolchain.find_toolchain(settings, os.environ, nvccs)
     return plans.draw_plan(source.facts, version, source.folder, settings, tools), tools

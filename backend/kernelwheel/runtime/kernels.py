@@ -18,11 +18,12 @@ from typing import Any
 
 from ..core import host as hosts
 from ..core.errors import KernelWheelError, UnreadableArtifactError, way_out
+from ..core.verdict import capability_mismatch
 from ..store.artifact import Artifact
 from .decision import Request, against
 from .finding import find
 from .installed import InstalledPackage
-from .loading import import_module, load_operators, needed_for, verify_modules
+from .loading import import_module, load_extension, load_operators, needed_for, verify_modules
 from .refusal import incompatible, other_gpu
 
 
@@ -45,7 +46,8 @@ class Kernels:
         self.lock = threading.RLock()
         self._loaded: dict[str, Artifact] = {}
         self._modules: dict[str, ModuleType] = {}
-        self._modules_of: Artifact | None = None
+        self._extensions: dict[str, ModuleType | None] = {}
+        self._whole_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
         os.register_at_fork(after_in_child=self._renew_lock)
 
@@ -90,17 +92,42 @@ class Kernels:
             StoreError: the user's cache cannot be used.
         """
         with self.lock:
-            package = self.installed
-            if self._modules_of is None:  # all from one Artifact: a package's modules may share types
-                with self._os_errors():
-                    if damage := package.damage:  # before the settings, which need the manifest
-                        raise damage
-                    device = "cuda" if self.host.cuda and package.settings.cuda != "off" and self._gpus() else "cpu"
-                    self._modules_of = self._use(self._request(device, None), partial(self._import, name))
-                    package.in_use = True
+            artifact = self._whole(partial(self._import, name))
             if name not in self._modules:
-                self._modules[name] = import_module(package.package, name, self._modules_of)
+                self._modules[name] = import_module(self.installed.package, name, artifact)
             return self._modules[name]
+
+    def extension(self, name: str) -> ModuleType | None:
+        """Load the library of an extension, as declared in a table; later calls return the same.
+
+        Args:
+            name: the extension's name.
+
+        Returns:
+            The module; None for operators.
+
+        Raises:
+            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or the extension is for
+                other GPUs.
+            BuildError: one had to be compiled and that failed.
+            StoreError: the user's cache cannot be used.
+        """
+        with self.lock:
+            artifact = self._whole(partial(self._load_extension, name))
+            if name not in self._extensions:
+                self._refuse_other_family(name, artifact)
+                self._extensions[name] = load_extension(name, artifact)
+            return self._extensions[name]
+
+    def extension_if_usable(self, name: str) -> bool:
+        """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
+        with self.lock, suppress(KernelWheelError), self._os_errors():
+            if self._whole_of is None and not self.installed.damage:
+                decision = find(self.installed, self.host, self._whole_request(), partial(self._load_extension, name))
+                self._whole_of = decision.artifact
+            if self._whole_of:
+                self.extension(name)
+        return name in self._extensions
 
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
@@ -126,6 +153,23 @@ class Kernels:
     def probe_gpus(self) -> None:
         """Add the driver and the GPUs to the Host, so that Verdicts cover them; initialises CUDA if there is a GPU."""
         self.host = hosts.with_gpus(self.host)
+
+    def _whole(self, use: Callable[[Artifact], object]) -> Artifact:
+        """The one Artifact that all modules and extensions come from, as they may share types."""
+        package = self.installed
+        if self._whole_of is None:
+            with self._os_errors():
+                if damage := package.damage:  # before the settings, which need the manifest
+                    raise damage
+                self._whole_of = self._use(self._whole_request(), use)
+                package.in_use = True
+        return self._whole_of
+
+    def _whole_request(self) -> Request:
+        """The Request for kernels that are one file for CPU and GPU: for the GPUs, where there are any."""
+        package = self.installed
+        on = self.host.cuda and package.can_use_cuda and package.settings.cuda != "off"
+        return self._request("cuda" if on and self._gpus() else "cpu", None)
 
     def _request(self, device: str, index: int | None) -> Request:
         """The Request of a call, for one GPU if `index` names it."""
@@ -174,6 +218,22 @@ class Kernels:
         verify_modules(artifact)
         if name in artifact.manifest.modules:
             self._modules[name] = import_module(self.installed.package, name, artifact)
+
+    def _load_extension(self, name: str, artifact: Artifact) -> None:
+        """Load the first extension requested; if the loader rejects it, the search goes on."""
+        library = artifact.manifest.library_of(name)
+        if library and not artifact.manifest.is_of_a_family(library):
+            self._extensions[name] = load_extension(name, artifact)
+
+    def _refuse_other_family(self, name: str, artifact: Artifact) -> None:
+        """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
+        library = artifact.manifest.library_of(name)
+        if library and artifact.manifest.is_of_a_family(library):
+            driver = self.host.driver
+            found = (capability_mismatch(artifact.manifest, each, driver, [library]) for each in self._gpus())
+            if mismatches := [mismatch for mismatch in found if mismatch]:
+                family = f"{name} is for {', '.join(library.sass)} alone"
+                raise incompatible(self.installed.package, "cuda", mismatches, family)
 
     def _check_loaded(self, index: int) -> None:
         """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""

@@ -37,15 +37,27 @@ def load_operators(artifact: Artifact, device: str) -> None:
         IncompatibleArtifactError: a library does not match the manifest, or the loader rejects it.
         UnreadableArtifactError: it cannot be read or loaded at the moment.
     """
-    import torch
-
     for library in artifact.manifest.libraries_for(device):
         if not library.module:  # modules are imported by Python, on request
-            path = artifact.verify_library(library)
-            try:
-                torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
-            except OSError as error:
-                raise _refused(path, error) from error
+            _load_file(artifact.verify_library(library))
+
+
+def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
+    """Load the verified library of an extension: a module under its own name; operators, which gives None.
+
+    Raises:
+        IncompatibleArtifactError: the Artifact has no such extension, or the library does not match the manifest, or
+            the loader rejects it.
+        UnreadableArtifactError: it cannot be read or loaded at the moment.
+    """
+    library = next((each for each in artifact.manifest.libraries if each.file == f"{name}.so"), None)
+    if library is None:
+        raise _no_module(name, artifact)
+    path = artifact.verify_library(library)
+    if library.module:
+        return _import_file(name, path)
+    _load_file(path)
+    return None
 
 
 def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
@@ -55,20 +67,43 @@ def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
         IncompatibleArtifactError: there is no such module, or the loader rejects it.
         UnreadableArtifactError: it cannot be loaded at the moment.
     """
-    from importlib.util import module_from_spec, spec_from_file_location
-
     library = artifact.manifest.modules.get(name)
     if library is None:
-        raise IncompatibleArtifactError(
-            f"{package} has no module {name}",
-            required=f"a module added by kernelwheel_add_pybind11_module({name} ...)",
-            found=f"{artifact.folder}: " + (", ".join(artifact.manifest.modules) or "only operators"),
-            remedies=["use one of these, or add the module to CMakeLists.txt and reinstall the package"],
-        )
-    path = artifact.folder / library.file
-    spec = spec_from_file_location(f"{package}._native.{name}", path)
+        raise _no_module(name, artifact)
+    return _import_file(f"{package}._native.{name}", artifact.folder / library.file)
+
+
+def _no_module(name: str, artifact: Artifact) -> IncompatibleArtifactError:
+    package = artifact.manifest.package
+    tables = bool(artifact.manifest.extensions)
+    there = artifact.manifest.extensions or artifact.manifest.modules
+    added = f"declared as an extension: {name}" if tables else f"added by kernelwheel_add_pybind11_module({name} ...)"
+    return IncompatibleArtifactError(
+        f"{package} has no module {name}",
+        required=f"a module {added}",
+        found=f"{artifact.folder}: " + (", ".join(name.removesuffix(".so") for name in there) or "only operators"),
+        remedies=["use one of these, or add the module and reinstall the package"],
+    )
+
+
+def _load_file(path: Path) -> None:
+    """Load a library of operators."""
+    import torch
+
+    try:
+        torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    """Import a library as a module of that name."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
+    before = sys.modules.get(name)
     try:
         module = sys.modules[spec.name] = module_from_spec(spec)
     except ImportError as error:
@@ -78,7 +113,9 @@ def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[spec.name]
+        sys.modules.pop(name)
+        if before is not None:
+            sys.modules[name] = before
         raise
     return module
 

@@ -51,6 +51,8 @@ def provide(
             kernels = f"{request.device.upper()} kernels for this machine"
             say(f"no {kernels} ({decision.because}): compiling them now")
         cuda = request.device == "cuda"
+        if package.source.facts.whole and not request.build:  # one file for both; without a GPU, on request
+            cuda = cuda or package.needs_cuda or settings.cuda == "on"
         capabilities = host.capabilities or () if cuda else ()
         plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, capabilities)
         if plan.sources_digest != package.wanted.sources:

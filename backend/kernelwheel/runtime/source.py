@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..build.package import Abi, PackageFacts, read_toml, split_table
-from ..core.files import is_file
+from ..build.package import NOTE, Abi, PackageFacts, read_project, read_toml
+from ..build.source_files import source_digests
+from ..core.digests import json_sha256
+from ..core.extension import from_plan
+from ..core.files import is_file, is_folder
 from ..core.manifest import Manifest
 from ..core.settings import TABLE
+
+_NOTE = Path(__file__).parent.parent / NOTE
 
 
 class Source(NamedTuple):
@@ -17,13 +24,22 @@ class Source(NamedTuple):
 
     Attributes:
         facts: the facts of the package.
-        folder: the folder with CMakeLists.txt.
+        folder: the folder with CMakeLists.txt, or with the files of the extensions.
         options: those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest.
     """
 
     facts: PackageFacts
     folder: Path
     options: Mapping[str, Any]
+
+    def digest(self) -> str:
+        """A single digest of all sources; raises as `source_digests`."""
+        return json_sha256(source_digests(self.folder, self.facts.files))
+
+    def extensions(self) -> list[dict[str, Any]]:
+        """The extensions as JSON values, as in a Plan."""
+        values: list[dict[str, Any]] = json.loads(json.dumps([asdict(each) for each in self.facts.extensions]))
+        return values
 
 
 def find_source(package: str, native: Path, manifest: Manifest | None) -> Source | None:
@@ -35,21 +51,37 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         manifest: the Artifact's.
     """
     if manifest is not None:
-        if not is_file(native / "src" / "CMakeLists.txt"):
+        facts = _facts_of(manifest)
+        if not (is_folder(native / "src") if facts.extensions else is_file(native / "src" / "CMakeLists.txt")):
             return None
-        abi: Abi = "torch" if manifest.plan.get("binding") else "stable"
-        facts = PackageFacts(package, "src", str(manifest.plan["torch_target"]), abi)
         return Source(facts, native / "src", _options_of(manifest))
-    # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
-    project = (native.parent / "__init__.py").resolve().parent.parent
+    project = _checkout(native)
     try:
         table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
     except FileNotFoundError:
         return None
-    if table.get("package") != package:
+    if "extension" not in table and table.get("package") != package:
         return None
-    facts, options = split_table(table)
-    return Source(facts, project / facts.sources, options)
+    facts, options = read_project(project)
+    if facts.import_name != package:
+        return None
+    return Source(facts.located(project), project / facts.sources, options)
+
+
+def _facts_of(manifest: Manifest) -> PackageFacts:
+    plan = manifest.plan
+    extensions = tuple(map(from_plan, plan["extensions"]))
+    abi: Abi = "torch" if plan.get("binding") and not extensions else "stable"
+    files = tuple(sorted(plan["sources"])) if extensions else None
+    return PackageFacts(manifest.package, "src", str(plan["torch_target"]), abi, extensions, files)
+
+
+def _checkout(native: Path) -> Path:
+    """The project of an editable install: where its note says, or around the package that is imported."""
+    if is_file(_NOTE):
+        return Path(json.loads(_NOTE.read_text(encoding="utf-8"))["project"])
+    # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
+    return (native.parent / "__init__.py").resolve().parent.parent
 
 
 def _options_of(manifest: Manifest) -> dict[str, Any]:

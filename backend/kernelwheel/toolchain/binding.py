@@ -29,45 +29,50 @@ class Binding:
     """The Python and torch that a module is compiled for and bound to: their headers decide its bytes.
 
     Attributes:
-        python: the ABI tag, `cp312`.
+        python: the ABI tag, `cp312`; None for libraries that use no Python symbol.
         torch: the full version, `2.13.0+cpu`.
     """
 
-    python: str
+    python: str | None
     torch: str
 
 
-def bind(toolchain: Toolchain) -> Binding:
-    """The Binding of a module compiled with this Toolchain for the running Python.
+def bind(toolchain: Toolchain, python: bool) -> Binding:
+    """The Binding of what this Toolchain compiles on all of torch's C++ API; for the running Python if `python` is set.
 
     Raises:
         BuildError: headers or libraries are missing; says which, and how to install them.
     """
-    assert toolchain.module_headers
-    if not (toolchain.torch.root / "lib" / "libtorch_python.so").is_file():
+    _ = toolchain.module_headers if python else toolchain.torch_headers  # raises if some are missing
+    if python and not (toolchain.torch.root / "lib" / "libtorch_python.so").is_file():
         raise BuildError(
             "the installed torch is incomplete",
             required="lib/libtorch_python.so, which a Python module is linked to",
             found=f"not found in {toolchain.torch.root}",
             remedies=[f"pip install --force-reinstall 'torch=={toolchain.torch.version}'"],
         )
-    return Binding(python_abi(), toolchain.torch.version)
+    return Binding(python_abi() if python else None, toolchain.torch.version)
 
 
-def header_folders(nvcc: Nvcc | None, site: Path) -> tuple[Path, ...]:
-    """The header folders that a module needs besides torch's own, in search order.
+def cuda_folders(nvcc: Nvcc | None, site: Path) -> tuple[Path, ...]:
+    """The folders of the CUDA headers that torch's own include, in search order.
 
     Args:
-        nvcc: compiles the module; None if it has no CUDA code.
+        nvcc: compiles what includes them; None if that is not for CUDA.
         site: the folder that contains torch.
 
     Raises:
-        BuildError: none of them has Python's headers, or those of a CUDA library.
+        BuildError: none of them has the headers of a CUDA library.
     """
-    return (*_python_folders(), *(_cuda_folders(nvcc, site) if nvcc else ()))
+    return _cuda_folders(nvcc, site) if nvcc else ()
 
 
-def _python_folders() -> tuple[Path, ...]:
+def python_folders() -> tuple[Path, ...]:
+    """The folders of the headers of the running Python.
+
+    Raises:
+        BuildError: they are not installed.
+    """
     folders = tuple(dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("include", "platinclude")))
     if not any((folder / "Python.h").is_file() for folder in folders):
         version = sysconfig.get_python_version()
@@ -107,3 +112,22 @@ def _cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
             ],
         )
     return folders
+
+
+def find_cuda_library(name: str, nvcc: Nvcc, site: Path) -> Path | None:
+    """The file of a CUDA library such as `cublas`: in the toolkit, or in the wheels that torch depends on.
+
+    Those have no `libcublas.so`, which a linker looks for, only `libcublas.so.13`. None if there is no such library; a
+    name may be that of a system library.
+    """
+    major = nvcc.release[0]
+    places = [
+        *(nvcc.root / folder for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")),
+        site / "nvidia" / f"cu{major}" / "lib",
+        *sorted(site.glob("nvidia/*/lib")),
+    ]
+    for folder in places:
+        for pattern in (f"lib{name}.so", f"lib{name}.so.*", f"lib{name}.a"):
+            if found := sorted(folder.glob(pattern)):
+                return found[0]
+    return None

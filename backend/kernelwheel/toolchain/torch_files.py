@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ..core.errors import BuildError
+from ..core.files import is_file
 
 STABLE_HEADER = "include/torch/csrc/stable/library.h"
 
@@ -71,6 +72,12 @@ def read_torch(root: Path) -> Torch:
             remedies=["pip install --force-reinstall 'torch>=2.10'"],
         )
     return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
+
+
+def version_in(root: Path) -> str | None:
+    """The version of the torch in a package folder; None if there is none."""
+    file = root / "version.py"
+    return _assigned_strings(file).get("__version__") if is_file(file) else None
 
 
 def _pinned_toolkit(site: Path) -> str | None:

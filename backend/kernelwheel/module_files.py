@@ -1,0 +1,50 @@
+"""The Python files in a wheel where the libraries of extensions used to be, so that imports stay as they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from .core.extension import Extension, refuse
+
+_TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
+
+from {package}._kernelwheel.runtime.stand_in import stand_for_{what}
+
+__getattr__, __dir__ = stand_for_{what}(__name__, "{package}", "{distribution}")
+'''
+
+
+def module_files(extensions: Iterable[Extension], package: str, distribution: str) -> Iterator[tuple[str, bytes]]:
+    """The files by their names in the wheel.
+
+    Args:
+        extensions: those of the package.
+        package: its import name.
+        distribution: the name that it is installed under, which has its version.
+    """
+    for each in extensions:
+        what = "module" if each.kind == "module" else "operators"
+        text = _TEXT.format(what=what, name=each.name, package=package, distribution=distribution)
+        yield module_file(each.name, package), text.encode("utf-8")
+
+
+def module_file(name: str, package: str) -> str:
+    """The file that is imported as `name`; the package itself may be an extension, and then has no other file."""
+    return f"{name}/__init__.py" if name == package else name.replace(".", "/") + ".py"
+
+
+def refuse_clashes(extensions: Iterable[Extension], package: str, members: Collection[str]) -> None:
+    """Refuse an extension whose name is that of a module in the wheel.
+
+    Raises:
+        SettingsError: names both.
+    """
+    for each in extensions:
+        path = re.escape(each.name.replace(".", "/"))
+        taken = (
+            rf"{path}(\.py|\.[\w.-]*(so|pyd)|/__init__\.py|/.*)" if each.name != package else rf"{path}/__init__\.py"
+        )
+        clash = next((member for member in members if re.fullmatch(taken, member)), None)
+        if clash:
+            refuse(each.name, "name", "a name that no module of the package has", clash)

@@ -1,0 +1,74 @@
+"""What stands in a wheel where the library of an extension used to be: a module that becomes the compiled one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .kernels import Kernels
+
+# Names that tools ask every module for: only the compiled module itself answers these.
+_LOADED_FOR = ("__all__", "__version__")
+
+
+def stand_for_module(
+    name: str, package: str, distribution: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Import a module of the package in place of the module `name`: now, if that takes no compile, or at first use.
+
+    Returns:
+        The functions `__getattr__` and `__dir__` of the module that is replaced (PEP 562).
+    """
+
+    def become() -> ModuleType:
+        module = _kernels(package, distribution).extension(name)
+        assert module is not None
+        _replace(name, module)
+        return module
+
+    def attribute(asked: str) -> Any:
+        if asked.startswith("__") and asked.endswith("__") and asked not in _LOADED_FOR:
+            raise AttributeError(f"module {name!r} has no attribute {asked!r}")
+        return getattr(become(), asked)
+
+    if _kernels(package, distribution).extension_if_usable(name):
+        become()
+    return attribute, lambda: dir(become())
+
+
+def stand_for_operators(
+    name: str, package: str, distribution: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Load an extension's operators: nothing tells when `torch.ops` is first asked for them.
+
+    Raises:
+        KernelWheelError: as `Kernels.extension`.
+    """
+    _kernels(package, distribution).extension(name)
+
+    def attribute(asked: str) -> Any:
+        raise AttributeError(f"module {name!r} has no attribute {asked!r}: its operators are in torch.ops")
+
+    return attribute, lambda: []
+
+
+@cache
+def _kernels(package: str, distribution: str) -> Kernels:
+    """The package's kernels in this process; this copy of the runtime is the package's own."""
+    return Kernels(package, version(distribution), Path(__file__).parents[2] / "_native")
+
+
+def _replace(name: str, module: ModuleType) -> None:
+    """Put the compiled module in the place of the one that stood for it, for those who have imported that one too."""
+    stood = sys.modules.get(name)
+    sys.modules[name] = module
+    if stood is not None and stood is not module:
+        vars(stood).update({key: value for key, value in vars(module).items() if not key.startswith("__")})
+    parent, _, last = name.rpartition(".")
+    if parent and getattr(sys.modules.get(parent), last, None) is stood:
+        setattr(sys.modules[parent], last, module)

@@ -1,0 +1,86 @@
+"""What setuptools is told beside the project's own configuration, and what it must not build."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from setuptools import find_namespace_packages, find_packages
+
+from .core.errors import SettingsError
+from .core.files import is_file, is_folder
+
+
+def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
+    """Refuse extensions that setuptools would compile beside ours, for this Python alone.
+
+    Raises:
+        SettingsError: setup.py or pyproject.toml declares some; names the file.
+    """
+    script = project / "setup.py"
+    found = "ext-modules in [tool.setuptools] of pyproject.toml" if _ext_modules(tool_tables) else ""
+    if is_file(script) and _mentions(script, "ext_modules"):
+        found = f"ext_modules in {script.name}"
+    if found:
+        raise SettingsError(
+            "setuptools would compile extensions of its own",
+            required="extensions that kernelwheel builds, and no others",
+            found=found,
+            remedies=[
+                "python -m kernelwheel adopt prints the tables that replace them in pyproject.toml",
+                f"then remove {found.partition(' in ')[2] if is_file(script) else 'ext-modules'}",
+            ],
+        )
+
+
+def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, folder: Path, tag: str) -> str:
+    """The text of a further setup.cfg, read before the project's own configuration.
+
+    Args:
+        project: the folder of the project.
+        tool_tables: `[tool]` of pyproject.toml.
+        package: the import name; its packages are found if the project does not list any.
+        folder: where setuptools may write: outside of the checkout, where a stale build folder would add deleted
+            modules to the wheel.
+        tag: what to append to the version; may be empty.
+    """
+    lines = ["[build]", f"build_base = {folder}", "[egg_info]", f"egg_base = {folder}", f"tag_build = {tag}"]
+    if not tag:
+        lines.pop()
+    own = tool_tables.get("setuptools", {})
+    listed = {"packages", "py-modules", "package-dir"} & own.keys() or is_file(project / "setup.py")
+    if "extension" in tool_tables.get("kernelwheel", {}) and not listed and not is_file(project / "setup.cfg"):
+        lines += _packages(project, package)
+    return "\n".join([*lines, ""])
+
+
+def _packages(project: Path, package: str) -> Iterator[str]:
+    """The package alone: beside it are folders of sources, which setuptools would take for packages, or complain of."""
+    root = project / "src" if is_folder(project / "src" / package) else project
+    find = find_packages if is_file(root / package / "__init__.py") else find_namespace_packages
+    found = sorted(find(str(root), include=[package, f"{package}.*"])) if is_folder(root / package) else []
+    yield "[options]"
+    yield f"packages = {', '.join(found)}"
+    yield f"py_modules = {package if is_file(root / f'{package}.py') else ''}"
+    if root != project:
+        yield "package_dir ="
+        yield "    = src"
+
+
+def _ext_modules(tool_tables: Mapping[str, Any]) -> bool:
+    return bool(tool_tables.get("setuptools", {}).get("ext-modules"))
+
+
+def _mentions(script: Path, name: str) -> bool:
+    """Whether a Python file names something: a keyword argument, a variable, or a string such as a dictionary's key."""
+    try:
+        tree = ast.parse(script.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):
+        return False  # setuptools will report it
+    for node in ast.walk(tree):
+        said = (getattr(node, field, None) for field in ("arg", "id", "attr", "value"))
+        if name in [value for value in said if isinstance(value, str)]:
+            return True
+    return False

@@ -1,0 +1,26 @@
+#include <limits>
+
+#include "nearest.h"
+#include "vectors/vec3.h"
+
+namespace {
+
+__global__ void nearest_kernel(const vectors::Vec3* at, int count, float* nearest) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  float least = std::numeric_limits<float>::infinity();
+  for (int j = 0; j < count; ++j) {
+    if (i != j) least = fminf(least, vectors::squared_distance(at[i], at[j]));
+  }
+  nearest[i] = least;
+}
+
+}  // namespace
+
+torch::Tensor distances_cuda(const torch::Tensor& points) {
+  const int count = static_cast<int>(points.size(0));
+  torch::Tensor result = torch::empty({count}, points.options());
+  const auto* at = reinterpret_cast<const vectors::Vec3*>(points.data_ptr<float>());
+  if (count) nearest_kernel<<<(count + 255) / 256, 256>>>(at, count, result.data_ptr<float>());
+  return result;
+}

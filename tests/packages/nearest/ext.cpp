@@ -1,0 +1,39 @@
+#include <limits>
+
+#include "nearest.h"
+#include "vectors/vec3.h"
+
+namespace {
+
+torch::Tensor distances_cpu(const torch::Tensor& points) {
+  const int64_t count = points.size(0);
+  const auto* at = reinterpret_cast<const vectors::Vec3*>(points.data_ptr<float>());
+  torch::Tensor result = torch::full({count}, std::numeric_limits<float>::infinity(), points.options());
+  float* nearest = result.data_ptr<float>();
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < count; ++j) {
+      if (i != j) nearest[i] = std::min(nearest[i], vectors::squared_distance(at[i], at[j]));
+    }
+  }
+  return result;
+}
+
+torch::Tensor distances(const torch::Tensor& points) {
+  TORCH_CHECK(points.dim() == 2 && points.size(1) == 3, "points must have the shape (N, 3)");
+  TORCH_CHECK(points.scalar_type() == torch::kFloat32, "points must be float32");
+#ifdef WITH_CUDA
+  if (points.is_cuda()) return distances_cuda(points.contiguous());
+#endif
+  return distances_cpu(points.contiguous());
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("distances", &distances);
+#ifdef WITH_CUDA
+  m.attr("with_cuda") = true;
+#else
+  m.attr("with_cuda") = false;
+#endif
+}

@@ -1,0 +1,7 @@
+#pragma once
+
+#include <torch/extension.h>
+
+#ifdef WITH_CUDA
+torch::Tensor distances_cuda(const torch::Tensor& points);
+#endif

@@ -1,0 +1,5 @@
+from torch import Tensor
+
+with_cuda: bool
+
+def distances(points: Tensor) -> Tensor: ...
