@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from .core.extension import EXTENSION, KEYS, Key
 from .core.options import OPTIONS, REGISTRY, Decides, Option
 from .core.settings import TABLE
 
@@ -27,6 +28,13 @@ variable counts as unset.
 {options}
 
 These options take several values, as a list in the table or by repeating `-C`: {several}.
+
+## Extensions
+
+These are the keys of `{extension}`, of which there is one for each library; all of them are in the Plan and in the
+manifest. Files and folders are relative to the project and cannot leave it.
+
+{keys}
 
 ## In the manifest
 
@@ -83,10 +91,16 @@ def settings_page(package: str) -> str:
         package=package,
         table=TABLE,
         options="\n".join([_HEAD, "|" + "---|" * _HEAD.count(" | ") + "---|", *rows]),
+        extension=EXTENSION,
+        keys="\n".join(["| key | meaning | takes | default |", "|---|---|---|---|", *map(_key_row, KEYS)]),
         several=_names(option for option in REGISTRY if option.separator is not None),
         cuda_only=_names(option for option in REGISTRY if option.cuda_only),
         trusted=OPTIONS["trusted-owners"].variable(package),
     )
+
+
+def _key_row(key: Key) -> str:
+    return f"| `{key.name}` | {key.help} | {key.takes} | {key.default} |"
 
 
 def _row(option: Option[Any], package: str) -> str:

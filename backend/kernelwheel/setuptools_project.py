@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import configparser
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +51,19 @@ def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, f
     lines = ["[build]", f"build_base = {folder}", "[egg_info]", f"egg_base = {folder}", f"tag_build = {tag}"]
     if not tag:
         lines.pop()
-    own = tool_tables.get("setuptools", {})
-    listed = {"packages", "py-modules", "package-dir"} & own.keys() or is_file(project / "setup.py")
-    if "extension" in tool_tables.get("kernelwheel", {}) and not listed and not is_file(project / "setup.cfg"):
+    listed = is_file(project / "setup.py") or _lists_packages(project, tool_tables)
+    if "extension" in tool_tables.get("kernelwheel", {}) and not listed:
         lines += _packages(project, package)
     return "\n".join([*lines, ""])
+
+
+def _lists_packages(project: Path, tool_tables: Mapping[str, Any]) -> bool:
+    keys = {"packages", "py-modules", "package-dir"}
+    script = configparser.RawConfigParser(strict=False)
+    with suppress(configparser.Error, UnicodeDecodeError):  # setuptools will report it
+        script.read(project / "setup.cfg", encoding="utf-8")  # an sdist has one without any options
+    options = script.options("options") if script.has_section("options") else []
+    return bool(keys & {*tool_tables.get("setuptools", {}), *(name.replace("_", "-") for name in options)})
 
 
 def _packages(project: Path, package: str) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +36,8 @@ class Wheel:
 
     @property
     def native(self) -> Path:
-        return self.unpacked / self.file.name.partition("-")[0] / "_native"
+        (folder,) = self.unpacked.glob("*/_native")
+        return folder
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -95,6 +98,14 @@ def refused_build(checkout: Path, folder: Path, **options: Any) -> str:
     assert list(folder.glob("*.whl")) == []
     assert "kernelwheel.core.errors." in done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def uv(*words: str | Path) -> list[str | Path]:
+    """A command of uv's for this Python."""
+    program = shutil.which("uv", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])))
+    if program is None:
+        pytest.skip("there is no uv here: pip install uv")
+    return [program, *words, "--python", sys.executable]
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from builds import Wheel, build
+from declared import make_distribution
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kept import compile_entry
 
@@ -44,6 +45,12 @@ def two_archs_wheel(checkout: Checkout, build_root: Path) -> Wheel:
 def classic_wheel(checkout: Callable[..., Path], build_root: Path) -> Wheel:
     """A wheel of the package classic, a full torch extension, as slow to compile as these are: for one architecture."""
     return build(checkout("classic"), build_root / "classic", env={"TORCH_CUDA_ARCH_LIST": "9.0"})
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """kernelwheel's own wheel, which adopters require."""
+    return make_distribution(tmp_path_factory.mktemp("distribution"))
 
 
 @pytest.fixture(scope="session")

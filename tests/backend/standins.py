@@ -159,9 +159,12 @@ class Machine:
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""
+        return self.draw_for(PackageFacts("tiny", "native", torch_target, abi), self.sources, version, **options)
+
+    def draw_for(self, facts: PackageFacts, root: Path, version: str = "1.2.3", **options: str) -> Plan:
+        """The Plan that this machine draws for a package with sources in `root`."""
         chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
-        facts = PackageFacts("tiny", "native", torch_target, abi)
-        return plans.draw_plan(facts, version, self.sources, chosen, self.toolchain(chosen))
+        return plans.draw_plan(facts, version, root, chosen, self.toolchain(chosen))
 
 
 SOURCES = {"CMakeLists.txt": "project(tiny)\n", "twice.cpp": "int twice;\n", "math/twice.cuh": "// twice\n"}

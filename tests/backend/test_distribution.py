@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import sysconfig
@@ -15,27 +14,16 @@ from zipfile import ZipFile
 import kernelwheel
 import pytest
 from builds import TORCH
+from declared import PIP, make_user_index
 from editables import REQUIRE, SMALL
 from kernelwheel.build.package import read_toml
-from offline import make_index
 from packaging.requirements import Requirement
 from processes import RunPython, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 TWICE = "torch.ops.tiny.twice(torch.ones(2)).tolist() == [2.0, 2.0]"
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """kernelwheel's wheel, built by pip from a copy of backend/."""
-    folder = tmp_path_factory.mktemp("distribution")
-    shutil.copytree(REPOSITORY / "backend", folder / "backend", ignore=shutil.ignore_patterns("__pycache__"))
-    run([*PIP, "wheel", "--no-build-isolation", "--no-deps", "-w", folder / "out", folder / "backend"], cwd=folder)
-    (wheel,) = (folder / "out").glob("*.whl")
-    return wheel
 
 
 def metadata_of(wheel: Path) -> Message:
@@ -89,14 +77,7 @@ def adopter(distribution: Path, build_root: Path, tmp_path: Path) -> Adopter:
         '[tool.kernelwheel]\npackage = "tiny"\nsources = "native"\ntorch-target = "2.10"\n'
         '[tool.setuptools]\npackages = ["tiny"]\n'
     )
-    index = make_index(tmp_path / "index", REPOSITORY / "tests/packages/tiny", "rich")
-    shutil.copy(distribution, index)
-    env = {
-        "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "TMPDIR": str(build_root),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"), "TORCH_CUDA_ARCH_LIST": "9.0",
-    }  # fmt: skip
-
-    return Adopter(package, env)
+    return Adopter(package, {**make_user_index(tmp_path, distribution), "TMPDIR": str(build_root)})
 
 
 def test_the_wheel_carries_the_runtime_without_being_told(

@@ -20,7 +20,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from builds import NATIVE, TORCH, Wheel, build, contents
+from builds import NATIVE, TORCH, Wheel, build, contents, uv
 from editables import SMALL
 from kernelwheel.build.source_files import source_digests
 from offline import as_simple_index, make_index, make_wheel
@@ -114,14 +114,6 @@ def way(checkout: Checkout, build_root: Path, shared_cache: Path, index: Path, t
         "UV_NO_PYTHON_DOWNLOADS": "1",
     }
     return Way(folder / "tiny package", folder / "out", env)
-
-
-def uv(*words: str | Path) -> list[str | Path]:
-    """A command of uv's for this Python."""
-    program = shutil.which("uv", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])))
-    if program is None:
-        pytest.skip("there is no uv here: pip install uv")
-    return [program, *words, "--python", sys.executable]
 
 
 def pip_wheel_isolated(way: Way) -> None:

@@ -39,7 +39,7 @@ SCALE = "classic.scale(torch.arange(4.0), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]"
 def test_the_wheel_is_for_this_python_alone(classic_wheel: Wheel) -> None:
     tag = f"{PYTHON}-{PYTHON}-linux_{platform.machine()}"
 
-    assert classic_wheel.file.name == f"classic-0.5.0-{tag}.whl"
+    assert classic_wheel.file.name == f"classic-0.5.0-{''.join(MINOR.split('.'))}torch-{tag}.whl"
     assert f"\nTag: {tag}\n" in (classic_wheel.unpacked / "classic-0.5.0.dist-info/WHEEL").read_text()
 
 
@@ -475,7 +475,7 @@ def test_a_module_is_compiled_by_the_standard_that_torch_s_headers_ask_for(
     )
     cache = {
         "CMAKE_MODULE_PATH": BACKEND / "cmake", "KERNELWHEEL_TORCH": tmp_path / "torch", "KERNELWHEEL_OUTPUT": tmp_path,
-        "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_MODULE_HEADERS": tmp_path,
+        "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_BINDING": "python",
     }  # fmt: skip
     cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
 

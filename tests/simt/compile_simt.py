@@ -29,7 +29,7 @@ def build(folder: Path) -> ModuleType:
         "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
         f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
-        f"-DKERNELWHEEL_MODULE_HEADERS={sysconfig.get_path('include')}",
+        "-DKERNELWHEEL_BINDING=python", f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",
     )  # fmt: skip
     _run("cmake", "--build", str(folder))
     library = folder / f"{NAME}.so"

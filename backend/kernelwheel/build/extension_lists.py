@@ -36,8 +36,7 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     yield f"{_FUNCTIONS[extension.kind]}({name} {'CUDA ' if cuda else ''}SOURCES {_quoted(files)})"
     # The linker's name for it, in the place of lib<name>.so; and which function Python calls.
     yield f"set_target_properties({name} PROPERTIES PREFIX {_quoted([''])} OUTPUT_NAME {name} NO_SONAME ON)"
-    if extension.kind == "module":
-        yield f"kernelwheel_name_module({name} {extension.module})"
+    yield f"kernelwheel_name_module({name} {extension.module})"
     if extension.include_dirs:
         yield f"target_include_directories({name} PRIVATE {_quoted(extension.include_dirs)})"
     if define := (*extension.define, *(extension.cuda_define if cuda else ())):
@@ -48,7 +47,7 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     yield f"kernelwheel_add_flags({name} {_quoted([as_one(extension.cxx_flags), as_one(extension.cuda_flags)])})"
     for file, flags in extension.file_flags.items():
         if file in files:
-            yield f"kernelwheel_add_file_flags({name} {_quoted([file, as_one(flags)])})"
+            yield f"kernelwheel_add_file_flags({name} {_quoted([file, *flags])})"
     if extension.link_flags:
         yield f"target_link_options({name} PRIVATE {_quoted([as_one(extension.link_flags)])})"
     if extension.libraries:

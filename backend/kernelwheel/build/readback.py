@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from elftools.elf.dynamic import DynamicSection
@@ -34,13 +34,15 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     if device == "cuda":
-        sass = _targets(path, cuobjdump, "--list-elf", "cubin")
-        ptx = _targets(path, cuobjdump, "--list-ptx", "ptx")
+        sass, ptx = _targets(path, cuobjdump)
     return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
 
 
-def _targets(path: Path, cuobjdump: Path | None, option: str, suffix: str) -> tuple[str, ...]:
-    """The architectures that cuobjdump lists, in lines such as `ELF file    1: name.1.sm_90a.cubin`."""
+def _targets(path: Path, cuobjdump: Path | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The architectures of the SASS and of the PTX, which cuobjdump prints with the symbols of each.
+
+    The shorter lists (`--list-elf`) of older ones, such as triton's, leave out the suffix of `sm_90a`.
+    """
     if cuobjdump is None:
         raise BuildError(
             f"the device code of {path.name} cannot be read",
@@ -48,17 +50,24 @@ def _targets(path: Path, cuobjdump: Path | None, option: str, suffix: str) -> tu
             found="no cuobjdump in the toolchain",
             remedies=["install it next to torch: pip install 'cuda-toolkit[cuobjdump]'"],
         )
-    done = subprocess.run([cuobjdump, option, path], capture_output=True, text=True, check=False)
+    done = subprocess.run([cuobjdump, "--dump-elf-symbols", path], capture_output=True, text=True, check=False)
     # With nothing to list, it says so and exits with 255.
     if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
         raise BuildError(
             f"cuobjdump cannot read {path.name}",
-            required=f"a list of device code from {cuobjdump} {option}",
+            required=f"a list of device code from {cuobjdump} --dump-elf-symbols",
             found=(done.stderr or done.stdout).strip() or f"exit status {done.returncode}",
             remedies=["install the cuobjdump of this CUDA toolkit"],
         )
-    codes = set(re.findall(rf"\.(sm_\d+[af]?|compute_\d+[af]?)\.{suffix}\b", done.stdout))
-    return tuple(map(str, sorted(Arch.from_code(code) for code in codes)))
+    found = set(
+        re.findall(r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)$", done.stdout, re.MULTILINE)
+    )
+    sass, ptx = ([code for kind, code in found if kind == wanted] for wanted in ("elf", "ptx"))
+    return _sorted(sass), _sorted(ptx)
+
+
+def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(str, sorted(map(Arch.from_code, codes))))
 
 
 def needed(path: Path) -> list[str]:

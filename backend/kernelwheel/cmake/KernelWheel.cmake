@@ -100,7 +100,7 @@ function(_kernelwheel_add_library function target)
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${cuda_flags}>")
   # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
-  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" "${KERNELWHEEL_LIBRARIES}")
+  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" ${KERNELWHEEL_LIBRARIES})
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
   target_link_libraries(${target} PRIVATE torch_cpu)
   if(ARG_CUDA)
@@ -202,8 +202,8 @@ function(kernelwheel_add_flags target cxx_flags cuda_flags)
   endforeach()
 endfunction()
 
-function(kernelwheel_add_file_flags target file flags)
-  string(REPLACE ">" "$<ANGLE-R>" flags "${flags}")
+function(kernelwheel_add_file_flags target file)
+  string(REPLACE ">" "$<ANGLE-R>" flags "${ARGN}")
   set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
     "$<$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>:${flags}>")
 endfunction()

@@ -26,9 +26,10 @@ def stand_for_module(
     """
 
     def become() -> ModuleType:
+        stood = sys.modules.get(name)  # the loader of the module puts that in its place
         module = _kernels(package, distribution).extension(name)
         assert module is not None
-        _replace(name, module)
+        _replace(name, stood, module)
         return module
 
     def attribute(asked: str) -> Any:
@@ -63,9 +64,8 @@ def _kernels(package: str, distribution: str) -> Kernels:
     return Kernels(package, version(distribution), Path(__file__).parents[2] / "_native")
 
 
-def _replace(name: str, module: ModuleType) -> None:
+def _replace(name: str, stood: ModuleType | None, module: ModuleType) -> None:
     """Put the compiled module in the place of the one that stood for it, for those who have imported that one too."""
-    stood = sys.modules.get(name)
     sys.modules[name] = module
     if stood is not None and stood is not module:
         vars(stood).update({key: value for key, value in vars(module).items() if not key.startswith("__")})

@@ -1,0 +1,349 @@
+"""Extensions declared in tables: what is read, which files are meant, and what is refused before anything compiles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from declared import HEAD, LIGHT, TABLE, extension, make_package
+from kernelwheel import module_files, setuptools_project
+from kernelwheel.build.extension_lists import cmake_lists
+from kernelwheel.build.package import PackageFacts, read_project, split_table
+from kernelwheel.build.source_files import files_of, find_sources, source_digests
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.core.extension import KEYS, Extension, from_plan, read_extensions
+from kernelwheel.reference import settings_page
+from standins import Machine, make_machine
+
+CUDA_FILES = {"native/one.cu": "1", "native/two.cu": "2"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_package(tmp_path / "project")
+
+
+def refusal(table: Any) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        read_extensions(table)
+    return caught.value
+
+
+def refused_files(project: Path, *extensions: Extension) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        find_sources(extensions, project)
+    return caught.value
+
+
+# The table
+
+
+def test_a_name_and_sources_are_enough() -> None:
+    made = extension()
+
+    assert (made.kind, made.module, made.file) == ("module", "_C", "light._C.so")
+    assert made.define == made.cxx_flags == made.libraries == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("name", "", "a string"), ("name", "light.1", "identifiers"), ("name", "a b", "identifiers"),
+        ("name", "light..C", "identifiers"), ("name", 3, "a string"), ("name", "λ", "identifiers"),
+        ("kind", "modul", "write 'module'"), ("cuda", "yes", "required or optional or none"),
+        ("sources", [], "at least one pattern"), ("sources", "native/*.cpp", "a list of strings"),
+        ("sources", ["/etc/*.cpp"], "leaves the project"), ("sources", ["../*.cpp"], "leaves the project"),
+        ("include-dirs", ["../include"], "leaves the project"), ("include-dirs", ["/usr"], "leaves the project"),
+        ("cuda-flags", ["-gencode=arch=compute_90,code=sm_90"], "TORCH_CUDA_ARCH_LIST"),
+        ("cuda-flags", ["-arch", "sm_90"], "TORCH_CUDA_ARCH_LIST"), ("cuda-flags", ["-rdc=true"], "CMakeLists.txt"),
+        ("file-flags", {"native/*.cu": ["-arch=sm_90"]}, "TORCH_CUDA_ARCH_LIST"),
+        ("file-flags", {"native/*.cu": "-O2"}, "a list of strings"), ("file-flags", ["-O2"], "a table"),
+        ("cxx-flags", ["-I/usr/include"], "include-dirs"), ("cxx-flags", ["-O2\n-g"], "not an option"),
+        ("define", ["1X"], "not a macro"), ("define", [["A", "1"]], "a list of strings"),
+        ("libraries", ["/usr/lib/libx.so"], "not the name of a library"), ("archs", "9.x", "not a CUDA architecture"),
+        ("include_dirz", ["x"], "write include-dirs"), ("surces", [], "write sources"),
+    ],
+)  # fmt: skip
+def test_what_a_table_cannot_say_is_refused(key: str, value: object, says: str) -> None:
+    error = refusal([{"name": "light._C", "sources": ["native/*.cpp"], key: value}])
+
+    assert says in str(error)
+    assert key == "name" or key == "archs" or "light._C" in error.problem
+
+
+def test_a_single_table_is_not_a_list_of_them() -> None:
+    assert "[[tool.kernelwheel.extension]]" in refusal({"name": "light._C"}).required
+
+
+def test_two_extensions_of_one_name_are_refused() -> None:
+    assert "2 extensions" in refusal([{"name": "light._C", "sources": ["a.cpp"]}] * 2).found
+
+
+def test_keys_may_be_written_with_underscores() -> None:
+    assert read_extensions([{"name": "a.b", "sources": ["x.cpp"], "cxx_flags": ["-O2"]}])[0].cxx_flags == ("-O2",)
+
+
+def test_every_key_is_read_and_on_the_page_of_settings() -> None:
+    page = settings_page("splat")
+    fields = {name.replace("_", "-") for name in asdict(extension())}
+
+    assert {key.name for key in KEYS} == fields
+    assert [key.name for key in KEYS if f"| `{key.name}` |" not in page] == []
+
+
+# The package
+
+
+def test_the_package_is_that_of_the_names() -> None:
+    facts, options = split_table({"extension": [{"name": "light.sub._C", "sources": ["a.cpp"]}], "archs": "9.0"})
+
+    assert (facts.import_name, facts.native, facts.torch_target) == ("light", "light/_native", "2.10")
+    assert options == {"archs": "9.0"}
+
+
+def test_or_the_one_named_as_the_project() -> None:
+    table = {"extension": [{"name": "light_cuda", "sources": ["a.cpp"]}]}
+
+    assert split_table(table, "light-weight")[0].import_name == "light_weight"
+    assert split_table({**table, "package": "light"}, "light-weight")[0].import_name == "light"
+
+
+def test_where_nothing_says_which_package_it_is_that_is_an_error() -> None:
+    tables = [{"name": name, "sources": ["a.cpp"]} for name in ("one._C", "two._C")]
+
+    with pytest.raises(SettingsError, match="package is missing"):
+        split_table({"extension": tables}, "light")
+
+
+@pytest.mark.parametrize(("key", "value"), [("sources", "native"), ("abi", "torch")])
+def test_tables_beside_a_cmakelists_are_refused(key: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        split_table({"package": "light", key: value, "extension": [{"name": "light._C", "sources": ["a.cpp"]}]})
+
+    assert f"{key} = '{value}'" in caught.value.found
+    assert "light._C" in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("kinds", "torch", "python"),
+    [(["operators"], False, False), (["torch-library"], True, False), (["module", "operators"], True, True)],
+)
+def test_the_kinds_say_what_the_wheel_is_bound_to(kinds: list[str], torch: bool, python: bool) -> None:
+    tables = [{"name": f"light.{kind[0]}", "kind": kind, "sources": ["a.cpp"]} for kind in kinds]
+
+    facts = split_table({"extension": tables})[0]
+
+    assert (facts.binds_torch, facts.binds_python) == (torch, python)
+
+
+# The files
+
+
+def located(project: Path) -> PackageFacts:
+    return read_project(project)[0].located(project)
+
+
+def test_patterns_become_files_and_headers_come_along(project: Path) -> None:
+    (project / "native/detail").mkdir()
+    (project / "native/detail/more.cuh").write_text("")
+    (project / "third_party/answers/bare").write_text("")
+    facts = located(project)
+
+    assert facts.extensions[0].sources == ("native/module.cpp",)
+    assert facts.files == (
+        "native/detail/more.cuh", "native/module.cpp", "third_party/answers/answer.h", "third_party/answers/bare",
+    )  # fmt: skip
+    assert list(source_digests(project, facts.files)) == list(facts.files)
+
+
+def test_of_the_project_s_own_folder_only_its_files_are_headers(tmp_path: Path) -> None:
+    files = {"ext.cpp": "", "ext.h": "", "setup.py": "", "tests/other.h": "", "build/made.h": "", ".venv/x.h": ""}
+    project = make_package(tmp_path, files)
+    (found,) = find_sources([extension(sources=["ext.cpp"])], project)
+
+    assert files_of([found], project) == ("ext.cpp", "ext.h")
+    everything = replace(found, include_dirs=(".",))
+    assert files_of([everything], project) == ("ext.cpp", "ext.h", "tests/other.h")
+
+
+def test_what_is_excluded_is_neither_compiled_nor_shipped(tmp_path: Path) -> None:
+    files = {"native/a.cpp": "", "native/test/b.cpp": "", "native/test/b.h": "", "native/c_test.cpp": ""}
+    project = make_package(tmp_path, files)
+
+    (found,) = find_sources([extension(sources=["native/**/*.cpp"], exclude=["native/test", "**/*_test.cpp"])], project)
+
+    assert found.sources == ("native/a.cpp",)
+    assert files_of([found], project) == ("native/a.cpp",)
+
+
+def test_a_pattern_may_match_other_files_too(project: Path) -> None:
+    (found,) = find_sources([extension(sources=["native/*"])], project)
+
+    assert found.sources == ("native/module.cpp",)
+
+
+@pytest.mark.parametrize(
+    ("table", "required", "found"),
+    [
+        ({"sources": ["nativ/*.cpp"]}, "match nativ/*.cpp", "the nearest is native/module.cpp"),
+        ({"sources": ["light/*"]}, "C++ or CUDA files", "light/_"),
+        ({"include-dirs": ["third_party/answer"]}, "a folder", "the nearest is third_party/answers"),
+        ({"exclude": ["native"]}, "not excluded", "none"),
+        ({"file-flags": {"native/modul.cpp": ["-O2"]}}, "native/modul.cpp", "the nearest is native/module.cpp"),
+        ({"sources": ["native/*"], "cuda": "none"}, "no CUDA files", "native/one.cu"),
+        ({"sources": ["native/*.cu"], "cuda": "optional"}, "without CUDA", "only CUDA files"),
+    ],
+)
+def test_files_that_are_not_there_are_refused_with_the_nearest(
+    tmp_path: Path, table: dict[str, Any], required: str, found: str
+) -> None:
+    project = make_package(tmp_path, {**LIGHT, **CUDA_FILES})
+
+    error = refused_files(project, extension(**table))
+
+    assert "light._C" in error.problem
+    assert required in error.required
+    assert found in error.found
+
+
+def test_a_source_of_two_extensions_with_different_flags_is_refused(project: Path) -> None:
+    one, other = extension(), extension(name="light._D", define=["MORE"])
+
+    assert "native/module.cpp" in refused_files(project, one, other).found
+    assert len(find_sources([one, extension(name="light._D", archs="9.0a")], project)) == 2
+
+
+def test_cuda_is_required_with_cuda_files_and_otherwise_not(tmp_path: Path) -> None:
+    project = make_package(tmp_path, {**LIGHT, **CUDA_FILES})
+
+    assert find_sources([extension()], project)[0].cuda == "none"
+    (both,) = find_sources([extension(sources=["native/*"])], project)
+    assert (both.cuda, both.has_kernels) == ("required", True)
+
+
+def test_without_cuda_its_files_are_left_out(tmp_path: Path) -> None:
+    project = make_package(tmp_path, {**LIGHT, **CUDA_FILES, "native/cuda/extra.cpp": ""})
+    table = {"sources": ["native/*"], "cuda-sources": ["native/cuda/*"], "cuda": "optional"}
+
+    (found,) = find_sources([extension(**table)], project)
+
+    assert found.compiled(cuda=False) == ("native/module.cpp",)
+    assert found.compiled(cuda=True) == (
+        "native/cuda/extra.cpp", "native/module.cpp", "native/one.cu", "native/two.cu",
+    )  # fmt: skip
+
+
+# The Plan
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return make_machine(tmp_path / "machine")
+
+
+def plan_of(machine: Machine, project: Path, **options: str) -> Any:
+    facts = located(project)
+    return machine.draw_for(facts, project, **options)
+
+
+def test_what_a_table_says_is_in_the_plan_and_comes_out_of_it_again(machine: Machine, project: Path) -> None:
+    plan = plan_of(machine, project, cuda="off")
+
+    (values,) = json.loads(json.dumps(plan.to_json()))["extensions"]
+
+    assert from_plan(values) == plan.extensions[0]
+    assert values["define"] == ["ANSWER=42"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['cxx-flags = ["-O2"]', 'link-flags = ["-s"]', 'libraries = ["m"]', 'file-flags = { "native/*" = ["-O1"] }',
+     'cuda-flags = ["-O2"]', 'cuda-define = ["A"]', 'kind = "operators"'],
+)  # fmt: skip
+def test_another_key_is_another_fingerprint(machine: Machine, project: Path, line: str) -> None:
+    before = plan_of(machine, project, cuda="off").fingerprint
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(line + "\n")
+
+    assert plan_of(machine, project, cuda="off").fingerprint != before
+
+
+def test_the_order_of_tables_and_patterns_is_not_in_the_plan(machine: Machine, tmp_path: Path) -> None:
+    other = TABLE.replace("_C", "_D").replace("native/*.cpp", "native/*")
+    one = make_package(tmp_path / "one", pyproject=HEAD + TABLE + other)
+    two = make_package(tmp_path / "two", pyproject=HEAD + other + TABLE)
+
+    assert plan_of(machine, one, cuda="off").fingerprint == plan_of(machine, two, cuda="off").fingerprint
+
+
+def test_what_needs_cuda_is_refused_without(machine: Machine, tmp_path: Path) -> None:
+    files = {**LIGHT, "native/one.cu": ""}
+    project = make_package(tmp_path / "project", files, pyproject=HEAD + TABLE.replace("*.cpp", "*"))
+
+    with pytest.raises(BuildError, match="cannot be built without CUDA") as caught:
+        plan_of(machine, project, cuda="off")
+
+    assert "light._C" in str(caught.value)
+
+
+def test_a_value_of_a_table_cannot_become_cmake(machine: Machine, project: Path) -> None:
+    """It stands in a bracket argument, in which nothing is evaluated."""
+    extensions = find_sources([extension(define=["A=$ENV{X}"])], project)
+
+    lists = cmake_lists(replace(plan_of(machine, project, cuda="off"), extensions=extensions))
+
+    assert "[==[A=$ENV{X}]==]" in lists
+
+
+# Names in the wheel
+
+
+def test_the_module_stands_where_the_library_was() -> None:
+    files = dict(module_files.module_files([extension()], "light", "light-weight"))
+
+    assert list(files) == ["light/_C.py"]
+    assert b'"light-weight"' in files["light/_C.py"]
+    assert module_files.module_file("light_cuda", "light") == "light_cuda.py"
+    assert module_files.module_file("light", "light") == "light/__init__.py"
+
+
+@pytest.mark.parametrize(
+    "member", ["light/_C.py", "light/_C/__init__.py", "light/_C.cpython-311-x86_64-linux-gnu.so", "light/_C.abi3.so"]
+)
+def test_a_name_that_is_taken_is_refused(member: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        module_files.refuse_clashes([extension()], "light", ["light/__init__.py", member])
+
+    assert member in caught.value.found
+
+
+def test_type_stubs_and_neighbours_are_no_clash() -> None:
+    module_files.refuse_clashes([extension()], "light", ["light/__init__.py", "light/_C.pyi", "light/_Cache.py"])
+
+
+# setuptools
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["from setuptools import setup\nsetup(ext_modules=[])\n", "setup(**{'ext_modules': []})\n", "ext_modules = []\n"],
+)
+def test_a_setup_py_with_ext_modules_is_refused(tmp_path: Path, script: str) -> None:
+    (tmp_path / "setup.py").write_text(script)
+
+    with pytest.raises(SettingsError) as caught:
+        setuptools_project.refuse_ext_modules(tmp_path, {})
+
+    assert "setup.py" in caught.value.found
+    assert "python -m kernelwheel adopt" in str(caught.value)
+
+
+def test_so_are_those_of_pyproject_and_another_setup_py_is_not(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='light')\n")
+    setuptools_project.refuse_ext_modules(tmp_path, {"setuptools": {"packages": ["light"]}})
+
+    with pytest.raises(SettingsError, match="extensions of its own"):
+        setuptools_project.refuse_ext_modules(tmp_path, {"setuptools": {"ext-modules": [{"name": "a"}]}})

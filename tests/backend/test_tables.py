@@ -1,0 +1,432 @@
+"""Packages that only say in pyproject.toml what is to be built: in wheels, sdists and editable installs, unchanged."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Callable
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
+from declared import CUDA_SOURCE, HEAD, LIGHT, PIP, REPOSITORY, TABLE, make_package, make_user_index
+from kernelwheel import VERSION, other_torch
+from kernelwheel.build.package import PackageFacts
+from kernelwheel.core.extension import read_extensions
+from kernelwheel.toolchain.torch_files import Torch
+from processes import Done, RunPython, run
+from samples import bind_modules, rewrite_manifest
+
+pytestmark = pytest.mark.slow
+
+Package = Callable[..., Path]
+BACKEND = REPOSITORY / "backend"
+PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
+MINOR = ".".join(TORCH.version.split(".")[:2])
+BUILD_TAG = f"{MINOR.split('.')[0]}{MINOR.split('.')[1]:0>2}torch"
+TABLES = {"PYTHONPATH": str(BACKEND), "TORCH_CUDA_ARCH_LIST": "9.0"}
+ANSWER = "import light\nassert light.answer() == light._C.answer() == 42\n"
+
+
+@pytest.fixture(scope="module")
+def light_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    project = make_package(tmp_path_factory.mktemp("light") / "project")
+    return build(project, build_root / "light", env=TABLES)
+
+
+@pytest.fixture
+def site(light_wheel: Wheel, tmp_path: Path) -> Path:
+    """The wheel's files in a folder of their own, which a test may spoil."""
+    return Path(shutil.copytree(light_wheel.unpacked, tmp_path / "site"))
+
+
+def refused(project: Path, folder: Path, **options: Any) -> str:
+    """The error of a build that must fail before anything is compiled."""
+    done = pip_wheel(project, folder, env={**TABLES, **options})
+    said = done.stdout + done.stderr
+    assert done.returncode != 0, said
+    assert "compiling light" not in said
+    assert "kernelwheel.core.errors." in said
+    return said
+
+
+# The wheel
+
+
+@pytest.mark.once
+def test_the_wheel_holds_the_package_the_runtime_and_what_a_compile_needs(light_wheel: Wheel) -> None:
+    packed = contents(light_wheel.unpacked)
+    files = {name for name, data in packed.items() if data is not None and "_kernelwheel/" not in name}
+
+    assert files == {
+        "light/__init__.py", "light/_C.py", "light/_C.pyi", "light/_native/light._C.so", "light/_native/manifest.json",
+        "light/_native/src/native/module.cpp", "light/_native/src/third_party/answers/answer.h",
+        *(f"light_weight-1.0.dist-info/{name}" for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt")),
+    }  # fmt: skip
+    assert "light/_kernelwheel/cmake/KernelWheel.cmake" in packed
+
+
+@pytest.mark.once
+def test_its_name_and_its_metadata_say_which_torch_it_is_for(light_wheel: Wheel) -> None:
+    folder = light_wheel.unpacked / "light_weight-1.0.dist-info"
+    required = HeaderParser().parsestr((folder / "METADATA").read_text()).get_all("Requires-Dist", [])
+
+    assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-linux_x86_64.whl"
+    assert f"\nBuild: {BUILD_TAG}\n" in (folder / "WHEEL").read_text()
+    assert f"torch=={MINOR}.*" in required
+    assert {"packaging>=24", "platformdirs>=4", "rich>=13"} <= set(required)
+
+
+@pytest.mark.once
+def test_the_manifest_has_the_tables_and_the_version_of_kernelwheel(light_wheel: Wheel) -> None:
+    manifest = light_wheel.manifest
+    (extension,) = manifest["plan"]["extensions"]
+    (library,) = manifest["libraries"]
+
+    assert (extension["name"], extension["define"], extension["cuda"]) == ("light._C", ["ANSWER=42"], "none")
+    assert (library["file"], library["module"], library["device"]) == ("light._C.so", "light._C", "cpu")
+    assert manifest["built_with"]["kernelwheel"] == VERSION
+    assert manifest["plan"]["cuda"] is None
+
+
+IMPORTED = """
+import importlib, pickle, sys
+import light._C
+from light import _C
+from light._C import answer
+assert _C is light._C is sys.modules["light._C"] is importlib.import_module("light._C")
+assert _C.__name__ == "light._C" == answer.__module__
+assert _C.__file__.endswith("light/_native/light._C.so"), _C.__file__
+assert "answer" in dir(_C) and pickle.loads(pickle.dumps(answer)) is answer
+assert light.answer() == 42
+assert sys.modules["light._kernelwheel.runtime.stand_in"]
+"""
+
+
+@pytest.mark.once
+def test_the_module_is_imported_as_it_always_was(light_wheel: Wheel, run_python: RunPython) -> None:
+    done = run_python(IMPORTED, path=[light_wheel.unpacked])
+
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@needs_cuda_torch
+def test_importing_it_leaves_cuda_alone_and_a_fork_goes_on(light_wheel: Wheel, run_python: RunPython) -> None:
+    script = """
+import os, torch, light
+from light._C import answer
+assert not torch.cuda.is_initialized()
+child = os.fork()
+if not child:
+    os._exit(0 if light._C.answer() == 42 and not torch.cuda._is_in_bad_fork() else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    run_python(script, path=[light_wheel.unpacked])
+
+
+def bind_to(site: Path, **binding: str) -> None:
+    rewrite_manifest(site / "light/_native", lambda values: bind_modules(values, **binding))
+
+
+LAZY = "from light._kernelwheel.core.errors import KernelWheelError\nimport light._C\n"
+
+
+@pytest.mark.once
+def test_a_module_that_does_not_fit_is_an_error_at_its_first_use(site: Path, run_python: RunPython) -> None:
+    (site / "light/__init__.py").write_text("")
+    bind_to(site, torch="2.1.0")
+    script = (
+        LAZY
+        + """
+import inspect, sys
+assert not hasattr(light._C, "__path__") and not hasattr(light._C, "__wrapped__")
+try:
+    light._C.answer
+except KernelWheelError as error:
+    print(error)
+assert "light._C.so" not in open("/proc/self/maps").read()
+"""
+    )
+    said = run_python(script, path=[site], env={"LIGHT_JIT": "never"}).stdout
+
+    assert "torch == 2.1.*" in said
+    assert "jit is never" in said
+
+
+@pytest.mark.once
+def test_or_is_compiled_then_and_becomes_the_module(site: Path, run_python: RunPython) -> None:
+    (site / "light/__init__.py").write_text("")
+    bind_to(site, torch="2.1.0")
+    script = (
+        LAZY
+        + """
+import sys
+stood = light._C
+assert stood.__file__.endswith("light/_C.py")
+assert stood.answer() == 42
+assert sys.modules["light._C"] is light._C is not stood and stood.answer is light._C.answer
+print(light._C.__file__)
+"""
+    )
+    first = run_python(script, path=[site])
+    again = run_python("import light._C; print(light._C.__file__)", path=[site])
+
+    assert "compiling" in first.stderr
+    assert "/kernelwheel/light/1.0/" in first.stdout
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+
+
+@pytest.mark.once
+def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: RunPython) -> None:
+    library = site / "light/_native/light._C.so"
+    data = bytearray(library.read_bytes())
+    data[-1] ^= 1
+    library.write_bytes(data)
+
+    done = run_python("import light", path=[site], check=False)
+
+    assert "the compiled kernels are damaged" in done.stderr
+    assert str(library) in done.stderr
+
+
+# Editable, and from the sdist; with pip and with uv; isolated
+
+
+@pytest.fixture(scope="module")
+def user_index(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return make_user_index(tmp_path_factory.mktemp("index"), distribution)
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    """The Python of an environment that has what this one has, and what is installed into it."""
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], cwd=tmp_path)
+    return tmp_path / "venv/bin/python"
+
+
+def in_venv(python: Path, script: str, env: dict[str, str], **more: str) -> Done:
+    paths = {**env, **more, "PYTHONPATH": sysconfig.get_path("purelib")}
+    return run([python, "-c", script], cwd=python.parent, env=paths)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", ["lenient", "strict"])
+def test_an_editable_install_is_compiled_at_first_use(
+    user_index: dict[str, str], venv: Path, tmp_path: Path, mode: str
+) -> None:
+    project = make_package(tmp_path / "project")
+    stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    stale.write_text("left by setup.py develop")
+    before = contents(project)
+    install = [*PIP, "--python", venv, "install", "--no-deps", "-C", f"editable_mode={mode}", "-e", project]
+    env = {**user_index, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run(install, cwd=tmp_path, env=env)
+
+    first = in_venv(venv, ANSWER, env)
+    again = in_venv(venv, ANSWER + "print(light._C.__file__)", env)
+    source = project / "pyproject.toml"
+    source.write_text(source.read_text().replace("=42", "=43"))
+    edited = in_venv(venv, "import light\nassert light.answer() == 43\nprint(light._C.__file__)", env)
+
+    assert "compiling light 1.0" in first.stderr
+    assert again.stderr == ""
+    assert "compiling light 1.0" in edited.stderr
+    assert edited.stdout != again.stdout
+    stale.unlink()
+    made = {name for name in contents(project) if ".egg-info" not in name and not name.startswith("build")}
+    assert made == before.keys() - {stale.relative_to(project).as_posix()}
+
+
+@pytest.mark.once
+def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
+    user_index: dict[str, str], build_root: Path, tmp_path: Path
+) -> None:
+    project = make_package(tmp_path / "project")
+    script = "import sys; from kernelwheel import hooks; print(hooks.build_sdist(sys.argv[1]))"
+    run([sys.executable, "-c", script, tmp_path], cwd=project, env={"PYTHONPATH": str(BACKEND)})
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    about = (tmp_path / "unpacked/light_weight-1.0/PKG-INFO").read_text()
+
+    own = {name for name in names if name and "egg-info" not in name} - {"PKG-INFO", "setup.cfg"}
+    assert {name for name in own if "." in name} == set(LIGHT) - {"third_party/answers/README.md"}
+    assert "\nDynamic: Requires-Dist\n" in about
+
+    env = {
+        **user_index, "TMPDIR": str(build_root), "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1",
+        "UV_NO_INDEX": "1", "UV_FIND_LINKS": user_index["PIP_FIND_LINKS"],
+    }  # fmt: skip
+    run(uv("build", "--wheel", "--out-dir", tmp_path / "out", sdist), cwd=tmp_path, env=env)
+    (wheel,) = (tmp_path / "out").glob("*.whl")
+    assert wheel.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-linux_x86_64.whl"
+
+
+@pytest.mark.once
+def test_pip_installs_it_with_a_local_version_that_names_the_torch(
+    user_index: dict[str, str], venv: Path, build_root: Path, tmp_path: Path
+) -> None:
+    project = make_package(tmp_path / "project")
+    env = {**user_index, "TMPDIR": str(build_root)}
+    run([*PIP, "--python", venv, "install", "--no-deps", "-C", "torch-tag=local", project], cwd=tmp_path, env=env)
+
+    script = ANSWER + "from importlib.metadata import version; print(version('light-weight'))"
+    assert in_venv(venv, script, env).stdout == f"1.0+torch{MINOR}\n"
+
+
+# What is refused
+
+
+@pytest.mark.once
+def test_a_setup_py_that_compiles_too_is_refused(tmp_path: Path) -> None:
+    project = make_package(tmp_path / "project")
+    (project / "setup.py").write_text(
+        "from setuptools import Extension, setup\nsetup(ext_modules=[Extension('light._C', ['native/module.cpp'])])\n"
+    )
+
+    said = refused(project, tmp_path / "out")
+
+    assert "ext_modules in setup.py" in said
+    assert "python -m kernelwheel adopt" in said
+
+
+@pytest.mark.once
+def test_a_native_file_that_no_plan_made_is_refused(tmp_path: Path) -> None:
+    more = '\n[tool.setuptools.package-data]\nlight = ["*.bin", "*.so"]\n'
+    project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + more)
+    shutil.copy(sys.executable, project / "light/tool.bin")
+    (project / "light/old.so").write_text("")
+
+    said = refused(project, tmp_path / "out")
+
+    assert "light/tool.bin" in said
+    assert "light/old.so" in said
+
+
+@pytest.mark.once
+def test_a_name_that_a_module_of_the_package_has_is_refused(tmp_path: Path) -> None:
+    project = make_package(tmp_path / "project")
+    (project / "light/_C.py").write_text("")
+
+    assert "light/_C.py" in refused(project, tmp_path / "out")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("kind", "source", "says"),
+    [
+        ("module", "int x;\n", "no function PyInit_..."),
+        ("module", LIGHT["native/module.cpp"].replace("PyInit__C", "PyInit__D"), "PyInit__D"),
+        ("torch-library", "#include <Python.h>\nvoid f() { Py_Initialize(); }\n", "Python.h"),
+        ("torch-library", 'extern "C" void Py_Initialize(); void f() { Py_Initialize(); }\n', "Py_Initialize"),
+    ],
+)
+def test_a_kind_that_the_sources_are_not_of_is_an_error(tmp_path: Path, kind: str, source: str, says: str) -> None:
+    project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + f'kind = "{kind}"\n', module=source)
+
+    done = pip_wheel(project, tmp_path / "out", env=TABLES)
+
+    assert done.returncode != 0
+    assert says in done.stdout + done.stderr
+    assert list((tmp_path / "out").glob("*.whl")) == []
+
+
+# CUDA
+
+
+CUDA_TABLE = TABLE.replace("*.cpp", "*") + 'libraries = ["cublas"]\n'
+FAMILY = """
+[[tool.kernelwheel.extension]]
+name = "light._hopper"
+sources = ["native/*.cu"]
+define = ["ANSWER=42"]
+kind = "torch-library"
+archs = "9.0a"
+"""
+
+
+@needs_cpu_torch
+def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -> None:
+    project = make_package(tmp_path / "p", {**LIGHT, "native/add.cu": CUDA_SOURCE}, pyproject=HEAD + CUDA_TABLE)
+
+    said = refused(project, tmp_path / "out")
+
+    assert "cannot be built without CUDA" in said
+    assert "light._C" in said
+
+
+@pytest.fixture(scope="module")
+def light_cuda_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    """With kernels for all GPUs, and kernels for one family of them."""
+    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "hopper/add.cu": CUDA_SOURCE}
+    text = HEAD + CUDA_TABLE + FAMILY.replace("native/*.cu", "hopper/*.cu")
+    project = make_package(tmp_path_factory.mktemp("light") / "cuda", files, pyproject=text)
+    return build(project, build_root / "light-cuda", env=TABLES)
+
+
+@needs_cuda_torch
+def test_a_library_has_kernels_for_its_own_architectures(light_cuda_wheel: Wheel) -> None:
+    libraries = {each["file"]: each for each in light_cuda_wheel.manifest["libraries"]}
+
+    assert {file: each["sass"] for file, each in libraries.items()} == {
+        "light._C.so": ["9.0"],
+        "light._hopper.so": ["9.0a"],
+    }
+    listed = device_code(light_cuda_wheel.native / "light._hopper.so", "--dump-elf-symbols")
+    assert re.findall(r"^arch = sm_(\w+)", listed, re.MULTILINE) == ["90a"]
+    assert "libcublas.so" in (light_cuda_wheel.native / "light._C.so").read_bytes().decode("latin-1")
+
+
+@needs_cuda_torch
+def test_without_a_gpu_it_is_imported_and_compiled_for_the_architectures_that_are_named(
+    light_cuda_wheel: Wheel, tmp_path: Path, run_python: RunPython
+) -> None:
+    site = Path(shutil.copytree(light_cuda_wheel.unpacked, tmp_path / "site"))
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    run_python(ANSWER + "import light._hopper", path=[site], env=hidden)
+    bind_to(site, torch="2.1.0")
+
+    unnamed = run_python("import light", path=[site], env=hidden, check=False)
+    named = run_python(ANSWER, path=[site], env={**hidden, "LIGHT_CUDA": "on", "TORCH_CUDA_ARCH_LIST": "8.0"})
+
+    assert "LIGHT_CUDA=on" in unnamed.stderr
+    assert "CUDA add.cu" in named.stderr or "add.cu" in named.stderr
+    assert "(8.0)" in named.stderr
+
+
+# The torch that it will meet
+
+
+def facts(kind: str) -> PackageFacts:
+    extensions = read_extensions([{"name": "light._C", "kind": kind, "sources": ["a.cpp"]}])
+    return PackageFacts("light", ".", "2.10", extensions=extensions)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("kind", "installed", "says"),
+    [
+        ("module", "2.11.0+cu1", ["torch 2.11.0+cu1", "--no-build-isolation", "--build-constraint", "match-runtime"]),
+        ("torch-library", "2.11.0", ["torch 2.13.*"]), ("module", "2.13.1", []),
+        ("operators", "2.11.0", []), ("operators", "2.9.1", ["torch 2.10 or later"]), ("module", "", []),
+    ],
+)  # fmt: skip
+def test_another_torch_where_it_is_installed_is_told_before_the_compile(
+    tmp_path: Path, kind: str, installed: str, says: list[str]
+) -> None:
+    (tmp_path / "torch").mkdir()
+    if installed:
+        (tmp_path / "torch/version.py").write_text(f"__version__ = '{installed}'\n")
+
+    lines = "\n".join(other_torch.note(facts(kind), Torch(Path("/isolated/torch"), "2.13.0", None, None), tmp_path))
+
+    assert bool(lines) == bool(says)
+    assert [words for words in says if words not in lines] == []
+    assert os.linesep not in lines or len(lines.splitlines()) <= 4

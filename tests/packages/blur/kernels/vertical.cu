@@ -1,0 +1,24 @@
+#include "blur.h"
+
+namespace {
+
+__global__ void vertical_kernel(const float* image, int height, int width, int radius, float* mean) {
+  const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
+  if (x >= width) return;
+  const int from = max(y - radius, 0), to = min(y + radius, height - 1);
+  float sum = 0;
+  for (int i = from; i <= to; ++i) sum += image[i * width + x];
+  mean[y * width + x] = sum / (to - from + 1);
+}
+
+}  // namespace
+
+torch::Tensor vertical(const torch::Tensor& image, int64_t radius) {
+  TORCH_CHECK(image.is_cuda() && image.is_contiguous() && image.dim() == 2, "image must be on a GPU, of shape (height, width)");
+  TORCH_CHECK(image.scalar_type() == torch::kFloat32, "image must be float32");
+  const int height = image.size(0), width = image.size(1);
+  torch::Tensor mean = torch::empty_like(image);
+  const dim3 blocks((width + 127) / 128, height);
+  if (mean.numel()) vertical_kernel<<<blocks, 128>>>(image.data_ptr<float>(), height, width, radius, mean.data_ptr<float>());
+  return mean;
+}
