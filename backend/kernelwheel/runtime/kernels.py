@@ -18,6 +18,7 @@ from typing import Any
 
 from ..core import host as hosts
 from ..core.errors import KernelWheelError, UnreadableArtifactError, way_out
+from ..core.host import Host
 from ..store.artifact import Artifact
 from .decision import Request, against
 from .finding import find
@@ -78,8 +79,9 @@ class Kernels:
     def module(self, name: str) -> ModuleType:
         """Import a module added by kernelwheel_add_pybind11_module; later calls return the same module.
 
-        Call this on first use, not at import: a module is one file for CPU and GPU, so it must fit the visible GPUs,
-        and checking them initialises CUDA. If the option `cuda` is off, it is for the CPU only and no GPU is checked.
+        Call this on first use rather than at import: a module is one file for CPU and GPU, so it must fit the visible
+        GPUs, and if none fits, one is compiled. Looking for GPUs initialises CUDA only where NVIDIA's management
+        library cannot tell. If the option `cuda` is off, the module is for the CPU only and no GPU is checked.
 
         Args:
             name: the module's name.
@@ -95,7 +97,8 @@ class Kernels:
                 with self._os_errors():
                     if damage := package.damage:  # before the settings, which need the manifest
                         raise damage
-                    device = "cuda" if self.host.cuda and package.settings.cuda != "off" and self._gpus() else "cpu"
+                    cuda = self.host.cuda and package.settings.cuda != "off" and self._gpus(hosts.with_listed_gpus)
+                    device = "cuda" if cuda else "cpu"
                     self._modules_of = self._use(self._request(device, None), partial(self._import, name))
                     package.in_use = True
             if name not in self._modules:
@@ -181,10 +184,10 @@ class Kernels:
         if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted):
             raise other_gpu(self.installed.package, loaded.folder, mismatches)
 
-    def _gpus(self) -> tuple[tuple[int, int], ...]:
-        """The compute capabilities of the visible GPUs, which are probed on first use."""
+    def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:
+        """The compute capabilities of the visible GPUs, which are probed on first use, by default with CUDA."""
         if self.host.capabilities is None:
-            self.probe_gpus()
+            self.host = (look or hosts.with_gpus)(self.host)
         return self.host.capabilities or ()
 
     @contextmanager
