@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core import host as hosts
 from ..core.errors import KernelWheelError, UnreadableArtifactError, way_out
@@ -38,7 +38,12 @@ class Kernels:
         version: its version.
         folder: the folder of its Artifact, `<package>/_native`.
         environ: the process environment, for the settings.
+
+    Attributes:
+        constructed: the latest ones of each package in this process, for the command line.
     """
+
+    constructed: ClassVar[dict[str, Kernels]] = {}
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.installed = InstalledPackage(package, version, folder, environ)
@@ -49,6 +54,7 @@ class Kernels:
         self._modules_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
         os.register_at_fork(after_in_child=self._renew_lock)
+        self.constructed[package] = self
 
     def _renew_lock(self) -> None:
         """Replace the lock in a forked child, which must not wait for a thread of its parent."""
