@@ -14,18 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from setuptools import build_meta
-
-from . import editable, wheel
-from .build import plan as plans
-from .build.cached_build import cached_build
-from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from .build.package import PackageFacts, read_toml, split_table
 from .build.progress import print_line
-from .core import settings
+from .core import requirements, settings
 from .core.errors import KernelWheelError, SettingsError
 from .core.variables import variable_set
-from .toolchain import toolchain
+
+with requirements.imports_checked_later():
+    from setuptools import build_meta
+
+    from . import editable, wheel
+    from .build import plan as plans
+    from .build.cached_build import cached_build
+    from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
+    from .build.package import PackageFacts, read_toml, split_table
+    from .toolchain import toolchain
 
 Config = Mapping[str, Any] | None
 
@@ -35,8 +37,9 @@ SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editab
 
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
-    """Make an uncaught KernelWheelError print only its message, without a traceback."""
+    """Make an uncaught KernelWheelError print only its message, without a traceback; a missing package is one, too."""
     try:
+        requirements.require_build_packages()
         yield
     except KernelWheelError:
         sys.excepthook = _print_message
