@@ -24,7 +24,7 @@ ROOMS = {
         "build": {"core", "toolchain", "store"},
         "runtime": {"core", "toolchain", "store", "build"},
         "report": {"core", "toolchain", "store", "build", "runtime"},
-        "": {"core", "toolchain", "store", "build"},
+        "": {"core", "toolchain", "store", "build", "report"},
     },
     SPLAT: {
         "ops": {""},
@@ -37,7 +37,7 @@ ROOMS = {
 # What a module of commands has by its nature, and what starts a program.
 # Folders of torch and of CUDA, of which pages name files too.
 OTHERS = ("torch/", "crt/")
-SHARED = {"add_arguments", "main", "run"}
+SHARED = {"__main__.py", "add_arguments", "main", "run"}
 
 
 def modules(package: Path) -> list[Path]:

@@ -15,20 +15,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from setuptools import build_meta
-
-from . import editable, module_files, other_torch, sdist, setuptools_project, wheel
-from .build import plan as plans
-from .build.cached_build import cached_build
-from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from .build.package import PackageFacts, read_project, read_toml
 from .build.progress import print_line
-from .core import settings
+from .core import requirements, settings
 from .core.errors import KernelWheelError, SettingsError
 from .core.variables import variable_set
-from .core_metadata import completed, torch_release
-from .toolchain import toolchain
-from .toolchain.torch_files import find_torch
+
+with requirements.imports_checked_later():
+    from setuptools import build_meta
+
+    from . import editable, module_files, other_torch, sdist, setuptools_project, wheel
+    from .build import plan as plans
+    from .build.cached_build import cached_build
+    from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
+    from .build.package import PackageFacts, read_project, read_toml
+    from .core_metadata import completed, torch_release
+    from .toolchain import toolchain
+    from .toolchain.torch_files import find_torch
 
 Config = Mapping[str, Any] | None
 
@@ -38,8 +40,9 @@ SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editab
 
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
-    """Make an uncaught KernelWheelError print only its message, without a traceback."""
+    """Make an uncaught KernelWheelError print only its message, without a traceback; a missing package is one, too."""
     try:
+        requirements.require_build_packages()
         yield
     except KernelWheelError:
         sys.excepthook = _print_message

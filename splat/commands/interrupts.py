@@ -7,10 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
 
-INTERRUPTED: Final = 130
-"""The exit status of a command ended by Ctrl-C."""
+from .._kernelwheel.report.exit_status import INTERRUPTED as INTERRUPTED
 
 
 @contextmanager

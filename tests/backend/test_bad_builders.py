@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -16,15 +17,19 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
+from kernelwheel.build.package import read_toml
+from kernelwheel.core import requirements
 from kernelwheel.store.entries import Store
 from kernelwheel.store.inventory import find_damage, take_inventory
 from kernelwheel.toolchain.cuda import decide_cuda
 from kernelwheel.toolchain.torch_files import STABLE_HEADER
+from packaging.requirements import Requirement
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with
 
 pytestmark = pytest.mark.once
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 Checkout = Callable[[], Path]
 
 
@@ -95,6 +100,98 @@ class Builder:
 def builder(checkout: Checkout, tmp_path: Path) -> Builder:
     """A builder on which nothing is wrong yet."""
     return Builder(tmp_path, checkout())
+
+
+# What builds need of Python packages, where the build is not isolated
+
+HIDING = """
+import importlib.machinery, os, sys
+class Finder(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in os.environ["HIDDEN"].split():
+            return super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
+"""
+
+
+@pytest.fixture
+def hide(builder: Builder, tmp_path: Path) -> Callable[[str], None]:
+    """Let no Python of the builder find these packages, by their import names."""
+
+    def hide(names: str) -> None:
+        (tmp_path / "hiding").mkdir()
+        (tmp_path / "hiding/sitecustomize.py").write_text(HIDING)
+        builder.env.update(PYTHONPATH=str(tmp_path / "hiding"), HIDDEN=names)
+
+    return hide
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("hidden", "names"),
+    [
+        ("elftools", "pyelftools"),
+        ("wheel", "wheel"),
+        ("scikit_build_core", "scikit-build-core"),
+        ("packaging platformdirs", "packaging platformdirs"),
+    ],
+)
+def test_a_build_package_that_is_missing_is_said_with_the_command_that_installs_it(
+    builder: Builder, hide: Callable[[str], None], hidden: str, names: str
+) -> None:
+    hide(hidden)
+
+    said = builder.refusal()
+
+    assert said.startswith("BuildError: the build requirements are not complete\n")
+    assert [name in names.split() for name in re.findall(r"(\S+) is not installed in /", said)] == [True] * len(
+        names.split()
+    )
+    assert f"to fix:    pip install {names}\n" in said
+    assert "--no-build-isolation" in said
+
+
+HOOK = """
+import sys
+sys.path.insert(0, "backend")
+from kernelwheel import hooks
+getattr(hooks, sys.argv[1])(*sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hook", ["get_requires_for_build_sdist", "build_sdist", "build_editable", "build_wheel"])
+def test_every_hook_says_so_and_its_module_needs_the_standard_library_alone(
+    builder: Builder, hide: Callable[[str], None], hook: str
+) -> None:
+    hide(" ".join(module for module, _ in requirements.TO_BUILD))
+    arguments = [] if hook.startswith("get_requires") else [builder.folder]
+
+    # -S: no site-packages, and so no sitecustomize: nothing but the standard library
+    for options in ([], ["-S"]):
+        command = [sys.executable, *options, "-c", HOOK, hook, *arguments]
+        done = run(command, cwd=builder.checkout, env=builder.env, check=False)
+
+        assert done.returncode == 1
+        assert done.stderr.startswith("kernelwheel.core.errors.BuildError: the build requirements are not complete\n")
+        for _, name in requirements.TO_BUILD:
+            assert f"{name} is not installed in " in done.stderr
+
+
+def test_the_list_of_what_builds_need_is_what_the_distribution_requires() -> None:
+    """rich is for the progress of a compile at run time."""
+    declared = read_toml(REPOSITORY / "backend/pyproject.toml")["project"]["dependencies"]
+    here = [Requirement(text) for text in declared]
+
+    needed = {need.name for need in here if need.marker is None or need.marker.evaluate()}
+
+    assert {name for _, name in requirements.TO_BUILD} == needed - {"rich"}
+
+
+def test_a_module_of_ours_that_is_missing_is_no_requirement() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), requirements.imports_checked_later():
+        importlib.import_module("kernelwheel.no_such_module")
 
 
 # The C++ compiler

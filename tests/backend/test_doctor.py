@@ -377,7 +377,7 @@ def test_a_damaged_entry_is_a_finding_and_stays_for_verify(examine: Examine, ent
     view, page = examine()
 
     assert [finding["what"] for finding in view["findings"]] == ["a damaged entry in the store"]
-    assert "python -m tiny cache verify" in page
+    assert "python -m tiny._kernelwheel cache verify" in page
     assert (store.root / entry.name).is_dir()
 
 

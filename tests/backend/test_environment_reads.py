@@ -30,6 +30,10 @@ ALLOWED = {
         "reads variable": "shows what a misspelled variable says",
         "iterates environ": "looks for misspelled variables",
     },
+    "nvml.py": {
+        "reads 'CUDA_VISIBLE_DEVICES'": "which GPUs CUDA would show: the driver's variable, and its meaning",
+        "reads 'CUDA_DEVICE_ORDER'": "how CUDA would number them",
+    },
     "cmake_build.py": {"reads name": "PASSED_ON, a list of its own: what a compiler may see, none of it an option"},
     "launchers.py": {"iterates environ": "what a launcher may see: a list of its own, none of it an option"},
     "cmake_driver.py": {"iterates environ": "as a whole: cmake_build made it, for CMake"},

@@ -12,7 +12,7 @@ import pytest
 from kept import kernels_of
 from kernelwheel.build import compile as compile_module
 from kernelwheel.core import manifest
-from kernelwheel.core.errors import REINSTALL, KernelWheelError
+from kernelwheel.core.errors import REINSTALL, KernelWheelError, command
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Manifest, Requires
 from kernelwheel.core.verdict import Wanted, check
@@ -161,3 +161,13 @@ def test_a_file_that_a_compile_cannot_have_is_named_and_not_the_cache_blamed(
 
     assert error.required.endswith(names)
     assert remedy in error.remedies[0]
+
+
+def test_every_command_that_is_advised_is_one_that_every_package_has() -> None:
+    """A package need not have commands of its own: tests/backend/test_own_commands.py runs those of its copy."""
+    sources = (REPOSITORY / "backend/kernelwheel").rglob("*.py")
+
+    found = [path.name for path in sources if "python -m {" in path.read_text(encoding="utf-8")]
+
+    assert sorted(found) == ["__main__.py", "errors.py"], "others call `command`"
+    assert command("tiny") == "python -m tiny._kernelwheel"

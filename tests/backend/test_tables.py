@@ -401,6 +401,22 @@ def test_without_a_gpu_it_is_imported_and_compiled_for_the_architectures_that_ar
     assert "(8.0)" in named.stderr
 
 
+@needs_cuda_torch
+def test_it_is_compiled_ahead_by_its_own_command_though_its_kernels_do_not_fit(
+    light_cuda_wheel: Wheel, tmp_path: Path, run_python: RunPython
+) -> None:
+    """The command imports the package, which imports the module."""
+    site = Path(shutil.copytree(light_cuda_wheel.unpacked, tmp_path / "site"))
+    bind_to(site, torch="2.1.0")
+    env = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(site)}
+    command = [sys.executable, "-m", "light._kernelwheel", "cache", "build", "--archs", "8.0"]
+
+    done = run(command, cwd=tmp_path, env=env)
+
+    assert "add.cu" in done.stderr
+    run_python(ANSWER, path=[site], env={**env, "LIGHT_JIT": "never"})
+
+
 # The torch that it will meet
 
 

@@ -1,1 +1,1 @@
-"""Types and rules shared by all other parts: settings, manifest, host and verdict; all pure except the host."""
+"""Types and rules shared by all other parts: settings, manifest, host and verdict; all pure but `host` and `nvml`."""

@@ -11,6 +11,11 @@ REINSTALL = "reinstall the package from where it came: pip install --force-reins
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
+def command(package: str) -> str:
+    """The command line of a package's own copy of the backend, for remedies: every package has it."""
+    return f"python -m {package}._kernelwheel"
+
+
 class KernelWheelError(Exception):
     """Base of all errors of this package.
 

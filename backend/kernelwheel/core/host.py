@@ -70,6 +70,25 @@ def with_gpus(host: Host) -> Host:
     return host._replace(driver=driver_version(), capabilities=tuple(sorted(set(capabilities))))
 
 
+def with_listed_gpus(host: Host) -> Host:
+    """The same Host with its driver and GPUs, without initialising CUDA: only where NVML cannot tell, CUDA is asked.
+
+    On machines whose GPUs differ, more of them may count than CUDA shows; see `nvml.visible_capabilities`.
+    """
+    import torch
+
+    from .nvml import visible_capabilities  # not at the top: an import of the package does not ask for GPUs
+
+    if host.cuda is None or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return with_gpus(host)
+    driver = driver_version()
+    if driver is None or driver[0] < int(host.cuda.split(".")[0]):
+        # torch could use no GPU (CUDA Compatibility, "Minor Version Compatibility").
+        return host._replace(driver=driver, capabilities=())
+    capabilities = visible_capabilities(os.environ)
+    return with_gpus(host) if capabilities is None else host._replace(driver=driver, capabilities=capabilities)
+
+
 def driver_version() -> tuple[int, int] | None:
     """The CUDA version that the driver supports (cuDriverGetVersion, which needs no context); None without a driver."""
     try:

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fingerprint", type=_fingerprint, metavar="PREFIX", help="export the entry with this fingerprint instead"
     )
     imports = add("import", "import kernels from an exported file or a wheel into the user's store")
-    imports.add_argument("file", type=_existing, metavar="FILE")
+    imports.add_argument("file", type=existing_file, metavar="FILE")
 
 
 def _archs(text: str) -> str:
@@ -79,7 +79,8 @@ def _fingerprint(text: str) -> str:
     return text
 
 
-def _existing(text: str) -> Path:
+def existing_file(text: str) -> Path:
+    """An argument that names a file, as an argparse type."""
     path = Path(text)
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"no such file: {text}")

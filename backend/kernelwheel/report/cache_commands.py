@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..build import progress
-from ..core.errors import IncompatibleArtifactError, KernelWheelError
+from ..core.errors import IncompatibleArtifactError, KernelWheelError, command
 from ..runtime import cache_build
 from ..runtime.decision import Request, against
 from ..runtime.installed import InstalledPackage
@@ -232,7 +232,10 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
         "there is nothing to export",
         required=wanted,
         found="\n".join(f"{name[:12]}: {targets_text(f.manifest)}" for name, f in at_hand.items()) or "none",
-        remedies=[f"choose one (python -m {package.package} cache list), or compile one: cache build"],
+        remedies=[
+            f"choose one: {command(package.package)} cache list",
+            f"or compile one: {command(package.package)} cache build",
+        ],
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..build.work_folder import temporary_guard
-from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
+from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError, command
 from ..core.host import Host
 from ..runtime import jit
 from ..runtime.installed import InstalledPackage
@@ -35,6 +38,18 @@ from .presentation import (
     view_decision,
     view_entry,
 )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `doctor`."""
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def run(args: argparse.Namespace, kernels: Kernels) -> int:
+    """Print the page; return 1 if something needs attention."""
+    view = examine(kernels, os.environ, sys.path)
+    print(json.dumps(view, indent=1) if args.json else page(view, kernels))
+    return 1 if view["findings"] else 0
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +130,7 @@ def _stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]]
                 findings.append(Finding(error.problem, error.found, "; ".join(error.remedies)))
                 continue
             if damage:
-                verify = f"move it to quarantine: python -m {package.package} cache verify"
+                verify = f"move it to quarantine: {command(package.package)} cache verify"
                 findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damage}", verify))
         for refusal in seen.refused:
             finding = Finding(refusal.problem, refusal.found, "; ".join(refusal.remedies))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,28 @@ from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
 from ..core.verdict import Verdict, check
 from ..store import archive
+from .cache_arguments import existing_file
+from .presentation import manifest_text, verdict_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `inspect`."""
+    parser.add_argument("wheel", type=existing_file, metavar="WHEEL", help="the wheel file to inspect")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the wheel contains; return 1 if it is damaged or does not fit."""
+    view = view_wheel(args.wheel)
+    if args.json:
+        print(json.dumps(view.to_json(), indent=1))
+    else:
+        print(view.wheel)
+        print(manifest_text(view.manifest))
+        for damage in view.damage:
+            print(f"damaged: {damage}")
+        print(verdict_text(view.verdict.mismatches))
+    return 1 if view.damage or view.verdict.mismatches else 0
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core.architectures import Arch, ArchList
+from ..core.errors import command
 from ..core.host import Host
 from ..core.manifest import Library, Manifest
 from ..core.settings import DEFAULT
@@ -33,7 +34,7 @@ def shortfall(artifact: Artifact, host: Host, targets: ArchList | None) -> tuple
         dimension="archs",
         required=f"CUDA kernels for {targets or 'the default architectures of a wheel, because no GPU is visible'}",
         found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
-        remedy=f"python -m {artifact.manifest.package} cache build" + (f" --archs '{targets}'" if targets else ""),
+        remedy=f"{command(artifact.manifest.package)} cache build" + (f" --archs '{targets}'" if targets else ""),
         device="cuda",
         compile_cures=True,
     )

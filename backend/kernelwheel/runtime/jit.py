@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 
 from ..build import plan as plans
 from ..build.plan import Plan
 from ..core.errors import BuildError
+from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
 from ..toolchain import toolchain
 from ..toolchain.nvcc import NvccCandidate
 from ..toolchain.toolchain import Toolchain
 from .source import Source
 
-# The Python packages that a compile needs besides the compilers: (import name, name on PyPI).
-NEEDED = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
 INSTALLED = "installed"
-# Installs those and the programs they run. It does not install the package's own extra `jit`, because on an index the
-# package's name may belong to somebody else.
-INSTALL_TOOLS = f"pip install {' '.join(name for _, name in NEEDED)} cmake ninja"
+# Installs the packages that a compile needs, and the programs they run. It does not install the package's own extra
+# `jit`, because on an index the package's name may belong to somebody else.
+INSTALL_TOOLS = f"pip install {' '.join(name for _, name in TO_COMPILE)} cmake ninja"
 
 
 def draw_plan_here(
@@ -59,8 +57,9 @@ def find_tools() -> dict[str, str]:
 
     If all packages are installed, programs are searched as the driver does. Otherwise they are left out.
     """
-    found = {name: INSTALLED if importlib.util.find_spec(module) else "missing" for module, name in NEEDED}
-    if "missing" in found.values():
+    absent = missing(TO_COMPILE)
+    found = {name: "missing" if name in absent else INSTALLED for _, name in TO_COMPILE}
+    if absent:
         return found
     from packaging.specifiers import SpecifierSet
     from scikit_build_core.program_search import best_program, get_cmake_programs, get_ninja_programs
@@ -79,11 +78,11 @@ def find_tools() -> dict[str, str]:
 def require_tools() -> None:
     """Raise an error if a Python package or program that the compile needs is missing."""
     found = find_tools()
-    missing = [f"{name} {state}" for name, state in found.items() if state.startswith("missing")]
-    if missing:
+    absent = [f"{name} {state}" for name, state in found.items() if state.startswith("missing")]
+    if absent:
         raise BuildError(
             "the kernels cannot be compiled here",
-            required=", ".join([*(name for _, name in NEEDED), "cmake", "ninja"]),
-            found="; ".join(missing),
+            required=", ".join([*(name for _, name in TO_COMPILE), "cmake", "ninja"]),
+            found="; ".join(absent),
             remedies=[INSTALL_TOOLS, "or install a wheel that was built for this machine"],
         )

@@ -14,10 +14,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core import host as hosts
 from ..core.errors import KernelWheelError, UnreadableArtifactError, way_out
+from ..core.host import Host
 from ..core.verdict import capability_mismatch
 from ..store.artifact import Artifact
 from .decision import Request, against
@@ -38,7 +39,12 @@ class Kernels:
         version: its version.
         folder: the folder of its Artifact, `<package>/_native`.
         environ: the process environment, for the settings.
+
+    Attributes:
+        constructed: the latest ones of each package in this process, for the command line.
     """
+
+    constructed: ClassVar[dict[str, Kernels]] = {}
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.installed = InstalledPackage(package, version, folder, environ)
@@ -50,6 +56,7 @@ class Kernels:
         self._whole_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
         os.register_at_fork(after_in_child=self._renew_lock)
+        self.constructed[package] = self
 
     def _renew_lock(self) -> None:
         """Replace the lock in a forked child, which must not wait for a thread of its parent."""
@@ -80,8 +87,9 @@ class Kernels:
     def module(self, name: str) -> ModuleType:
         """Import a module added by kernelwheel_add_pybind11_module; later calls return the same module.
 
-        Call this on first use, not at import: a module is one file for CPU and GPU, so it must fit the visible GPUs,
-        and checking them initialises CUDA. If the option `cuda` is off, it is for the CPU only and no GPU is checked.
+        Call this on first use rather than at import: a module is one file for CPU and GPU, so it must fit the visible
+        GPUs, and if none fits, one is compiled. Looking for GPUs initialises CUDA only where NVIDIA's management
+        library cannot tell. If the option `cuda` is off, the module is for the CPU only and no GPU is checked.
 
         Args:
             name: the module's name.
@@ -169,7 +177,7 @@ class Kernels:
         """The Request for kernels that are one file for CPU and GPU: for the GPUs, where there are any."""
         package = self.installed
         on = self.host.cuda and package.can_use_cuda and package.settings.cuda != "off"
-        return self._request("cuda" if on and self._gpus() else "cpu", None)
+        return self._request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu", None)
 
     def _request(self, device: str, index: int | None) -> Request:
         """The Request of a call, for one GPU if `index` names it."""
@@ -241,10 +249,10 @@ class Kernels:
         if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted):
             raise other_gpu(self.installed.package, loaded.folder, mismatches)
 
-    def _gpus(self) -> tuple[tuple[int, int], ...]:
-        """The compute capabilities of the visible GPUs, which are probed on first use."""
+    def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:
+        """The compute capabilities of the visible GPUs, which are probed on first use, by default with CUDA."""
         if self.host.capabilities is None:
-            self.probe_gpus()
+            self.host = (look or hosts.with_gpus)(self.host)
         return self.host.capabilities or ()
 
     @contextmanager

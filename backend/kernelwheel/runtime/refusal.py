@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.errors import REINSTALL, IncompatibleArtifactError
+from ..core.errors import REINSTALL, IncompatibleArtifactError, command
 from ..core.host import Host
 from ..core.verdict import Mismatch
 
@@ -24,7 +24,7 @@ def incompatible(
 
 def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
     """The error for a GPU that does not fit the CUDA kernels this process has loaded for another one."""
-    remedy = f"compile for all visible GPUs (python -m {package} cache build), then restart the program"
+    remedy = f"compile for all visible GPUs ({command(package)} cache build), then restart the program"
     in_use = f"{loaded} is in use, and a process can load only one library of CUDA kernels"
     return incompatible(package, "cuda", [mismatch._replace(remedy=remedy) for mismatch in mismatches], in_use)
 

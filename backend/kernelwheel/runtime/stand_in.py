@@ -33,11 +33,14 @@ def stand_for_module(
         return module
 
     def attribute(asked: str) -> Any:
+        if _is_looked_after(package):
+            return None
         if asked.startswith("__") and asked.endswith("__") and asked not in _LOADED_FOR:
             raise AttributeError(f"module {name!r} has no attribute {asked!r}")
         return getattr(become(), asked)
 
-    if _kernels(package, distribution).extension_if_usable(name):
+    kernels = _kernels(package, distribution)
+    if not _is_looked_after(package) and kernels.extension_if_usable(name):
         become()
     return attribute, lambda: dir(become())
 
@@ -50,7 +53,9 @@ def stand_for_operators(
     Raises:
         KernelWheelError: as `Kernels.extension`.
     """
-    _kernels(package, distribution).extension(name)
+    kernels = _kernels(package, distribution)
+    if not _is_looked_after(package):
+        kernels.extension(name)
 
     def attribute(asked: str) -> Any:
         raise AttributeError(f"module {name!r} has no attribute {asked!r}: its operators are in torch.ops")
@@ -62,6 +67,14 @@ def stand_for_operators(
 def _kernels(package: str, distribution: str) -> Kernels:
     """The package's kernels in this process; this copy of the runtime is the package's own."""
     return Kernels(package, version(distribution), Path(__file__).parents[2] / "_native")
+
+
+def _is_looked_after(package: str) -> bool:
+    """Whether this process runs a command such as `cache build`: it imports the package, whose kernels may not fit yet."""
+    given = list(zip(sys.orig_argv, sys.orig_argv[1:], strict=False))
+    return ("-m", f"{package}._kernelwheel") in given or (
+        ("-m", "kernelwheel") in given and ("--package", package) in given
+    )
 
 
 def _replace(name: str, stood: ModuleType | None, module: ModuleType) -> None:

@@ -31,6 +31,7 @@ from ..core.errors import (
     StoreError,
     UnreadableArtifactError,
     UnreadableStoreError,
+    command,
     way_out,
 )
 from ..core.manifest import Library
@@ -323,7 +324,7 @@ class Store(NamedTuple):
         """The error for a Store that cannot be written, for any reason."""
         remedies = [
             f"set {own_variable(self.package, 'cache-dir')} to a writable folder with enough free space",
-            f"or free some space: python -m {self.package} cache prune",
+            f"or free some space: {command(self.package)} cache prune",
         ]
         return StoreError(
             "compiled kernels cannot be stored",

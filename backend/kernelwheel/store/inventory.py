@@ -13,6 +13,7 @@ from ..core.errors import (
     StoreError,
     UnreadableArtifactError,
     UnreadableStoreError,
+    command,
 )
 from ..core.files import is_folder
 from ..core.verdict import Mismatch
@@ -109,7 +110,7 @@ def _look(store: Store, folder: Path) -> Entry:
     except UnreadableStoreError as error:
         unread = error
     except OtherSchemaError as error:
-        remedy = f"python -m {store.package} cache prune"
+        remedy = f"{command(store.package)} cache prune"
         mismatch = Mismatch("schema", error.required, error.found, remedy, "cpu", compile_cures=True)
     except (StoreError, IncompatibleArtifactError) as error:
         damage = error.found

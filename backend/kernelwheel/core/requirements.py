@@ -1,0 +1,54 @@
+"""The Python packages that a build or a compile needs besides torch, and the error if one is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .errors import BuildError
+
+# Each as (import name, name on PyPI). For a compile, at build time or at run time:
+TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
+# For a wheel, an editable wheel or an sdist:
+TO_BUILD = (
+    ("setuptools", "setuptools"),
+    *TO_COMPILE,
+    ("wheel", "wheel"),
+    ("platformdirs", "platformdirs"),
+    *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
+)
+
+
+def missing(packages: Sequence[tuple[str, str]]) -> list[str]:
+    """The names on PyPI of packages that are not installed."""
+    return [name for module, name in packages if importlib.util.find_spec(module) is None]
+
+
+def require_build_packages() -> None:
+    """Raise an error that names each package that a build needs and that is not installed."""
+    if names := missing(TO_BUILD):
+        raise BuildError(
+            "the build requirements are not complete",
+            required=", ".join(name for _, name in TO_BUILD),
+            found="\n".join(f"{name} is not installed in {sys.prefix}" for name in names),
+            remedies=[
+                f"pip install {' '.join(names)}",
+                "or build in isolation, the default (pip: without --no-build-isolation), which installs what "
+                "[build-system] of pyproject.toml requires",
+            ],
+        )
+
+
+@contextmanager
+def imports_checked_later() -> Iterator[None]:
+    """End the imports in the body at the first of a package that `require_build_packages` reports.
+
+    The backend's module must be importable without them: front ends show what fails before a hook with a traceback.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in dict(TO_BUILD):
+            raise

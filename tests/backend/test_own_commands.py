@@ -1,0 +1,218 @@
+"""`python -m <package>._kernelwheel` and `python -m kernelwheel`: whose kernels, what they print, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from editables import SMALL, Editable, make_editable
+from kept import fill
+from kernelwheel.core.errors import command
+from kernelwheel.store.entries import Store
+from processes import Done, run
+
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+
+BACKEND = Path(__file__).parents[2] / "backend"
+OWN = tuple(shlex.split(command("tiny"))[1:])
+ANY = ("-m", "kernelwheel")
+FOR_TINY = (*ANY, "--package", "tiny")
+
+
+def call(user: Editable, *words: str | Path, **env: str) -> Done:
+    """`python` with these arguments, where tiny and kernelwheel can be imported."""
+    path = f"{user.checkout}:{BACKEND}"
+    return run(
+        [sys.executable, *words], cwd=user.folder, env={**user.environment, "PYTHONPATH": path, **env}, check=False
+    )
+
+
+def succeed(user: Editable, *words: str | Path) -> str:
+    done = call(user, *words)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def message(done: Done, status: int = 1) -> str:
+    """What a command says that fails with one message."""
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Editable:
+    """A user with a copy of the backend in the package, and an empty cache."""
+    return make_editable(tmp_path / "user", SMALL)
+
+
+@pytest.mark.parametrize("start", [OWN, FOR_TINY], ids=["own copy", "distribution"])
+def test_the_commands_are_about_the_package(compiled: Editable, start: tuple[str, ...]) -> None:
+    path = succeed(compiled, *start, "cache", "path")
+    entries = json.loads(succeed(compiled, *start, "cache", "list", "--json"))["stores"][-1]["entries"]
+    view = json.loads(call(compiled, *start, "doctor", "--json").stdout)
+
+    assert path == f"{compiled.cache}\n"
+    assert [entry["fits"] for entry in entries] == [True]
+    assert (view["package"], view["version"], list(view["loaded"])) == ("tiny", "1.2.3", ["cpu"])
+    assert view["stores"][-1]["folder"] == str(compiled.cache)
+    assert [call["outcome"] for call in view["next"] if call["device"] == "cpu"] == ["load"]
+
+
+def of_another_version(user: Editable) -> Path:
+    """A library in the user's cache that an import of this version does not look at."""
+    (entry,) = (path.parent for path in user.store.root.glob("*/manifest.json"))
+    return fill(Store(user.cache, "tiny", "1.2.2"), entry).folder / "libtiny_cpu.so"
+
+
+def test_doctor_prints_its_page_and_its_status_says_whether_something_needs_attention(compiled: Editable) -> None:
+    library = of_another_version(compiled)
+    good = call(compiled, *OWN, "doctor")
+    library.write_bytes(b"x")
+    bad = call(compiled, *OWN, "doctor")
+
+    assert "This machine has\n" in good.stdout
+    assert (good.returncode, "\nNo findings\n" in good.stdout) == (0, True)
+    assert (bad.returncode, "\nFindings\n" in bad.stdout) == (1, True)
+
+
+def test_what_an_error_advises_can_be_run(compiled: Editable) -> None:
+    library = of_another_version(compiled)
+    library.write_bytes(b"x")
+    (advice,) = re.findall(r"to quarantine: python (.*)", call(compiled, *OWN, "doctor").stdout)
+
+    done = call(compiled, *shlex.split(advice))
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "damaged: " in done.stdout
+    assert not library.exists()
+
+
+def test_the_distribution_runs_the_package_s_own_copy(user: Editable) -> None:
+    copy = user.checkout / "tiny/_kernelwheel"
+    copy.unlink()
+    shutil.copytree(BACKEND / "kernelwheel", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "__main__.py").write_text("import sys\nprint(__package__, __name__, sys.argv[1:])\nsys.exit(7)\n")
+
+    done = call(user, *FOR_TINY, "cache", "prune", "--dry-run")
+
+    assert done.stdout == "tiny._kernelwheel __main__ ['cache', 'prune', '--dry-run']\n"
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("words", [["inspect", "tiny.whl"], ["inspect", "tiny.whl", "--json"]], ids=str)
+@pytest.mark.parametrize("start", [OWN, ANY, FOR_TINY], ids=["own copy", "distribution", "for a package"])
+def test_inspect_shows_a_wheel(user: Editable, entry: Path, start: tuple[str, ...], words: list[str]) -> None:
+    with ZipFile(user.folder / "tiny.whl", "w") as archive:
+        for file in ("manifest.json", "libtiny_cpu.so"):
+            archive.write(entry / file, f"tiny/_native/{file}")
+
+    done = call(user, *start, *words)
+
+    if "--json" in words:
+        view = json.loads(done.stdout)
+        assert view["manifest"] == json.loads((entry / "manifest.json").read_text())
+        assert (view["damage"], done.returncode) == ([], int(bool(view["verdict"])))
+    else:
+        assert done.stdout.startswith("tiny.whl\n")
+        assert "verdict: " in done.stdout
+
+
+def test_inspect_of_a_wheel_that_was_changed_is_a_finding(user: Editable, entry: Path) -> None:
+    with ZipFile(user.folder / "tiny.whl", "w") as archive:
+        archive.write(entry / "manifest.json", "tiny/_native/manifest.json")
+        data = (entry / "libtiny_cpu.so").read_bytes()
+        archive.writestr("tiny/_native/libtiny_cpu.so", data[:-1] + bytes([data[-1] ^ 1]))
+
+    done = call(user, *ANY, "inspect", "tiny.whl")
+
+    assert (done.returncode, "damaged: libtiny_cpu.so" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        OWN, (*OWN, "nonsense"), (*OWN, "cache"), (*OWN, "cache", "build", "--archs", "x"),
+        (*OWN, "inspect", "none.whl"), ANY, (*ANY, "nonsense"), (*ANY, "doctor"), (*ANY, "cache", "list"),
+        (*ANY, "inspect"), (*FOR_TINY, "adopt"), (*FOR_TINY, "cache", "nonsense"), (*FOR_TINY, "doctor", "--x"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_wrong_usage_has_exit_status_2(user: Editable, words: tuple[str, ...]) -> None:
+    assert "usage: python -m " in message(call(user, *words), status=2)
+
+
+def test_an_error_is_one_message(user: Editable) -> None:
+    (user.folder / "x.whl").write_bytes(b"not a zip")
+
+    for start, name in ((OWN, "tiny"), (ANY, "kernelwheel")):
+        said = message(call(user, *start, "inspect", "x.whl"))
+        assert said.startswith(f"{name}: x.whl does not contain compiled kernels\n  required: ")
+
+
+@pytest.mark.parametrize("package", ["no_such_package", "json", "tiny.nothing", ""])
+def test_a_package_without_a_copy_is_said(user: Editable, package: str) -> None:
+    done = call(user, *ANY, "--package", package, "doctor")
+
+    if package:
+        assert message(done).startswith(f"kernelwheel: no commands for {package}\n")
+    else:
+        assert "doctor is about a package" in message(done, status=2)
+
+
+def test_output_that_cannot_be_written_is_one_line(user: Editable) -> None:
+    words = shlex.join([sys.executable, *OWN, "cache", "path"])
+    env = {**user.environment, "PYTHONUNBUFFERED": "1"}
+
+    done = run(["sh", "-c", f"{words} > /dev/full"], cwd=user.folder, env=env, check=False)
+
+    assert message(done) == "tiny: standard output cannot be written to: [Errno 28] No space left on device\n"
+
+
+# A package that constructs no `Kernels` when it is imported
+
+
+@pytest.fixture
+def lazy(compiled: Editable, tmp_path: Path) -> Editable:
+    """tiny, which does so at first use only."""
+    checkout = tmp_path / "lazy"
+    shutil.copytree(compiled.checkout, checkout, symlinks=True)
+    (checkout / "tiny/__init__.py").write_text('"""Nothing yet."""\n')
+    return Editable(checkout, compiled.folder)
+
+
+def record(site: Path, distribution: str, version: str) -> None:
+    """Record in a folder of packages that a distribution has installed tiny."""
+    folder = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+    (folder / "top_level.txt").write_text("tiny\n")
+
+
+def test_the_version_is_then_the_distribution_s(lazy: Editable) -> None:
+    record(lazy.checkout, "tiny-kernels", "1.2.3")
+
+    view = json.loads(succeed(lazy, *OWN, "cache", "list", "--json"))
+
+    assert (view["package"], view["version"]) == ("tiny", "1.2.3")
+    assert [entry["fits"] for entry in view["stores"][-1]["entries"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("distributions", "found"),
+    [((), "no distribution that has tiny"), (("tiny", "tiny-kernels"), "tiny, tiny-kernels")],
+)
+def test_no_distribution_or_two_are_an_error(lazy: Editable, distributions: tuple[str, ...], found: str) -> None:
+    for name in distributions:
+        record(lazy.checkout, name, "1.2.3")
+
+    said = message(call(lazy, *OWN, "cache", "list"))
+
+    assert said.startswith("tiny: the version of tiny is not known\n")
+    assert f"found:     {found}\n" in said
