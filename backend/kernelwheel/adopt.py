@@ -12,10 +12,10 @@ from typing import Any
 from . import project_tables
 from .build.package import read_toml
 from .core.errors import KernelWheelError
-from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate
+from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
 from .pyproject_text import Tables, add_tables, toml_text
 from .setup_flags import Places, arch_list
-from .setup_runs import Observation, ObservedExtension, SetupRuns, run_setup_script
+from .setup_runs import Observation, SetupRuns, run_setup_script
 
 _DESCRIPTION = """\
 Read the CUDAExtension and CppExtension of a project's setup.py, and print the tables of pyproject.toml with which
@@ -100,18 +100,19 @@ def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[l
     tables, arch_flags = [], {}
     for extension in seen.extensions:
         if extension.made_by not in _TORCH_S:
-            notes.untranslated.append(f"{extension.name}: a {extension.made_by}, not one of torch's extensions")
+            notes.untranslated.append(f"{extension.name}: made by {extension.made_by}, not by a function of torch")
             continue
         table, flags = translate(extension, places, notes)
         if extension.made_by == "CUDAExtension" and extension.name in plain:
             without = translate(plain[extension.name], places, AdoptionNotes())[0]
             table = merge(table, without, notes)
-        tables.append(table)
+        tables.append(with_globs(table, project))
         if table.cuda != "none":
             arch_flags[table.name] = flags
     if not tables:
         raise _nothing(seen)
-    _report_others(runs.without_cuda, seen.extensions, notes)
+    if runs.without_cuda:
+        _compare(runs.without_cuda, seen, notes)
     return tables, _shared_archs(arch_flags, notes)
 
 
@@ -134,11 +135,14 @@ def _shared_archs(flags: Mapping[str, Sequence[str]], notes: AdoptionNotes) -> s
     return shared or None
 
 
-def _report_others(without: Observation | None, extensions: Sequence[ObservedExtension], notes: AdoptionNotes) -> None:
-    known = {extension.name for extension in extensions}
-    for extension in without.extensions if without else ():
-        if extension.name not in known:
-            notes.untranslated.append(f"{extension.name}: an extension that is built only without CUDA")
+def _compare(without: Observation, seen: Observation, notes: AdoptionNotes) -> None:
+    """Tell which extensions there are only with CUDA, or only without."""
+    there = {extension.name for extension in without.extensions}
+    for name in seen.made_by("CUDAExtension"):
+        if name not in there:
+            notes.remarks.append(f'{name}: without CUDA, setup.py leaves it out; cuda = "required" fails there')
+    for name in sorted(there - {extension.name for extension in seen.extensions}):
+        notes.untranslated.append(f"{name}: an extension that is built only without CUDA")
 
 
 def _report_runs(runs: SetupRuns, notes: AdoptionNotes) -> None:
@@ -163,7 +167,7 @@ def _report_runs(runs: SetupRuns, notes: AdoptionNotes) -> None:
 
 
 def _nothing(seen: Observation) -> KernelWheelError:
-    found = [f"{extension.name}, a {extension.made_by}" for extension in seen.extensions]
+    found = [f"{extension.name}, made by {extension.made_by}" for extension in seen.extensions]
     return KernelWheelError(
         "setup.py has no extension that adopt can translate",
         required="a CUDAExtension or CppExtension of torch.utils.cpp_extension in ext_modules",

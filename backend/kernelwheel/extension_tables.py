@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ LINKED_ANYWAY = {"c10", "torch", "torch_cpu", "torch_python", "cudart", "c10_cud
 # Fields of an Extension that no key stands for.
 NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbols", "optional")
 READ_BYTES = 2_000_000
+# More sources than this are better told by a glob.
+LONG_LIST = 6
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -204,6 +207,20 @@ def merge(with_cuda: ExtensionTable, without: ExtensionTable, notes: AdoptionNot
         cuda_flags=_minus(with_cuda.cuda_flags, switches),
         cuda="optional",
     )
+
+
+def with_globs(table: ExtensionTable, project: Path) -> ExtensionTable:
+    """The same table, where a glob stands for many sources at once if it finds them and no other file."""
+    left = table.sources
+    for suffix in (CUDA_SUFFIX, *CXX_SUFFIXES):
+        folders = _once(source.rpartition("/")[0] for source in left if source.endswith(suffix))
+        shared = os.path.commonpath(folders) if folders and all(folders) else ""
+        patterns = [f"{shared}/**/*{suffix}"] if shared and len(folders) > 1 else []
+        for pattern in [*patterns, *(f"{folder}/*{suffix}" for folder in folders if folder)]:
+            found = {glob.escape(path.relative_to(project).as_posix()) for path in project.glob(pattern)}
+            if len(found) > LONG_LIST and found <= set(left):
+                left = [pattern, *_minus(left, found)]
+    return dataclasses.replace(table, sources=left)
 
 
 def _read(path: Path) -> str:

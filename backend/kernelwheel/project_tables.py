@@ -13,7 +13,7 @@ from .setup_runs import Observation
 # Arguments of setup() that become keys of [project] and of [tool.setuptools].
 _PROJECT = {
     "name": "name", "version": "version", "description": "description", "python_requires": "requires-python",
-    "install_requires": "dependencies",
+    "install_requires": "dependencies", "extras_require": "optional-dependencies",
 }  # fmt: skip
 _SETUPTOOLS = {
     "packages": "packages", "py_modules": "py-modules", "package_dir": "package-dir", "package_data": "package-data",
@@ -48,6 +48,12 @@ def project_table(folder: Path, given: Mapping[str, Any], notes: AdoptionNotes) 
         notes.untranslated.append("setup() was given no version; write it instead of 0.0.0")
     if "dependencies" in table:
         table["dependencies"] = _lines(table["dependencies"])
+    extras = table.get("optional-dependencies", {})
+    if conditional := [extra for extra in extras if ":" in extra]:
+        notes.untranslated.append(f"extras_require has conditions in its keys: {', '.join(conditional)}")
+    if extras:
+        plain = {extra: _lines(texts) for extra, texts in extras.items() if ":" not in extra}
+        table["optional-dependencies"] = plain
     if left := sorted(_ABOUT & {name for name, value in given.items() if value}):
         notes.remarks.append(f"[project] leaves out what setup() was given as {', '.join(left)}")
     if (folder / "setup.cfg").is_file():

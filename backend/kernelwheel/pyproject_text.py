@@ -21,10 +21,13 @@ _BUILD_SYSTEM = re.compile(r"^[ \t]*\[[ \t]*build-system[ \t]*\][ \t]*(#.*)?(\r?
 
 
 def toml_text(tables: Tables) -> str:
-    """Tables as TOML, with an empty line between them."""
+    """Tables as TOML, with an empty line between them; a table in a table is written in its line, or after it."""
     parts = []
     for name, values in tables:
-        parts.append("\n".join([f"[{name}]", *(_assigned(key, value) for key, value in values.items())]) + "\n")
+        lines = {key: _assigned(key, value) for key, value in values.items()}
+        long = [key for key, value in values.items() if isinstance(value, Mapping) and len(lines[key]) > WIDTH]
+        parts.append("\n".join([f"[{name}]", *(line for key, line in lines.items() if key not in long)]) + "\n")
+        parts += [toml_text([(f"{name}.{_key(key)}", values[key])]) for key in long]
     return "\n".join(parts)
 
 

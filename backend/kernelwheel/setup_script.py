@@ -28,8 +28,11 @@ EXTENSION_FIELDS = (
 HARMLESS_FIELDS = {"name", "depends", "language", "py_limited_api", "swig_opts"}
 # Of torch.cuda, what only a GPU can answer.
 GPU_QUESTIONS = ("current_device", "get_device_capability", "get_device_name", "get_device_properties", "mem_get_info")
-# Where setup.py might find a toolkit, or the wish for one, that has nothing to do with the project.
-FORGOTTEN = ("CUDA_PATH", "CUDA_HOME", "CUDA_INC_PATH", "CUDACXX", "CUDNN_HOME", "CUDNN_PATH", "FORCE_CUDA")
+# Variables with tools and flags of this machine, which have nothing to do with the project.
+FORGOTTEN = (
+    "CC", "CFLAGS", "CPPFLAGS", "CUDACXX", "CUDAFLAGS", "CUDA_HOME", "CUDA_INC_PATH", "CUDA_PATH", "CUDNN_HOME",
+    "CUDNN_PATH", "CXX", "CXXFLAGS", "FORCE_CUDA", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_FLAGS", "NVCC_PREPEND_FLAGS",
+)  # fmt: skip
 # An address where nobody answers: programs that would download fail at once.
 NO_PROXY, NOWHERE = ("no_proxy", "NO_PROXY"), "http://127.0.0.1:9"
 LOCAL_HOSTS = (None, "", "localhost", "127.0.0.1", "::1")

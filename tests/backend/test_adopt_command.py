@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from kernelwheel.core.errors import SettingsError
-from kernelwheel.extension_tables import AdoptionNotes, ExtensionTable, merge, translate
+from kernelwheel.extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
 from kernelwheel.pyproject_text import add_tables, parsed_toml, toml_text
 from kernelwheel.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.setup_runs import ObservedExtension
@@ -89,7 +90,12 @@ for ask in ("nvidia-smi -L", ["nvidia-smi", "-L"]):
         flags.append("-DGPU=" + subprocess.check_output(ask, shell=isinstance(ask, str), text=True))
     except (OSError, subprocess.CalledProcessError):
         pass
-assert torch.cuda.device_count() == 0 and shutil.which("nvidia-smi") is None
+assert torch.cuda.device_count() == 0 and shutil.which("nvidia-smi") is None and os.system("nvidia-smi") != 0
+if torch.utils.cpp_extension.CUDA_HOME:
+    said = subprocess.check_output([torch.utils.cpp_extension.CUDA_HOME + "/bin/nvcc", "--version"], text=True)
+    assert f"release {torch.version.cuda}," in said and shutil.which("nvcc")
+else:
+    assert shutil.which("nvcc") is None and torch.version.cuda is None
 setup(
     name="fused-ssim-train",
     version="1.0",
@@ -158,13 +164,19 @@ def adopt(project: Path, *options: str, python: tuple[str, ...] = (), **env: str
 
 @pytest.fixture(scope="module")
 def adopted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Done, Path]]:
-    """What adopt prints for one of the projects above, once in a run."""
+    """What adopt prints for one of the projects above, once in a run, on a machine with a driver and a toolkit."""
     done: dict[str, tuple[Done, Path]] = {}
+    programs = lay_out(
+        tmp_path_factory.mktemp("programs"), dict.fromkeys(("nvidia-smi", "nvcc"), "#!/bin/sh\necho 9.0\n")
+    )
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    machine = {"CUDA_HOME": "/nope", "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
     def once(name: str) -> tuple[Done, Path]:
         if name not in done:
             project = lay_out(tmp_path_factory.mktemp(name), globals()[name])
-            done[name] = adopt(project, CUDA_HOME="/nope"), project
+            done[name] = adopt(project, **machine), project
         return done[name]
 
     return once
@@ -306,7 +318,7 @@ def test_what_cannot_be_translated_is_said_with_its_reason(adopted: Adopted) -> 
     }
     assert "/" not in done.stdout, "no path of this machine"
     assert notes_of(done) == [
-        "not translated: pair.plain: a Extension, not one of torch's extensions",
+        "not translated: pair.plain: made by Extension, not by a function of torch",
         "not translated: pair.cpu: the library folder /elsewhere/lib, which no key takes",
         "not translated: pair.cpu: the include folder /elsewhere/include is outside of the project; copy it into the "
         "project",
@@ -316,6 +328,7 @@ def test_what_cannot_be_translated_is_said_with_its_reason(adopted: Adopted) -> 
         "not translated: setup.py has its own build_ext: Mine; what it does is not carried over",
         "not translated: setup() was also given entry_points: {'console_scripts': ['pair = pair:main']}",
         "note: pair.cuda: no source has PYBIND11_MODULE or TORCH_LIBRARY; assumed to be a module",
+        'note: pair.cuda: without CUDA, setup.py leaves it out; cuda = "required" fails there',
         "note: [build-system] requires no longer has torch==2.4.0, scikit-learn: add what the build needs",
         "note: [project] leaves out what setup() was given as author",
         "note: setup.py compiles CUDA code only where torch sees a GPU; it was told that there is one",
@@ -425,6 +438,41 @@ def test_a_setup_script_that_waits_is_ended(tmp_path: Path, monkeypatch: pytest.
     pid = done.stderr.partition("seconds\n")[2].split()[0]
     state = Path(f"/proc/{pid}/stat")
     assert not state.exists() or ") Z " in state.read_text()
+
+
+@slow
+@pytest.mark.once
+def test_an_extension_that_only_cuda_has_is_named_and_metadata_is_kept(tmp_path: Path) -> None:
+    script = """
+assert not [name for name in ("CC", "NVCC_FLAGS", "CUDACXX") if name in os.environ]
+suffixes = ["cuda", "cpu"] if os.getenv("FORCE_CUDA") == "1" else ["cpu", "stub"]
+modules = [
+    (CUDAExtension if suffix == "cuda" else CppExtension)(f"both._{suffix}", ["ext.cpp"]) for suffix in suffixes
+]
+setup(name="both", version="1", packages=["both"], package_dir={"": "src"}, package_data={"": ["*.json"]},
+      python_requires=">=3.10", install_requires="numpy\\nscipy", description="Both", ext_modules=modules,
+      extras_require={"test": ["pytest>=8"], ":os_name=='nt'": ["pywin32"]}, zip_safe=False)
+"""
+    project = lay_out(tmp_path / "both", {"setup.py": HERE + script, "ext.cpp": MODULE, "src/both/__init__.py": ""})
+
+    done = adopt(project, CC="/usr/bin/gcc", NVCC_FLAGS="-ccbin=/usr/bin/gcc", CUDACXX="/usr/bin/nvcc")
+
+    tables = parsed_toml(done.stdout)
+    assert tables["project"] == {
+        "name": "both", "version": "1", "description": "Both", "requires-python": ">=3.10",
+        "dependencies": ["numpy", "scipy"], "optional-dependencies": {"test": ["pytest>=8"]},
+    }  # fmt: skip
+    assert tables["tool"]["setuptools"] == {
+        "packages": ["both"], "package-dir": {"": "src"}, "package-data": {"*": ["*.json"]},
+    }  # fmt: skip
+    cuda = {extension["name"]: extension["cuda"] for extension in tables["tool"]["kernelwheel"]["extension"]}
+    assert cuda == {"both._cuda": "required", "both._cpu": "none"}
+    assert notes_of(done) == [
+        "not translated: both._stub: an extension that is built only without CUDA",
+        "not translated: extras_require has conditions in its keys: :os_name=='nt'",
+        'note: both._cuda: without CUDA, setup.py leaves it out; cuda = "required" fails there',
+        REMOVE,
+    ]
 
 
 PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
@@ -557,6 +605,29 @@ def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:
     ]
 
 
+KERNELS, PLAIN = [f"csrc/{n}/k.cu" for n in range(7)], [f"csrc/cpu/{n}.cpp" for n in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("others", "sources"),
+    [
+        (["csrc/notes.md"], ["csrc/cpu/*.cpp", "csrc/**/*.cu", "ext.cpp"]),
+        (["csrc/old/old.cu"], ["csrc/cpu/*.cpp", *KERNELS, "ext.cpp"]),
+        (["csrc/cpu/old.cpp"], ["csrc/**/*.cu", *PLAIN, "ext.cpp"]),
+    ],
+)
+def test_a_glob_stands_for_many_sources_only_if_it_finds_no_other_file(
+    tmp_path: Path, others: list[str], sources: list[str]
+) -> None:
+    listed = [*KERNELS, *PLAIN, "ext.cpp"]
+    lay_out(tmp_path, dict.fromkeys([*listed, *others], MODULE))
+
+    table, _ = translated(tmp_path, sources=listed)
+
+    assert table.sources == listed
+    assert with_globs(table, tmp_path).sources == sources
+
+
 NEW = [("build-system", BUILD_SYSTEM), ("tool.kernelwheel", {"archs": "9.0"})]
 
 
@@ -613,7 +684,13 @@ def test_a_file_that_cannot_be_edited_safely_is_left_alone(tmp_path: Path, text:
 
 
 def test_values_are_written_as_they_are_read() -> None:
-    values = {"a": ["x" * 40, 'quote " and \\', "tab\t, é, \x7f"] * 3, "b c": {"": ["*"]}, "d": "-DX='1'", "e": []}
+    values: dict[str, Any] = {
+        "a": ["x" * 40, 'quote " and \\', "tab\t, é, \x7f"] * 3,
+        "b c": {"": ["*"]},
+        "d": "-DX='1'",
+        "e": [],
+    }
+    values["f"] = {"g h": ["y" * 60, "z" * 60]}
 
     text = toml_text([("tool.x", values)])
 
