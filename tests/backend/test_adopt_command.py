@@ -111,7 +111,8 @@ setup(
 EITHER = {
     "setup.py": HERE
     + """
-kind, sources, macros, flags = CppExtension, ["csrc/points.cpp"], [("LAYERS", "4")], {"cxx": ["-O3"]}
+from wheel import FLAGS
+kind, sources, macros, flags = CppExtension, ["csrc/points.cpp"], [("LAYERS", "4")], {"cxx": FLAGS}
 if (torch.cuda.is_available() and torch.utils.cpp_extension.CUDA_HOME) or os.getenv("FORCE_CUDA", "0") == "1":
     kind = CUDAExtension
     sources += ["csrc/points.cu", "csrc/launch.cpp"]
@@ -128,7 +129,7 @@ setup(
 )
 """,
     "csrc/points.cpp": "TORCH_LIBRARY(either, m) {}", "csrc/points.cu": "", "csrc/launch.cpp": "",
-    "either/__init__.py": "",
+    "either/__init__.py": "", "wheel.py": 'FLAGS = ["-O3"]',
 }  # fmt: skip
 GPU_ONLY = {
     "setup.py": HERE
@@ -368,7 +369,7 @@ def test_write_adds_the_tables_and_keeps_the_rest(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert "not translated: [project] takes version from setup.py: write there what it is, '2.0'" in done.stderr
     assert done.returncode == 1
-    assert {path.name for path in project.iterdir()} == {"pyproject.toml", "setup.py", "csrc", "either"}
+    assert {path.name for path in project.iterdir()} == {"pyproject.toml", "setup.py", "wheel.py", "csrc", "either"}
 
 
 @slow
