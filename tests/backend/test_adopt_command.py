@@ -158,7 +158,7 @@ def lay_out(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def adopt(project: Path, *options: str, python: tuple[str, ...] = (), **env: str) -> Done:
+def adopt(project: Path, *options: str, python: tuple[str, ...] = (), **env: str | None) -> Done:
     command = [sys.executable, *python, "-c", COMMAND, *options, project]
     return run(command, cwd=project.parent, env={"PYTHONPATH": str(BACKEND), **env}, check=False)
 
@@ -172,7 +172,11 @@ def adopted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[D
     )
     for program in programs.iterdir():
         program.chmod(0o755)
-    machine = {"CUDA_HOME": "/nope", "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    machine = {
+        "PYTHONDONTWRITEBYTECODE": None,
+        "CUDA_HOME": "/nope",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
 
     def once(name: str) -> tuple[Done, Path]:
         if name not in done:
