@@ -39,6 +39,7 @@ ALLOWED = {
     "cmake_driver.py": {"iterates environ": "as a whole: cmake_build made it, for CMake"},
     "programs.py": {"subprocess.run without env": "a program that is asked what it is; the answer is in the Plan"},
     "readback.py": {"subprocess.run without env": "cuobjdump, which has no options there"},
+    "setup_script.py": {"reads name": "takes away what would tell a setup.py that is read about this machine"},
     "installation.py": {
         "reads name": "what doctor shows of variables that are no options",
         "reads 'LD_LIBRARY_PATH'": "doctor: what it makes the loader find",

@@ -1,0 +1,143 @@
+"""The paths and compiler flags of a setup.py, sorted into what pyproject.toml has keys for and what is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .core.architectures import Arch, ArchList
+
+# Flags whose value may be the next word.
+PAIRED = {
+    "-I", "-isystem", "-iquote", "-idirafter", "--include-path", "--system-include", "-include", "-D", "-U", "-L", "-l",
+    "-x", "-z", "-rpath", "-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code", "-ccbin",
+    "--compiler-bindir", "-Xcompiler", "--compiler-options", "-Xlinker", "-Xptxas", "--ptxas-options", "-Xcudafe",
+    "-Xnvlink", "-Xfatbin", "-maxrregcount", "--maxrregcount", "-t", "--threads", "-std", "--std",
+}  # fmt: skip
+_ARCH = re.compile(r"(--generate-code|-gencode|--gpu-architecture|-arch|--gpu-code|-code)(?:[= ]\s*(.*))?", re.DOTALL)
+_INCLUDE = re.compile(r"(?:-I|-isystem|--include-path|--system-include)[= ]?(.+)", re.DOTALL)
+_ABSOLUTE = re.compile(r"""(?:^|[=,:;"'\s]|-L|-B|-iquote|-idirafter|-include)(/[\w.@+~-][^\s,:;"']*)""")
+
+
+class Places(NamedTuple):
+    """What paths in a setup.py are measured by.
+
+    Attributes:
+        project: its folder, resolved.
+        below: folders of torch and of the toolkit.
+        exactly: folders that a build searches anyway.
+    """
+
+    project: Path
+    below: tuple[str, ...]
+    exactly: tuple[str, ...]
+
+    def relative(self, text: str) -> str | None:
+        """A path relative to the project; None if it leaves the project, or leads into an environment inside it."""
+        path = self._full(text)
+        if Path(sys.prefix).is_relative_to(self.project) and path.is_relative_to(sys.prefix):
+            return None
+        return path.relative_to(self.project).as_posix() if path.is_relative_to(self.project) else None
+
+    def comes_anyway(self, text: str) -> bool:
+        """Whether a path is torch's, the toolkit's, Python's or the compiler's: a build finds it by itself."""
+        path = self._full(text)
+        if any(path.is_relative_to(folder) for folder in self.below) or str(path) in self.exactly:
+            return True
+        return bool(re.match(r"/(usr/local|opt)/cuda(-[\d.]+)?(/|$)", str(path))) or "pybind11" in path.parts[-2:]
+
+    def _full(self, text: str) -> Path:
+        return Path(os.path.normpath(self.project / text))
+
+
+class SortedFlags(NamedTuple):
+    """The flags of one compiler, or of the linker.
+
+    Attributes:
+        kept: what stays a flag.
+        include_dirs: folders of headers, as they were written.
+        library_dirs: folders of libraries, as they were written.
+        libraries: the names of libraries.
+        archs: nvcc's flags that choose architectures, each in one word.
+        left_out: what names a place on this machine.
+    """
+
+    kept: list[str]
+    include_dirs: list[str]
+    library_dirs: list[str]
+    libraries: list[str]
+    archs: list[str]
+    left_out: list[str]
+
+
+def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
+    """Sort the flags of one compiler, or of the linker."""
+    result = SortedFlags([], [], [], [], [], [])
+    for words in _grouped(flags):
+        flag = " ".join(words)
+        absolute = _ABSOLUTE.findall(flag)
+        if _ARCH.fullmatch(flag):
+            result.archs.append(flag)
+        elif include := _INCLUDE.fullmatch(flag):
+            result.include_dirs.append(include[1])
+        elif flag.startswith("-L") and len(flag) > 2:
+            result.library_dirs.append(flag[2:].strip())
+        elif re.fullmatch(r"-l ?[\w.+-]+", flag):
+            result.libraries.append(flag[2:].strip())
+        elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):
+            pass  # torch is loaded before the library, so that it needs no path to it
+        elif absolute or str(places.project) in flag:
+            result.left_out.append(flag)
+        elif words[0] in ("-D", "-U"):
+            result.kept.append("".join(words))
+        else:
+            result.kept.extend(words)
+    return result
+
+
+def _grouped(flags: Sequence[str]) -> Iterator[list[str]]:
+    """Each flag with its value, if that is the next word."""
+    words = iter([flag.strip() for flag in flags if flag.strip()])
+    for word in words:
+        value = next(words, None) if word in PAIRED else None
+        yield [word] if value is None else [word, value]
+
+
+def arch_list(flags: Sequence[str]) -> str:
+    """Flags that choose architectures, as a TORCH_CUDA_ARCH_LIST.
+
+    Raises:
+        ValueError: a list cannot say what a flag says; names the flag.
+    """
+    sass: set[Arch] = set()
+    ptx: set[Arch] = set()
+    for flag in flags:
+        try:
+            made, portable = _arch_flag(flag)
+        except ValueError:
+            raise ValueError(flag) from None
+        sass |= made | portable
+        ptx |= portable
+    return str(ArchList(tuple(sorted(sass)), tuple(sorted(ptx))))
+
+
+def _arch_flag(flag: str) -> tuple[set[Arch], set[Arch]]:
+    """What one flag compiles for: SASS and PTX (nvcc manual, `--generate-code` and `--gpu-architecture`)."""
+    match = _ARCH.fullmatch(flag)
+    name, value = (match[1], re.sub(r"[\\\"'\s]", "", match[2] or "")) if match else ("", "")
+    if name in ("-arch", "--gpu-architecture"):  # short for both kinds of code
+        arch = Arch.from_code(value)
+        return {arch}, {arch}
+    generated = re.fullmatch(r"arch=(compute_\w+),code=\[?([\w,]+)\]?", value)
+    if name not in ("-gencode", "--generate-code") or not generated:
+        raise ValueError(flag)
+    codes = generated[2].split(",")
+    made = {Arch.from_code(code) for code in codes if code.startswith("sm_")}
+    portable = {Arch.from_code(code) for code in codes if code.startswith("compute_")}
+    if {Arch.from_code(generated[1])} != made | portable or len(codes) != len(made) + len(portable):
+        raise ValueError(flag)
+    return made, portable

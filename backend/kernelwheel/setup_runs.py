@@ -1,0 +1,191 @@
+"""Runs of a setup.py in child processes, one for each machine that it is to believe in, and what was observed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from .core.errors import KernelWheelError
+
+# What there is, as setup.py is told: a toolkit and no GPU; a GPU as well; neither.
+Mode = Literal["cuda", "gpu", "cpu"]
+SECONDS = 120
+QUOTED_LINES = 12
+_DRIVER = Path(__file__).with_name("setup_script.py")
+
+
+@dataclass(frozen=True)
+class ObservedExtension:
+    """One of the ext_modules of a setup.py.
+
+    Attributes:
+        name: its import name.
+        made_by: `CUDAExtension` or `CppExtension`, torch's functions; otherwise the name of its class.
+        fields: the attributes of setuptools' Extension, by their names.
+        beyond: the names of arguments that setuptools' Extension does not know.
+    """
+
+    name: str
+    made_by: str
+    fields: Mapping[str, Any]
+    beyond: Sequence[str]
+
+    def listed(self, field: str) -> list[Any]:
+        """A field that is a list; empty without one."""
+        value = self.fields.get(field)
+        return list(value) if isinstance(value, list) else []
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a setup.py did in one run.
+
+    Attributes:
+        arguments: what setup() was given, without ext_modules and cmdclass.
+        extensions: its ext_modules.
+        commands: its cmdclass: for each command the name of its class, None if that is torch's.
+        calls: how often setup() was called; the other fields are of the first call.
+        asked: what it asked about hardware, `torch.cuda.is_available`, and what it tried to download.
+        assumed_cuda: the torch.version.cuda that it was told if torch itself has none.
+        below: folders of torch and of the toolkit. What lies in them, a build finds by itself.
+        exactly: folders of headers, Python's and the compiler's, that a build searches anyway.
+    """
+
+    arguments: Mapping[str, Any]
+    extensions: tuple[ObservedExtension, ...]
+    commands: Mapping[str, str | None]
+    calls: int
+    asked: tuple[str, ...]
+    assumed_cuda: str | None
+    below: tuple[str, ...]
+    exactly: tuple[str, ...]
+
+    def made_by(self, function: str) -> dict[str, ObservedExtension]:
+        """The extensions that one of torch's functions made, by name."""
+        return {extension.name: extension for extension in self.extensions if extension.made_by == function}
+
+
+@dataclass(frozen=True)
+class SetupRuns:
+    """A setup.py as it is where there is CUDA, and where there is not; the latter is None if it fails there.
+
+    Attributes:
+        with_cuda: the run to translate.
+        without_cuda: None also if there is nothing to compare: no extension needs CUDA.
+        needed_gpu: it compiles CUDA code only if torch sees a GPU.
+    """
+
+    with_cuda: Observation
+    without_cuda: Observation | None
+    needed_gpu: bool
+
+
+def run_setup_script(project: Path, environ: Mapping[str, str]) -> SetupRuns:
+    """Run a project's setup.py once or more, until it is clear what it does with CUDA and without.
+
+    Raises:
+        KernelWheelError: torch is missing, or setup.py does not get as far as setup().
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise KernelWheelError(
+            "setup.py cannot be read without torch",
+            required="torch in the Python that runs adopt: setup.py imports it",
+            found=f"no package torch in {sys.executable}",
+            remedies=["pip install torch"],
+        )
+    first = _observe(project, "cuda", environ)
+    needed_gpu = False
+    if not first.made_by("CUDAExtension") and "torch.cuda.is_available" in first.asked:
+        with contextlib.suppress(KernelWheelError):  # then what it does without a GPU is all there is
+            second = _observe(project, "gpu", environ)
+            if needed_gpu := bool(second.made_by("CUDAExtension")):
+                first = second
+    without = None
+    if first.made_by("CUDAExtension"):
+        with contextlib.suppress(KernelWheelError):  # most do fail without CUDA: they require it
+            without = _observe(project, "cpu", environ)
+    return SetupRuns(first, without, needed_gpu)
+
+
+def _observe(project: Path, mode: Mode, environ: Mapping[str, str]) -> Observation:
+    with tempfile.TemporaryDirectory() as scratch:
+        said, output = _run_child([str(_DRIVER), str(project), mode, scratch], environ)
+    if said is None or not said["calls"]:
+        asked = [] if said is None else said["asked"]
+        raise _failure(output if said is None else f"{said['failure']}\n{_last_lines(output)}".strip(), asked)
+    call = said["calls"][0]
+    return Observation(
+        arguments=call["arguments"],
+        extensions=tuple(
+            ObservedExtension(fields.pop("name"), fields.pop("made_by"), fields, fields.pop("beyond"))
+            for fields in call["extensions"]
+        ),
+        commands=call["commands"],
+        calls=len(said["calls"]),
+        asked=tuple(said["asked"]),
+        assumed_cuda=said["assumed_cuda"],
+        below=tuple(said["below"]),
+        exactly=tuple(said["exactly"]),
+    )
+
+
+def _run_child(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, Any] | None, str]:
+    """What the child says, None if it ended before it could, and its other output or why it ended."""
+    child = subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        said, output = child.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        _end(child)
+        return None, f"it was still running after {SECONDS} seconds\n{_last_lines(child.communicate()[1])}"
+    finally:
+        _end(child)
+    if child.returncode or not said:
+        return None, f"its process ended with status {child.returncode}\n{_last_lines(output)}"
+    return json.loads(said), output
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Kill what is left of a child's session: also what setup.py started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _last_lines(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return "\n".join(lines[-QUOTED_LINES:])
+
+
+def _failure(found: str, asked: Sequence[str]) -> KernelWheelError:
+    downloads = [what.partition(" ")[2] for what in asked if what.startswith("download: ")]
+    remedies = ["let setup.py get as far as setup(); `python setup.py --name` shows the same error in most cases"]
+    if any(what.startswith("torch.cuda.get_") for what in asked):
+        found += "\nit had asked for the GPU, and was told that there is none"
+        remedies.insert(0, "if it then leaves the GPU alone, set TORCH_CUDA_ARCH_LIST=9.0 and run adopt again")
+    if downloads:
+        found += f"\nit had tried to download from {', '.join(downloads)}"
+        remedies = ["download by hand what setup.py needs, to the place where it looks for it, and run adopt again"]
+    return KernelWheelError(
+        "setup.py cannot be read: it did not get as far as setup()",
+        required="a setup.py that calls setup(), without a GPU and without a download",
+        found=found,
+        remedies=remedies,
+    )
