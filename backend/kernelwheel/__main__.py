@@ -41,7 +41,7 @@ def _run_for_any(arguments: Sequence[str]) -> int:
     if args.command == "adopt":
         if args.package:
             parser.error("adopt takes no --package: it works on the files of a project")
-        return int(importlib.import_module(".adopt", NAME).main(args.arguments))
+        return int(importlib.import_module(".adoption.adopt", NAME).main(args.arguments))
     if args.package:
         return _run_copy(args.package, [args.command, *args.arguments])
     if args.command == "inspect":

@@ -23,12 +23,13 @@ from .core.variables import variable_set
 with requirements.imports_checked_later():
     from setuptools import build_meta
 
-    from . import editable, module_files, other_torch, sdist, setuptools_project, wheel
     from .build import plan as plans
     from .build.cached_build import cached_build
     from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
     from .build.package import PackageFacts, read_project, read_toml
-    from .core_metadata import completed, torch_release
+    from .build.source_files import source_digests
+    from .packing import editable, module_files, other_torch, sdist, setuptools_project, wheel
+    from .packing.core_metadata import completed, torch_release
     from .toolchain import toolchain
     from .toolchain.torch_files import find_torch
 
@@ -113,15 +114,15 @@ def get_requires_for_build_editable(config_settings: Config = None) -> list[str]
 
 @_errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
-    """The sdist from setuptools, with the files of the extensions."""
+    """The sdist from setuptools, with the native sources."""
     facts, options = _read_project()
     facts = facts.located(Path.cwd())
     epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     with _outside_checkout():
         name = str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
-    if facts.files:
-        dynamic = ["Requires-Dist", *(["Version"] if facts.binds_torch else [])]
-        sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), facts.files, dynamic, epoch)
+    sources = Path(facts.sources)
+    files = [(sources / name).as_posix() for name in source_digests(sources, facts.files)]
+    sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), files, facts.binds_torch, epoch)
     return name
 
 
@@ -143,15 +144,11 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
     facts, options = _read_project()
     facts = facts.located(Path.cwd())  # so that a mistake in the tables is found now
     epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
-    vendored = _vendors_runtime(facts.import_name)
+    module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
     with tempfile.TemporaryDirectory() as temporary:
-        folder = wheel_directory if vendored else temporary
         with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
-            name = str(build_meta.build_editable(folder, theirs, metadata_directory))
-        if not vendored:
-            made = Path(folder) / name
-            module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
-            editable.add_runtime(made, Path(wheel_directory), facts, Path.cwd(), epoch)
+            name = str(build_meta.build_editable(temporary, theirs, metadata_directory))
+        editable.add_runtime(Path(temporary) / name, Path(wheel_directory), facts, Path.cwd(), epoch)
     return name
 
 
@@ -241,12 +238,6 @@ def _modules_of(package: str) -> list[str]:
     """The files of the package in the checkout, as they would be called in a wheel."""
     roots = [root for root in (Path("src"), Path()) if (root / package).is_dir()]
     return [path.relative_to(root).as_posix() for root in roots[:1] for path in (root / package).rglob("*.py")]
-
-
-def _vendors_runtime(package: str) -> bool:
-    """Whether the project's own list of packages has the runtime, as a copy of this folder in the checkout."""
-    packages = _tool_tables().get("setuptools", {}).get("packages")
-    return isinstance(packages, list) and f"{package}._kernelwheel" in packages
 
 
 def _tool_tables() -> dict[str, Any]:

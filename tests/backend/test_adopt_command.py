@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
+from kernelwheel.adoption.pyproject_text import add_tables, parsed_toml, toml_text
+from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
+from kernelwheel.adoption.setup_runs import ObservedExtension
 from kernelwheel.core.errors import SettingsError
-from kernelwheel.extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
-from kernelwheel.pyproject_text import add_tables, parsed_toml, toml_text
-from kernelwheel.setup_flags import Places, arch_list, sort_flags
-from kernelwheel.setup_runs import ObservedExtension
 from processes import Done, run
 
 BACKEND = Path(__file__).resolve().parents[2] / "backend"
-COMMAND = "import sys; from kernelwheel.adopt import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "import sys; from kernelwheel.adoption.adopt import main; sys.exit(main(sys.argv[1:]))"
 BUILD_SYSTEM = {"requires": ["kernelwheel[cuda]", "torch>=2.10"], "build-backend": "kernelwheel.hooks"}
 REMOVE = "note: then remove setup.py: its ext_modules would be compiled a second time"
 MODULE = "#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n"
@@ -430,7 +430,7 @@ def test_a_setup_script_that_waits_is_ended(tmp_path: Path, monkeypatch: pytest.
     """With all that it started; the real limit is only shortened."""
     script = "import subprocess, time\nchild = subprocess.Popen(['sleep', '600'])\nprint(child.pid)\ntime.sleep(600)"
     project = lay_out(tmp_path / "project", {"setup.py": script})
-    command = COMMAND.replace("sys.exit", "import kernelwheel.setup_runs as r; r.SECONDS = 6; sys.exit")
+    command = COMMAND.replace("sys.exit", "import kernelwheel.adoption.setup_runs as r; r.SECONDS = 6; sys.exit")
 
     done = run(
         [sys.executable, "-c", command, project],

@@ -20,7 +20,7 @@ from kernelwheel.build.readback import needed
 from kernelwheel.core import manifest as manifests
 from kernelwheel.report.presentation import manifest_text
 from packaging.specifiers import SpecifierSet
-from processes import RunPython, run
+from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda
 from scikit_build_core.cmake import CMake
 
@@ -457,29 +457,62 @@ assert "_small.so" in open("/proc/self/maps").read()
     run_python(script, path=[built.unpacked])
 
 
-# The C++ standard
+# What a CMakeLists.txt is answered
 
 
-@pytest.mark.parametrize(("least", "standard"), [("201703L", "17"), ("202002L", "20")])
-def test_a_module_is_compiled_by_the_standard_that_torch_s_headers_ask_for(
-    tmp_path: Path, least: str, standard: str
-) -> None:
+def configure(folder: Path, lines: str, least: str = "201703L", chosen: str = "17") -> Done:
     """CMake itself answers; without a language it makes the target's properties and no build."""
-    header = tmp_path / "torch/include/ATen/ATen.h"
-    header.parent.mkdir(parents=True)
-    header.write_text(f"#if !defined(_MSC_VER) && __cplusplus < {least}\n#error\n#endif\n")
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES NONE)\ninclude(KernelWheel)\n"
-        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\nget_target_property(found _small CXX_STANDARD)\n"
-        'message(STATUS "standard: ${found}")\n'
+    header, chooser = folder / "torch/include/ATen/ATen.h", folder / "torch/utils/cpp_extension.py"
+    for path, text in (
+        (header, f"#if !defined(_MSC_VER) && __cplusplus < {least}\n#error\n#endif\n"),
+        (chooser, f"'-std=c++20'\ncpp_flag = cpp_flag_prefix + 'c++{chosen}'\n"),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES NONE)\ninclude(KernelWheel)\n" + lines
     )
     cache = {
-        "CMAKE_MODULE_PATH": BACKEND / "cmake", "KERNELWHEEL_TORCH": tmp_path / "torch", "KERNELWHEEL_OUTPUT": tmp_path,
+        "CMAKE_MODULE_PATH": BACKEND / "cmake", "KERNELWHEEL_TORCH": folder / "torch", "KERNELWHEEL_OUTPUT": folder,
         "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_BINDING": "python",
     }  # fmt: skip
     cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
 
     definitions = [f"-D{name}={value}" for name, value in cache.items()]
-    done = run([cmake, "-S", tmp_path, "-B", tmp_path / "build", *definitions], cwd=tmp_path, check=False)
+    return run([cmake, "-S", folder, "-B", folder / "build", *definitions], cwd=folder, check=False)
 
-    assert f"standard: {standard}\n" in done.stdout
+
+@pytest.mark.parametrize(
+    ("least", "chosen", "standard"), [("201703L", "17", "17"), ("202002L", "17", "20"), ("201703L", "20", "20")]
+)
+def test_a_module_is_compiled_by_the_standard_that_torch_asks_for(
+    tmp_path: Path, least: str, chosen: str, standard: str
+) -> None:
+    lines = (
+        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\nget_target_property(found _small KERNELWHEEL_CUDA_STANDARD)\n"
+        'message(STATUS "standard: ${found}")\n'
+    )
+
+    done = configure(tmp_path, lines, least, chosen)
+
+    assert f"standard: -std=c++{standard}\n" in done.stdout
+
+
+ADDED = "kernelwheel_add_torch_library(_small SOURCES small.cpp)\n"
+REPLACED = ADDED + "set_target_properties(_small PROPERTIES COMPILE_OPTIONS -O2)\n"
+APPENDED = ADDED + "target_compile_options(_small PRIVATE -O2)\n"
+# What kernelwheel_add_... does for each CUDA file; CUDA itself is not enabled here.
+OF_A_FILE = ADDED + "_kernelwheel_make_reproducible(_small one.cu)\n"
+SET = "set_source_files_properties(one.cu PROPERTIES COMPILE_OPTIONS -O2)\n"
+AFTER = "set_property(SOURCE one.cu APPEND PROPERTY COMPILE_OPTIONS -O2)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"), [(APPENDED, ""), (REPLACED, "_small"), (OF_A_FILE + AFTER, ""), (OF_A_FILE + SET, "one.cu")]
+)
+def test_options_that_replace_those_that_make_bytes_reproducible_are_refused(
+    tmp_path: Path, lines: str, name: str
+) -> None:
+    said = " ".join(configure(tmp_path, lines).stderr.split())
+
+    assert (f"COMPILE_OPTIONS of {name} was replaced" in said) == bool(name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import kernelwheel
 from kernelwheel import reference
+from kernelwheel.core.extension import KEYS
 from kernelwheel.core.options import REGISTRY
 from processes import RunPython
 
@@ -31,10 +32,11 @@ def test_every_option_has_a_line_with_its_variable_default_and_what_it_takes() -
     lines = reference.settings_page("my-kernels").splitlines()
 
     for option in REGISTRY:
-        (line,) = (line for line in lines if line.startswith(f"| `{option.name}` |"))
+        (line,) = (line for line in lines if line.startswith(f"| `{option.name}` | `"))
         assert line.split(" | ")[1] == f"`{option.variable('my-kernels')}`"
         assert all(word in line for word in (option.help, option.takes, option.default))
-    assert sum(line.startswith("| `") for line in lines) == len(REGISTRY)
+    rows = [line for line in lines if line.startswith("| `")]
+    assert len(rows) == len(REGISTRY) + len(KEYS)
 
 
 def test_a_package_s_own_variables_have_its_name() -> None:

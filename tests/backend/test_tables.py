@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
 from declared import CUDA_SOURCE, HEAD, LIGHT, PIP, REPOSITORY, TABLE, make_package, make_user_index
-from kernelwheel import VERSION, other_torch
+from kernelwheel import VERSION
 from kernelwheel.build.package import PackageFacts
 from kernelwheel.core.extension import read_extensions
+from kernelwheel.packing import other_torch
 from kernelwheel.toolchain.torch_files import Torch
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest

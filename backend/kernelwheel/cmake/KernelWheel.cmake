@@ -66,8 +66,23 @@ function(_kernelwheel_make_reproducible target sources)
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
         "$<${here}:--keep;--keep-dir=keep/${name};--frandom-seed=${name}>"
         "$<${here}:-Xcudafe=--orig_src_path_name=${name}.cu;-Xcicc=--orig_src_path_name=${name}.cu>")
+      _kernelwheel_require_options(SOURCE "${source}" "--frandom-seed=${name}")
     endif()
   endforeach()
+endfunction()
+
+# At the end of the CMakeLists.txt: options that were replaced, not appended to, would give other bytes each time.
+function(_kernelwheel_require_options kind name wanted)
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL _kernelwheel_check_options ${kind} [==[${name}]==] ${wanted})")
+endfunction()
+
+function(_kernelwheel_check_options kind name wanted)
+  get_property(options ${kind} ${name} PROPERTY COMPILE_OPTIONS)
+  string(FIND "${options}" "${wanted}" found)
+  if(found EQUAL -1)
+    message(FATAL_ERROR "COMPILE_OPTIONS of ${name} was replaced, and with it the options that make its bytes "
+      "reproducible. Append instead: set_property(${kind} ${name} APPEND PROPERTY COMPILE_OPTIONS ...)")
+  endif()
 endfunction()
 
 # The part common to both kinds; `function` is the caller's name, for messages.
@@ -99,6 +114,7 @@ function(_kernelwheel_add_library function target)
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${cuda_flags}>")
+  _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" ${KERNELWHEEL_LIBRARIES})
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
@@ -135,14 +151,24 @@ endfunction()
 # A library on all of torch's C++ API is compiled the way torch.utils.cpp_extension does it, so sources written for that
 # need no change; docs/adopt.md says what differs, and a test compares the two command lines.
 function(_kernelwheel_compile_like_cpp_extension target)
-  # torch's headers need different C++ standards from release to release, and say which.
+  # The C++ standard changes from release to release: torch's headers need one, and cpp_extension may choose a later one.
   file(STRINGS "${KERNELWHEEL_TORCH}/include/ATen/ATen.h" standard REGEX "__cplusplus < 202002L")
+  if(NOT standard AND EXISTS "${KERNELWHEEL_TORCH}/utils/cpp_extension.py")
+    file(STRINGS "${KERNELWHEEL_TORCH}/utils/cpp_extension.py" standard REGEX "_prefix [+] 'c[+][+]20'")
+  endif()
   if(standard)
     set(standard 20)
   else()
     set(standard 17)
   endif()
-  set_target_properties(${target} PROPERTIES PREFIX "" NO_SONAME ON CXX_STANDARD ${standard} CUDA_STANDARD ${standard})
+  set_target_properties(${target} PROPERTIES PREFIX "" NO_SONAME ON)
+  foreach(language IN ITEMS CXX CUDA)  # not by CMake's property: CMake 3.25 knows no C++20 for CUDA
+    set_property(TARGET ${target} PROPERTY ${language}_STANDARD)
+    set_property(TARGET ${target} PROPERTY ${language}_EXTENSIONS)
+    set_property(TARGET ${target} PROPERTY KERNELWHEEL_${language}_STANDARD -std=c++${standard})
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:${language}>:$<TARGET_PROPERTY:${target},KERNELWHEEL_${language}_STANDARD>>")
+  endforeach()
   # Python's own options, which setuptools passes on to C++ alone: assertions stay in device code. CMake adds -O3.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fwrapv;-Wall>")
   target_compile_definitions(${target} PRIVATE TORCH_API_INCLUDE_EXTENSION_H)
@@ -195,7 +221,9 @@ function(kernelwheel_add_flags target cxx_flags cuda_flags)
   foreach(language IN ITEMS CXX CUDA)
     string(TOLOWER ${language}_flags name)
     if(${name} MATCHES " -?-std=|:-?-std=")  # its own standard, as in cpp_extension
-      set_property(TARGET ${target} PROPERTY ${language}_STANDARD)
+      foreach(property IN ITEMS KERNELWHEEL_${language}_STANDARD ${language}_STANDARD ${language}_EXTENSIONS)
+        set_property(TARGET ${target} PROPERTY ${property})
+      endforeach()
     endif()
     string(REPLACE ">" "$<ANGLE-R>" flags "${${name}}")
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${flags}>")

@@ -70,7 +70,7 @@ def _kernels(package: str, distribution: str) -> Kernels:
 
 
 def _is_looked_after(package: str) -> bool:
-    """Whether this process runs a command such as `cache build`: it imports the package, whose kernels may not fit yet."""
+    """Whether this process runs a command such as `cache build`, which must import a package that does not fit."""
     given = list(zip(sys.orig_argv, sys.orig_argv[1:], strict=False))
     return ("-m", f"{package}._kernelwheel") in given or (
         ("-m", "kernelwheel") in given and ("--package", package) in given

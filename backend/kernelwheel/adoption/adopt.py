@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..build.package import read_toml
+from ..core.errors import KernelWheelError
 from . import project_tables
-from .build.package import read_toml
-from .core.errors import KernelWheelError
 from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
 from .pyproject_text import Tables, add_tables, toml_text
 from .setup_flags import Places, arch_list

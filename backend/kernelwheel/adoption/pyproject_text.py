@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .core.errors import SettingsError, way_out
+from ..core.errors import SettingsError, way_out
 
 WIDTH = 100
 # A table's header and values, by its name; a name in two pairs of brackets for an item of an array.

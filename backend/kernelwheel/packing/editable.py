@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
-from .build.package import NOTE, PackageFacts
+from ..build.package import NOTE, PackageFacts
 from .core_metadata import completed
 from .module_files import module_files
 from .wheel import runtime_files, write_wheel
@@ -33,7 +33,7 @@ class Finder:
         from importlib.util import spec_from_file_location
         from pathlib import Path
 
-        file = Path(__file__).with_name("{folder}") / FILES[name]
+        file = Path(__file__).with_name("{folder}") / FILES[name]  # or an absolute path
         folders = [str(file.parent)] if file.name == "__init__.py" else None
         return spec_from_file_location(name, file, submodule_search_locations=folders)
 
@@ -63,14 +63,16 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
         name = str(HeaderParser().parsestr(metadata)["Name"])
         stand_ins = [(f"extensions/{file}", text) for file, text in module_files(facts.extensions, package, name)]
         names = [each.name for each in facts.extensions]
-        files = {f"{package}._kernelwheel": "__init__.py"}
+        # A checkout that has the backend in it goes on with that, as it is edited.
+        live = here if (here := Path(__file__).resolve().parent.parent).is_relative_to(project.resolve()) else None
+        files = {f"{package}._kernelwheel": str(live / "__init__.py") if live else "__init__.py"}
         files |= {each: file for each, (file, _) in zip(names, stand_ins, strict=True)}
         added = [
             (f"{folder}_finder.py", FINDER.format(package=package, folder=folder, files=files).encode()),
             (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
             (f"{folder}/{NOTE}", json.dumps({"project": str(project)}).encode()),
             *((f"{folder}/{file}", text) for file, text in stand_ins),
-            *runtime_files(folder, ()),
+            *(() if live else runtime_files(folder, ())),
         ]
         changed = {members: completed(metadata, None).encode("utf-8")}
         write_wheel(source, destination / editable.name, epoch, added, changed)

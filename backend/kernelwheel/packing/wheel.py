@@ -14,13 +14,16 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 
 from wheel.wheelfile import WheelFile
 
-from .build.plan import Plan
-from .core import manifest as manifests
-from .core.errors import BuildError
-from .core.variables import variable_set
+from ..build.plan import Plan
+from ..core import manifest as manifests
+from ..core.errors import BuildError
+from ..core.variables import variable_set
+from ..store.artifact import Artifact
 from .core_metadata import completed
 from .module_files import module_files
-from .store.artifact import Artifact
+
+# What builds wheels, and is of no use in one.
+FOR_BUILDS = ("hooks.py", "reference.py", "packing", "adoption")
 
 
 def platform_tag() -> str:
@@ -79,11 +82,11 @@ def runtime_files(folder: str, members: Collection[str]) -> Iterator[tuple[str, 
         folder: where they go in the wheel.
         members: what is in the wheel. A package that vendors the folder has some packed, by its list of packages.
     """
-    here = Path(__file__).parent
+    here = Path(__file__).parent.parent
     for path in sorted(here.rglob("*")):
-        name = f"{folder}/{path.relative_to(here).as_posix()}"
-        needed = path.parent != here or path.name in ("__init__.py", "__main__.py")  # the hooks build wheels only
-        if path.suffix in (".py", ".cmake") and needed and name not in members:
+        inside = path.relative_to(here)
+        name = f"{folder}/{inside.as_posix()}"
+        if path.suffix in (".py", ".cmake") and inside.parts[0] not in FOR_BUILDS and name not in members:
             yield name, path.read_bytes()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from .core.extension import Extension, refuse
+from ..core.extension import Extension, refuse
 
 _TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from setuptools import find_namespace_packages, find_packages
 
-from .core.errors import SettingsError
-from .core.files import is_file, is_folder
+from ..core.errors import SettingsError
+from ..core.files import is_file, is_folder
 
 
 def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, f
     if not tag:
         lines.pop()
     listed = is_file(project / "setup.py") or _lists_packages(project, tool_tables)
-    if "extension" in tool_tables.get("kernelwheel", {}) and not listed:
+    if not listed:
         lines += _packages(project, package)
     return "\n".join([*lines, ""])
 
@@ -69,10 +69,13 @@ def _lists_packages(project: Path, tool_tables: Mapping[str, Any]) -> bool:
 def _packages(project: Path, package: str) -> Iterator[str]:
     """The package alone: beside it are folders of sources, which setuptools would take for packages, or complain of."""
     root = project / "src" if is_folder(project / "src" / package) else project
+    runtime = [f"{package}._kernelwheel", f"{package}._kernelwheel.*"]  # comes by itself
     find = find_packages if is_file(root / package / "__init__.py") else find_namespace_packages
-    found = sorted(find(str(root), include=[package, f"{package}.*"])) if is_folder(root / package) else []
+    found = (
+        sorted(find(str(root), include=[package, f"{package}.*"], exclude=runtime)) if is_folder(root / package) else []
+    )
     yield "[options]"
-    yield f"packages = {', '.join(found)}"
+    yield f"packages = {', '.join(sorted(found))}"
     yield f"py_modules = {package if is_file(root / f'{package}.py') else ''}"
     if root != project:
         yield "package_dir ="

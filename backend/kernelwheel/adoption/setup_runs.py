@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .core.errors import KernelWheelError
+from ..core.errors import KernelWheelError
 
 # What there is, as setup.py is told: a toolkit and no GPU; a GPU as well; neither.
 Mode = Literal["cuda", "gpu", "cpu"]

@@ -1,0 +1,1 @@
+"""What happens to the wheels and sdists that setuptools builds; run by the hooks, not at run time."""

@@ -1,0 +1,232 @@
+"""Three packages to the patterns of well-known extensions, adopted by pyproject.toml alone: nearest, blur and sums."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
+from declared import PIP, REPOSITORY, make_user_index
+from processes import RunPython, run
+
+pytestmark = pytest.mark.slow
+
+TABLES = {"PYTHONPATH": str(REPOSITORY / "backend"), "TORCH_CUDA_ARCH_LIST": "9.0"}
+TOOLKIT = next(TORCH.root.parent.glob("nvidia/cu[0-9]*"), None) if TORCH.cuda else None
+POINTS = "torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [3.0, 0.0, 0.0]])"
+
+
+def copy_of(package: str, folder: Path) -> Path:
+    ignore = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(REPOSITORY / "tests/packages" / package, folder / package, ignore=ignore))
+
+
+@pytest.fixture(scope="module")
+def nearest_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    """pybind11, CUDA where there is one, and headers of a third party."""
+    return build(copy_of("nearest", tmp_path_factory.mktemp("shape")), build_root / "nearest", env=TABLES)
+
+
+@pytest.fixture(scope="module")
+def blur_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    """For CUDA alone, with options for one file and a library."""
+    return build(copy_of("blur", tmp_path_factory.mktemp("shape")), build_root / "blur", env=TABLES)
+
+
+# pybind11, CUDA, and headers outside of the folder of the sources
+
+
+def test_the_module_works_and_its_header_of_a_third_party_is_in_the_wheel(
+    nearest_wheel: Wheel, run_python: RunPython
+) -> None:
+    script = f"""
+import torch, nearest
+assert nearest.with_cuda is nearest._C.with_cuda is {TORCH.cuda is not None}
+assert nearest.distances({POINTS}).tolist() == [1.0, 1.0, 4.0]
+assert not torch.cuda.is_initialized()
+"""
+    done = run_python(script, path=[nearest_wheel.unpacked])
+
+    assert (done.stdout, done.stderr) == ("", "")
+    assert (nearest_wheel.native / "src/third_party/vectors/vectors/vec3.h").is_file()
+    assert (nearest_wheel.unpacked / "nearest/_C.pyi").is_file()
+
+
+@needs_cuda_torch
+def test_it_works_on_a_gpu(nearest_wheel: Wheel, run_python: RunPython) -> None:
+    script = f"""
+import torch, nearest
+if not torch.cuda.is_available():
+    raise SystemExit(77)
+assert nearest.distances({POINTS}.cuda()).tolist() == [1.0, 1.0, 4.0]
+"""
+    done = run_python(script, path=[nearest_wheel.unpacked], check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine has no GPU")
+
+    assert done.returncode == 0, done.stderr
+
+
+@needs_cuda_torch
+def test_an_isolated_build_of_it_is_the_same(
+    nearest_wheel: Wheel, distribution: Path, build_root: Path, tmp_path: Path
+) -> None:
+    """From the objects of the other one: the Plan is the same, so nothing is compiled."""
+    env = {
+        **make_user_index(tmp_path, distribution), "TMPDIR": str(build_root),
+        "XDG_CACHE_HOME": str(cache_of(build_root / "nearest")),
+    }  # fmt: skip
+    out = tmp_path / "out"
+    run([*PIP, "wheel", "--no-deps", "--no-cache-dir", "-w", out, copy_of("nearest", tmp_path)], cwd=tmp_path, env=env)
+
+    (wheel,) = out.glob("*.whl")
+    with ZipFile(wheel) as one, ZipFile(nearest_wheel.file) as other:
+        assert {name: one.read(name) for name in one.namelist()} == {
+            name: other.read(name) for name in other.namelist()
+        }
+
+
+# The command lines of torch.utils.cpp_extension, and ours
+
+
+def cpp_extension_commands(project: Path) -> dict[str, list[str]]:
+    """Its command line for each file, and for the library, by suffix."""
+    sources = ["ext.cpp", *(["distances.cu"] if TOOLKIT else [])]
+    script = Path(__file__).with_name("cpp_extension_commands.py")
+    words = [str(TOOLKIT or ""), "nearest._C", str(project / "third_party/vectors"), *sources]
+    env = {"TORCH_CUDA_ARCH_LIST": "9.0"}
+    commands = json.loads(run([sys.executable, script, *words], cwd=project, env=env).stdout.splitlines()[-1])
+    return {Path(next((word for word in words if word in sources), "library.so")).suffix: words for words in commands}
+
+
+def our_commands(folder: Path) -> dict[str, list[str]]:
+    (file,) = cache_of(folder).glob("kernelwheel/nearest/.build/*/build/compile_commands.json")
+    commands = json.loads(file.read_text())
+    return {Path(each["file"]).suffix: each["command"].partition(" && ")[0].split() for each in commands}
+
+
+def places() -> list[tuple[str, str]]:
+    """What names a folder on a command line, by what it starts with."""
+    return [
+        (str(TORCH.root), "torch"), *((sysconfig.get_path(name), "python") for name in ("include", "platinclude")),
+        *([(str(TOOLKIT), "cuda")] if TOOLKIT else []),
+    ]  # fmt: skip
+
+
+def meaning(words: list[str]) -> set[str]:
+    """The options of a command line without input and output; folders by what they are."""
+    said, waiting = set(), iter(words[1:])
+    for word in waiting:
+        if word in ("-c", "-o", "-x", "-isystem", "--compiler-options", "-Xcompiler", "-ccbin", "-MF", "-MT"):
+            value = next(waiting)
+            word = f"-I{value}" if word == "-isystem" else value if word in ("--compiler-options", "-Xcompiler") else ""
+        word = word.strip("'").removeprefix("-Xcompiler=")
+        if word.startswith("-I"):
+            folder = re.sub(r"/headers/(cuda|python)\d+$", r"/\1", word.removeprefix("-I"))
+            for start, name in places():
+                folder = re.sub(rf"^{re.escape(start)}", name, folder)
+            folder = re.sub(r"^.*/(torch/include.*|cuda|python|third_party/vectors)$", r"\1", folder)
+            word = f"-I{folder.removesuffix('/include') if folder.startswith(('cuda', 'python')) else folder}"
+        if word:
+            said.add(word)
+    return said
+
+
+# What differs on purpose; docs/adopt.md says why.
+OURS_ALONE = re.compile(
+    r"@\.\./recipe/|-fno-canonical|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc)="
+)
+THEIRS_ALONE = {"-g", "-Wsign-compare", "-Wno-unused-result", f"-I{sys.prefix}/include"}
+
+
+@pytest.mark.parametrize("suffix", [".cpp", pytest.param(".cu", marks=needs_cuda_torch)])
+def test_a_file_is_compiled_as_torch_s_cpp_extension_would(
+    nearest_wheel: Wheel, build_root: Path, tmp_path: Path, suffix: str
+) -> None:
+    project = copy_of("nearest", tmp_path)
+
+    theirs = meaning(cpp_extension_commands(project)[suffix])
+    ours = meaning(our_commands(build_root / "nearest")[suffix])
+
+    assert {"-DTORCH_EXTENSION_NAME=_C", "-fPIC", "-Ithird_party/vectors", "-Itorch/include"} <= theirs
+    assert {word for word in ours - theirs if not OURS_ALONE.match(word)} == set()
+    assert theirs - ours <= THEIRS_ALONE
+    assert [word for word in ours if "visibility" in word] == []
+    assert ("-DNDEBUG" in ours) == (suffix == ".cpp"), "assertions in device code are as there"
+    assert ("-D__CUDA_NO_HALF_OPERATORS__" in ours) == (suffix == ".cu")
+
+
+def test_it_is_linked_to_the_libraries_that_cpp_extension_would(nearest_wheel: Wheel, tmp_path: Path) -> None:
+    from kernelwheel.build.readback import needed
+
+    words = cpp_extension_commands(copy_of("nearest", tmp_path))[".so"]
+    theirs = {f"lib{word.removeprefix('-l')}.so" for word in words if word.startswith("-l")} - {"libcudart.so"}
+
+    assert theirs <= set(needed(nearest_wheel.native / "nearest._C.so"))
+
+
+# For CUDA alone
+
+
+@needs_cpu_torch
+def test_what_is_for_cuda_alone_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -> None:
+    said = refused_build(copy_of("blur", tmp_path), tmp_path / "out", env=TABLES)
+
+    assert "blur cannot be built without CUDA" in said
+    assert "compiling " not in said.replace("byte-compiling ", "")
+
+
+@needs_cuda_torch
+def test_a_library_beside_the_package_is_imported_without_a_gpu(blur_wheel: Wheel, run_python: RunPython) -> None:
+    script = """
+import torch, blur, blur_cuda
+assert blur.blur_cuda is blur_cuda and blur_cuda.__name__ == "blur_cuda"
+assert blur_cuda.runtime_version() >= 13000
+assert blur_cuda.cublas_status(3) == "CUBLAS_STATUS_ALLOC_FAILED"
+assert not torch.cuda.is_initialized()
+"""
+    run_python(script, path=[blur_wheel.unpacked])
+
+
+@needs_cuda_torch
+def test_options_for_one_file_are_for_that_file(blur_wheel: Wheel, build_root: Path) -> None:
+    (file,) = cache_of(build_root / "blur").glob("kernelwheel/blur/.build/*/build/compile_commands.json")
+    commands = {Path(each["file"]).name: each["command"] for each in json.loads(file.read_text())}
+
+    assert [name for name, command in commands.items() if "-maxrregcount=32" in command] == ["vertical.cu"]
+    assert {name for name, command in commands.items() if "--use_fast_math" in command} == {
+        "vertical.cu",
+        "horizontal.cu",
+    }
+    assert all(re.search(r"--frandom-seed=\w+", command) for name, command in commands.items() if name.endswith(".cu"))
+
+
+@needs_cuda_torch
+def test_no_path_of_the_builder_is_in_a_library(blur_wheel: Wheel, nearest_wheel: Wheel, build_root: Path) -> None:
+    marks = (str(TORCH.root.parent), sys.prefix, sys.base_prefix, str(build_root), "/kernelwheel-")
+
+    for wheel in (blur_wheel, nearest_wheel):
+        for data in wheel.libraries.values():
+            assert [mark for mark in marks if mark.encode() in data] == []
+
+
+# TORCH_LIBRARY without Python
+
+
+@pytest.mark.once
+def test_operators_without_python_are_there_when_the_package_is_imported(
+    build_root: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    wheel = build(copy_of("sums", tmp_path), build_root / "sums", env=TABLES)
+    minor = "".join(f"{part:0>2}" for part in TORCH.version.split(".")[:2]).lstrip("0")
+
+    assert wheel.file.name == f"sums-0.9-{minor}torch-py3-none-linux_x86_64.whl"
+    assert wheel.manifest["requires"]["python"] is None
+    script = "import torch, sums\nassert sums.running(torch.ones(3)).tolist() == [1.0, 2.0, 3.0]"
+    assert run_python(script, path=[wheel.unpacked]).stderr == ""
