@@ -1,0 +1,64 @@
+"""gsplat's CUDA sources, from the gsplat that is installed, as a package that declares them in tables and adds no file."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from builds import build, needs_cuda_torch
+from declared import REPOSITORY
+from processes import RunPython
+
+pytestmark = pytest.mark.slow
+
+# gsplat's own flags. Its FAST_COMPILE, which takes a third of the time, is -O0.
+FULL = bool(os.environ.get("SPLAT_TEST_SLOW"))
+PYPROJECT = """[build-system]
+requires = ["kernelwheel[cuda]", "torch>=2.10"]
+build-backend = "kernelwheel.hooks"
+
+[project]
+name = "copied"
+version = "1.5.3"
+
+[[tool.kernelwheel.extension]]
+name = "copied._C"
+sources = ["cuda/csrc/*", "cuda/ext.cpp"]
+include-dirs = ["cuda/include", "cuda/csrc/third_party/glm"]
+exclude = ["cuda/csrc/third_party/glm/doc", "cuda/csrc/third_party/glm/test", "cuda/csrc/third_party/glm/util"]
+cxx-flags = ["-O3", "-Wno-attributes"]
+cuda-flags = ["-O3", "-use_fast_math"]
+"""
+
+
+def functions_of(folder: Path) -> set[str]:
+    """What its PYBIND11_MODULE defines."""
+    return set(re.findall(r"m\.def\(\s*\"(\w+)\"", (folder / "cuda/ext.cpp").read_text()))
+
+
+@needs_cuda_torch
+def test_gsplat_is_built_by_tables_alone_and_has_all_its_functions(
+    tmp_path: Path, build_root: Path, run_python: RunPython
+) -> None:
+    spec = importlib.util.find_spec("gsplat")
+    if spec is None or spec.origin is None:
+        pytest.skip("gsplat is not installed: pip install gsplat==1.5.3")
+    installed = Path(spec.origin).parent
+    project = tmp_path / "project"
+    shutil.copytree(installed / "cuda", project / "cuda", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (project / "copied").mkdir()
+    (project / "copied/__init__.py").write_text("from . import _C\n")
+    (project / "pyproject.toml").write_text(PYPROJECT if FULL else PYPROJECT.replace("-O3", "-O0"))
+    archs = {} if FULL else {"TORCH_CUDA_ARCH_LIST": "9.0"}
+
+    wheel = build(project, build_root / "gsplat", env={"PYTHONPATH": str(REPOSITORY / "backend"), **archs})
+
+    functions = functions_of(installed)
+    assert len(functions) > 20
+    done = run_python("import torch, copied; print(*dir(copied._C))", path=[wheel.unpacked])
+    assert functions <= set(done.stdout.split())
+    assert list((wheel.native / "src/cuda/csrc/third_party/glm").iterdir()) != []
