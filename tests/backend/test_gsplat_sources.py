@@ -1,4 +1,4 @@
-"""gsplat's CUDA sources, from the gsplat that is installed, as a package that declares them in tables and adds no file."""
+"""gsplat's CUDA sources, from the gsplat that is installed, as a package that declares them in tables."""
 
 from __future__ import annotations
 

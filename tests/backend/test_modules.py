@@ -489,7 +489,8 @@ def test_a_module_is_compiled_by_the_standard_that_torch_asks_for(
     tmp_path: Path, least: str, chosen: str, standard: str
 ) -> None:
     lines = (
-        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\nget_target_property(found _small KERNELWHEEL_CUDA_STANDARD)\n"
+        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\n"
+        "get_target_property(found _small KERNELWHEEL_CUDA_STANDARD)\n"
         'message(STATUS "standard: ${found}")\n'
     )
 
