@@ -27,18 +27,12 @@ foreach(required KERNELWHEEL_TORCH KERNELWHEEL_TORCH_TARGET KERNELWHEEL_OUTPUT)
   endif()
 endforeach()
 
-set(CMAKE_CXX_STANDARD 17)
-set(CMAKE_CXX_STANDARD_REQUIRED ON)
-set(CMAKE_CXX_EXTENSIONS OFF)
 # libtorch is loaded before our library and is found by its soname, so no path of the build machine is needed.
 set(CMAKE_SKIP_RPATH ON)
 
 if(KERNELWHEEL_CUDA)
   # The architectures are in KERNELWHEEL_GENCODE: CMake's own list supports fewer spellings than nvcc.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
-  set(CMAKE_CUDA_STANDARD 17)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  set(CMAKE_CUDA_EXTENSIONS OFF)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   set(CMAKE_CUDA_FLAGS_RELEASE "")  # each kind of library has its own
   enable_language(CUDA)
@@ -138,6 +132,10 @@ function(kernelwheel_add_op_library target)
     CXX_VISIBILITY_PRESET hidden
     CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
+  foreach(language IN ITEMS CXX CUDA)
+    set_target_properties(${target} PROPERTIES
+      ${language}_STANDARD 17 ${language}_STANDARD_REQUIRED ON ${language}_EXTENSIONS OFF)
+  endforeach()
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
   # An undefined symbol must fail here, not on the user's machine.
@@ -163,8 +161,6 @@ function(_kernelwheel_compile_like_cpp_extension target)
   endif()
   set_target_properties(${target} PROPERTIES PREFIX "" NO_SONAME ON)
   foreach(language IN ITEMS CXX CUDA)  # not by CMake's property: CMake 3.25 knows no C++20 for CUDA
-    set_property(TARGET ${target} PROPERTY ${language}_STANDARD)
-    set_property(TARGET ${target} PROPERTY ${language}_EXTENSIONS)
     set_property(TARGET ${target} PROPERTY KERNELWHEEL_${language}_STANDARD -std=c++${standard})
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:${language}>:$<TARGET_PROPERTY:${target},KERNELWHEEL_${language}_STANDARD>>")
