@@ -186,6 +186,6 @@ from kernelwheel.toolchain import binding
 from kernelwheel.core import settings
 from kernelwheel.toolchain import toolchain
 tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
-assert binding.bind(tools).torch == "2.13.0+cpu"
+assert binding.bind(tools, python=True).torch == "2.13.0+cpu"
 """
     run_python(script, path=[tmp_path / "site", BACKEND])

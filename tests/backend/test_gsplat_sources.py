@@ -10,21 +10,14 @@ from pathlib import Path
 
 import pytest
 from builds import build, needs_cuda_torch
-from declared import REPOSITORY
+from declared import HEAD, REPOSITORY
 from processes import RunPython
 
 pytestmark = pytest.mark.slow
 
 # gsplat's own flags. Its FAST_COMPILE, which takes a third of the time, is -O0.
 FULL = bool(os.environ.get("SPLAT_TEST_SLOW"))
-PYPROJECT = """[build-system]
-requires = ["kernelwheel[cuda]", "torch>=2.10"]
-build-backend = "kernelwheel.hooks"
-
-[project]
-name = "copied"
-version = "1.5.3"
-
+TABLE = """
 [[tool.kernelwheel.extension]]
 name = "copied._C"
 sources = ["cuda/csrc/*", "cuda/ext.cpp"]
@@ -52,7 +45,7 @@ def test_gsplat_is_built_by_tables_alone_and_has_all_its_functions(
     shutil.copytree(installed / "cuda", project / "cuda", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     (project / "copied").mkdir()
     (project / "copied/__init__.py").write_text("from . import _C\n")
-    (project / "pyproject.toml").write_text(PYPROJECT if FULL else PYPROJECT.replace("-O3", "-O0"))
+    (project / "pyproject.toml").write_text(HEAD + (TABLE if FULL else TABLE.replace("-O3", "-O0")))
     archs = {} if FULL else {"TORCH_CUDA_ARCH_LIST": "9.0"}
 
     wheel = build(project, build_root / "gsplat", env={"PYTHONPATH": str(REPOSITORY / "backend"), **archs})

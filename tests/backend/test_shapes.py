@@ -13,6 +13,9 @@ from zipfile import ZipFile
 import pytest
 from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
 from declared import PIP, REPOSITORY, make_user_index
+from kernelwheel.build.readback import needed
+from kernelwheel.core import manifest as manifests
+from kernelwheel.report.presentation import manifest_text
 from processes import RunPython, run
 
 pytestmark = pytest.mark.slow
@@ -163,8 +166,6 @@ def test_a_file_is_compiled_as_torch_s_cpp_extension_would(
 
 
 def test_it_is_linked_to_the_libraries_that_cpp_extension_would(nearest_wheel: Wheel, tmp_path: Path) -> None:
-    from kernelwheel.build.readback import needed
-
     words = cpp_extension_commands(copy_of("nearest", tmp_path))[".so"]
     theirs = {f"lib{word.removeprefix('-l')}.so" for word in words if word.startswith("-l")} - {"libcudart.so"}
 
@@ -230,3 +231,6 @@ def test_operators_without_python_are_there_when_the_package_is_imported(
     assert wheel.manifest["requires"]["python"] is None
     script = "import torch, sums\nassert sums.running(torch.ones(3)).tolist() == [1.0, 2.0, 3.0]"
     assert run_python(script, path=[wheel.unpacked]).stderr == ""
+    manifest = manifests.read(wheel.native)
+    assert manifest is not None
+    assert f"torch {'.'.join(TORCH.version.split('.')[:2])}.*, linux" in manifest_text(manifest)

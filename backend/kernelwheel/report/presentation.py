@@ -18,11 +18,13 @@ def manifest_text(manifest: Manifest) -> str:
     """A summary of a manifest."""
     needs, built = manifest.requires, manifest.built_with
     cuda = built.get("cuda", {})
-    torch = f"{needs.torch}, Python {needs.python}" if needs.python else f">= {needs.torch}"
+    torch = needs.torch if needs.torch.endswith(".*") else f">= {needs.torch}"
+    torch += f", Python {needs.python}" if needs.python else ""
+    tools = f"kernelwheel {built.get('kernelwheel')}, torch {built.get('torch')}, {built.get('cxx')}"
     rows = [
         ("package", f"{manifest.package} {manifest.version}"),
         ("fingerprint", manifest.fingerprint),
-        ("built with", f"torch {built.get('torch')}, {built.get('cxx')}, nvcc {built.get('nvcc') or 'not used'}"),
+        ("built with", f"{tools}, nvcc {built.get('nvcc') or 'not used'}"),
         ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
         ("settings", settings_text(built.get("settings", {}))),
         ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
