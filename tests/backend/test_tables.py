@@ -353,6 +353,19 @@ archs = "9.0a"
 """
 
 
+# CUDA's runtime, and no kernel.
+WITHOUT_KERNELS = """
+[[tool.kernelwheel.extension]]
+name = "light._release"
+kind = "torch-library"
+sources = ["info/*.cpp"]
+cuda = "required"
+"""
+RELEASE = """#include <cuda_runtime.h>
+extern "C" int light_release() { int release = 0; return cudaRuntimeGetVersion(&release) ? -1 : release; }
+"""
+
+
 @needs_cpu_torch
 def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -> None:
     project = make_package(tmp_path / "p", {**LIGHT, "native/add.cu": CUDA_SOURCE}, pyproject=HEAD + CUDA_TABLE)
@@ -366,19 +379,20 @@ def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -
 @pytest.fixture(scope="module")
 def light_cuda_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     """With kernels for all GPUs, and kernels for one family of them."""
-    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "hopper/add.cu": CUDA_SOURCE}
-    text = HEAD + CUDA_TABLE + FAMILY.replace("native/*.cu", "hopper/*.cu")
+    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "hopper/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
+    text = HEAD + CUDA_TABLE + FAMILY.replace("native/*.cu", "hopper/*.cu") + WITHOUT_KERNELS
     project = make_package(tmp_path_factory.mktemp("light") / "cuda", files, pyproject=text)
     return build(project, build_root / "light-cuda", env=TABLES)
 
 
 @needs_cuda_torch
-def test_a_library_has_kernels_for_its_own_architectures(light_cuda_wheel: Wheel) -> None:
+def test_a_library_has_kernels_for_its_own_architectures_or_none(light_cuda_wheel: Wheel) -> None:
     libraries = {each["file"]: each for each in light_cuda_wheel.manifest["libraries"]}
 
     assert {file: each["sass"] for file, each in libraries.items()} == {
         "light._C.so": ["9.0"],
         "light._hopper.so": ["9.0a"],
+        "light._release.so": [],
     }
     listed = device_code(light_cuda_wheel.native / "light._hopper.so", "--dump-elf-symbols")
     assert re.findall(r"^arch = sm_(\w+)", listed, re.MULTILINE) == ["90a"]
@@ -391,7 +405,7 @@ def test_without_a_gpu_it_is_imported_and_compiled_for_the_architectures_that_ar
 ) -> None:
     site = Path(shutil.copytree(light_cuda_wheel.unpacked, tmp_path / "site"))
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    run_python(ANSWER + "import light._hopper", path=[site], env=hidden)
+    run_python(ANSWER + "import light._hopper, light._release", path=[site], env=hidden)
     bind_to(site, torch="2.1.0")
 
     unnamed = run_python("import light", path=[site], env=hidden, check=False)

@@ -10,11 +10,12 @@ import subprocess
 import sys
 from email.parser import HeaderParser
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import pytest
 from kernelwheel.build.plan import Plan
 from kernelwheel.core import manifest as manifests
+from kernelwheel.core.errors import BuildError
 from kernelwheel.core.options import OLDEST_ZIP_TIME
 from kernelwheel.packing import wheel
 from kernelwheel.store.artifact import Artifact
@@ -98,11 +99,11 @@ def test_it_holds_the_pure_wheel_the_artifact_and_the_plan_s_sources_and_nothing
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("packed", [{}, {"tiny/_kernelwheel/__init__.py": b"# its own\n"}], ids=["nothing", "the top"])
+@pytest.mark.parametrize("packed", [{}, {"tiny/_kernelwheel/__init__.py": b"# old\n"}], ids=["nothing", "an old copy"])
 def test_the_runtime_is_in_it_whole(
     pure: Path, parts: tuple[Artifact, Plan, Path], tmp_path: Path, packed: dict[str, bytes]
 ) -> None:
-    """Whatever of it setuptools has packed: nothing, or the top of a vendored copy, by the package's list."""
+    """Whatever of it setuptools has packed: nothing, or a part of a copy that is another version."""
     with WheelFile(pure) as before:
         members = {name: before.read(name) for name in before.namelist() if not name.endswith("RECORD")}
     with WheelFile(pure, "w") as archive:
@@ -121,8 +122,24 @@ def test_the_runtime_is_in_it_whole(
     }
     with ZipFile(made) as archive:
         names = [name for name in archive.namelist() if name.startswith("tiny/_kernelwheel/")]
-        assert all(archive.read(name) == data for name, data in packed.items())
+        assert all(archive.read(name) == (here / name.split("/", 2)[2]).read_bytes() for name in names)
     assert sorted(names) == sorted(f"tiny/_kernelwheel/{name}" for name in wanted)
+
+
+def test_what_the_disk_has_changed_is_refused_and_no_wheel_is_left(
+    pure: Path, parts: tuple[Artifact, Plan, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoilt(self: WheelFile, info: ZipInfo | str, data: bytes, *rest: object) -> None:
+        real(self, info, data[:-1] if str(getattr(info, "filename", "")).endswith(".so") else data, *rest)
+
+    real = WheelFile.writestr
+    monkeypatch.setattr(WheelFile, "writestr", spoilt)
+
+    with pytest.raises(BuildError, match="does not hold what was written") as caught:
+        wheel.add_artifact(pure, tmp_path, wheel.Contents("tiny/_native", *parts, OLDEST_ZIP_TIME))
+
+    assert LIBRARY.file in caught.value.found
+    assert [path for path in tmp_path.glob("*.whl") if "none-linux" in path.name] == []
 
 
 def test_what_is_in_it_is_what_was_given(made: Path, pure: Path) -> None:

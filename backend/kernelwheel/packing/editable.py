@@ -72,7 +72,7 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
             (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
             (f"{folder}/{NOTE}", json.dumps({"project": str(project)}).encode()),
             *((f"{folder}/{file}", text) for file, text in stand_ins),
-            *(() if live else runtime_files(folder, ())),
+            *(() if live else runtime_files(folder)),
         ]
         changed = {members: completed(metadata, None).encode("utf-8")}
         write_wheel(source, destination / editable.name, epoch, added, changed)

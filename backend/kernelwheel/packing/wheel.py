@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sysconfig
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
@@ -75,19 +76,13 @@ class Contents:
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
-def runtime_files(folder: str, members: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """The files of this backend, for a package's own copy: its runtime. Without those that setuptools has packed.
-
-    Args:
-        folder: where they go in the wheel.
-        members: what is in the wheel. A package that vendors the folder has some packed, by its list of packages.
-    """
+def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
+    """The files of this backend that a package carries as its runtime, below `folder` in a wheel."""
     here = Path(__file__).parent.parent
     for path in sorted(here.rglob("*")):
         inside = path.relative_to(here)
-        name = f"{folder}/{inside.as_posix()}"
-        if path.suffix in (".py", ".cmake") and inside.parts[0] not in FOR_BUILDS and name not in members:
-            yield name, path.read_bytes()
+        if path.suffix in (".py", ".cmake") and inside.parts[0] not in FOR_BUILDS:
+            yield f"{folder}/{inside.as_posix()}", path.read_bytes()
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
@@ -111,12 +106,14 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
             metadata: completed(declared, binding.torch if binding else None).encode("utf-8"),
         }
         name = str(HeaderParser().parsestr(declared)["Name"])
+        runtime = f"{contents.package}/_kernelwheel"
         added = chain(
-            runtime_files(f"{contents.package}/_kernelwheel", source.namelist()),
+            runtime_files(runtime),
             module_files(contents.plan.extensions, contents.package, name),
             contents.members(),
         )
-        write_wheel(source, path, contents.epoch, added, changed)
+        # A copy of the runtime that the project packs by itself may be another version: ours is the one.
+        write_wheel(source, path, contents.epoch, added, changed, without=f"{runtime}/")
     return path.name
 
 
@@ -126,8 +123,9 @@ def write_wheel(
     epoch: int,
     added: Iterable[tuple[str, bytes]],
     changed: Mapping[str, bytes] = {},
+    without: str | None = None,
 ) -> None:
-    """Write a wheel with the members of another one and more, and with a RECORD of its own.
+    """Write a wheel with the members of another one and more, and with a RECORD of its own; then read it back.
 
     Args:
         source: the other one.
@@ -135,17 +133,22 @@ def write_wheel(
         epoch: the timestamp of every file in it, in seconds since 1970.
         added: further members, by their names.
         changed: what members of `source` contain instead.
+        without: the folder of members of `source` that are left out.
 
     Raises:
-        BuildError: it cannot be written; no partial file is left.
+        BuildError: it cannot be written, or is not what was written; no partial file is left.
     """
-    kept = (name for name in source.namelist() if name != f"{source.dist_info_path}/RECORD")
+    out = (f"{source.dist_info_path}/RECORD", *([without] if without else []))
+    kept = (name for name in source.namelist() if not name.startswith(out))
+    written: dict[str, bytes] = {}
     members = chain(((name, changed[name] if name in changed else source.read(name)) for name in kept), added)
     try:
         # WheelFile takes RECORD's timestamp from this variable, or else from the clock.
         with variable_set("SOURCE_DATE_EPOCH", str(epoch)), WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
             for name, data in members:
                 target.writestr(_zip_info(name, epoch), data)
+                written[name] = sha256(data).digest()
+        _refuse_unlike(path, written)
     except OSError as error:
         path.unlink(missing_ok=True)  # a partial wheel
         raise BuildError(
@@ -154,6 +157,25 @@ def write_wheel(
             found=f"{type(error).__name__}: {error}",
             remedies=["free some space there, or choose another folder"],
         ) from error
+
+
+def _refuse_unlike(path: Path, written: Mapping[str, bytes]) -> None:
+    """Refuse a wheel that does not hold what was written into it: a disk may say that it has what it has not.
+
+    Raises:
+        BuildError: names the first member that differs; the file is removed.
+    """
+    with WheelFile(path) as archive:
+        names = [name for name in archive.namelist() if name != archive.record_path]
+        unlike = [name for name in names if sha256(archive.read(name)).digest() != written.get(name)]
+    if unlike or sorted(names) != sorted(written):
+        path.unlink()
+        raise BuildError(
+            "the wheel does not hold what was written into it",
+            required=f"{len(written)} files as they were packed",
+            found=f"{len(names)} files in {path}" + (f"; {unlike[0]} differs" if unlike else ""),
+            remedies=["build again; if it fails again, check the disk or the network filesystem"],
+        )
 
 
 def members_of(wheel: Path) -> list[str]:
