@@ -12,7 +12,7 @@ from typing import Any
 
 from .kernels import Kernels
 
-# Names that tools ask every module for: only the compiled module itself answers these.
+# The special names that load the module; tools ask every module for others, such as `__path__` and `__wrapped__`.
 _LOADED_FOR = ("__all__", "__version__")
 
 
@@ -33,10 +33,10 @@ def stand_for_module(
         return module
 
     def attribute(asked: str) -> Any:
-        if _is_looked_after(package):
-            return None
         if asked.startswith("__") and asked.endswith("__") and asked not in _LOADED_FOR:
             raise AttributeError(f"module {name!r} has no attribute {asked!r}")
+        if _is_looked_after(package):
+            return None
         return getattr(become(), asked)
 
     kernels = _kernels(package, distribution)
