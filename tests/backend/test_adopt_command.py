@@ -16,6 +16,8 @@ from kernelwheel.adoption.setup_runs import ObservedExtension
 from kernelwheel.core.errors import SettingsError
 from processes import Done, run
 
+pytestmark = pytest.mark.once
+
 BACKEND = Path(__file__).resolve().parents[2] / "backend"
 COMMAND = "import sys; from kernelwheel.adoption.adopt import main; sys.exit(main(sys.argv[1:]))"
 BUILD_SYSTEM = {"requires": ["kernelwheel[cuda]", "torch>=2.10"], "build-backend": "kernelwheel.hooks"}
