@@ -17,10 +17,7 @@ __global__ void nearest_kernel(const vectors::Vec3* at, int count, float* neares
 
 }  // namespace
 
-torch::Tensor distances_cuda(const torch::Tensor& points) {
-  const int count = static_cast<int>(points.size(0));
-  torch::Tensor result = torch::empty({count}, points.options());
-  const auto* at = reinterpret_cast<const vectors::Vec3*>(points.data_ptr<float>());
-  if (count) nearest_kernel<<<(count + 255) / 256, 256>>>(at, count, result.data_ptr<float>());
-  return result;
+void distances_cuda(const float* points, int count, float* nearest, cudaStream_t stream) {
+  const auto* at = reinterpret_cast<const vectors::Vec3*>(points);
+  if (count > 0) nearest_kernel<<<(count + 255) / 256, 256, 0, stream>>>(at, count, nearest);
 }

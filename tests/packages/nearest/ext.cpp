@@ -1,4 +1,10 @@
+#include <torch/extension.h>
+
 #include <limits>
+
+#ifdef WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#endif
 
 #include "nearest.h"
 #include "vectors/vec3.h"
@@ -22,7 +28,12 @@ torch::Tensor distances(const torch::Tensor& points) {
   TORCH_CHECK(points.dim() == 2 && points.size(1) == 3, "points must have the shape (N, 3)");
   TORCH_CHECK(points.scalar_type() == torch::kFloat32, "points must be float32");
 #ifdef WITH_CUDA
-  if (points.is_cuda()) return distances_cuda(points.contiguous());
+  if (points.is_cuda()) {
+    const torch::Tensor at = points.contiguous();
+    torch::Tensor result = torch::empty({at.size(0)}, at.options());
+    distances_cuda(at.data_ptr<float>(), at.size(0), result.data_ptr<float>(), at::cuda::getCurrentCUDAStream());
+    return result;
+  }
 #endif
   return distances_cpu(points.contiguous());
 }

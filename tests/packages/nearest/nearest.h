@@ -1,7 +1,8 @@
 #pragma once
 
-#include <torch/extension.h>
-
 #ifdef WITH_CUDA
-torch::Tensor distances_cuda(const torch::Tensor& points);
+#include <cuda_runtime.h>
+
+// The squared distance of each of `count` points, three floats each, to the nearest other one.
+void distances_cuda(const float* points, int count, float* nearest, cudaStream_t stream);
 #endif

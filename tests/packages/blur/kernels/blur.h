@@ -1,6 +1,7 @@
 #pragma once
 
-#include <torch/extension.h>
+#include <cuda_runtime.h>
 
-torch::Tensor horizontal(const torch::Tensor& image, int64_t radius);
-torch::Tensor vertical(const torch::Tensor& image, int64_t radius);
+// Means over `2 radius + 1` values of each row, and of each column, of an image of `height` rows and `width` columns.
+void mean_of_rows(const float* image, int height, int width, int radius, float* mean, cudaStream_t stream);
+void mean_of_columns(const float* image, int height, int width, int radius, float* mean, cudaStream_t stream);

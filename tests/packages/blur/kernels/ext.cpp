@@ -1,9 +1,23 @@
+#include <ATen/cuda/CUDAContext.h>
 #include <cublas_v2.h>
-#include <cuda_runtime.h>
+#include <torch/extension.h>
 
 #include "blur.h"
 
 namespace {
+
+using Filter = void (*)(const float*, int, int, int, float*, cudaStream_t);
+
+template <Filter filter>
+torch::Tensor apply(const torch::Tensor& image, int64_t radius) {
+  TORCH_CHECK(image.is_cuda() && image.is_contiguous() && image.dim() == 2,
+              "image must be on a GPU, of shape (height, width)");
+  TORCH_CHECK(image.scalar_type() == torch::kFloat32, "image must be float32");
+  torch::Tensor mean = torch::empty_like(image);
+  filter(image.data_ptr<float>(), image.size(0), image.size(1), radius, mean.data_ptr<float>(),
+         at::cuda::getCurrentCUDAStream());
+  return mean;
+}
 
 int runtime_version() {
   int version = 0;
@@ -14,8 +28,8 @@ int runtime_version() {
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.def("horizontal", &horizontal);
-  m.def("vertical", &vertical);
+  m.def("horizontal", &apply<mean_of_rows>);
+  m.def("vertical", &apply<mean_of_columns>);
   m.def("runtime_version", &runtime_version);
   m.def("cublas_status", [](int status) { return cublasGetStatusName(static_cast<cublasStatus_t>(status)); });
 }
