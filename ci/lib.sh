@@ -124,6 +124,7 @@ make_cuda_venv() {
 install_wheel() {
   if [ "$(cat "$venv/installed-wheel" 2>/dev/null)" != "$wheel" ]; then
     say "installing $(basename "$wheel") into $(basename "$venv")"
+    "$venv/bin/pip" uninstall --quiet --yes splat >/dev/null 2>&1 || true # the distribution's name until 2026-11
     pip_install --no-deps --force-reinstall "$wheel"
     pip_install "$wheel" # its dependencies
     printf '%s' "$wheel" >"$venv/installed-wheel"

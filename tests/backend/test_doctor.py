@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -141,11 +141,15 @@ class Site:
         return folder
 
 
-def record(folder: Path) -> None:
+KERNELS = ("tiny/__init__.py", "tiny/_native/manifest.json")
+
+
+def record(folder: Path, files: Sequence[str] = KERNELS) -> None:
     """The install record of a distribution."""
     name, _, version = folder.name.removesuffix(".dist-info").partition("-")
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in (f"{folder.name}/METADATA", *files)))
 
 
 @pytest.fixture
@@ -153,8 +157,8 @@ def site(tmp_path: Path) -> Site:
     site = Site(tmp_path / "env")
     site.add("torch")
     (site.add("tiny") / "_native").mkdir()
-    record(site.packages / "tiny-1.2.3.dist-info")
-    record(site.packages / "tiny_tools-9.dist-info")
+    record(site.packages / "tiny_kernels-1.2.3.dist-info")
+    record(site.packages / "tiny_tools-9.dist-info", ["tiny_tools/__init__.py"])
     (site.packages / "tiny" / "_native" / "libtiny_cpu.so").touch()
     return site
 
@@ -224,13 +228,30 @@ def test_libraries_that_were_left_behind_are_found(site: Site) -> None:
     assert "libtiny_cpu.so" not in said
 
 
-@pytest.mark.parametrize("name", ["tiny-1.2.2.dist-info", "Tiny-1.2.3rc1.dist-info"])
+@pytest.mark.parametrize("name", ["tiny_kernels-1.2.2.dist-info", "tiny-1.2.3rc1.dist-info"])
 def test_install_records_of_another_version_are_found(site: Site, name: str) -> None:
     record(site.packages / name)
 
     (said,) = look(installation(site))
 
     assert name.split("-")[1].removesuffix(".dist") in said
+
+
+@pytest.mark.parametrize("files", [["tiny/__init__.py"], ["tiny/__init__.py", "tiny/stars.py"]])
+def test_another_distribution_with_files_of_the_package_is_found(site: Site, files: list[str]) -> None:
+    record(site.packages / "tiny-0.9.dist-info", files)
+
+    (said,) = look(installation(site))
+
+    assert "tiny 0.9" in said
+    assert "pip uninstall tiny" in said
+
+
+def test_an_editable_install_has_the_kernels_of_its_checkout(site: Site) -> None:
+    shutil.rmtree(site.packages / "tiny_kernels-1.2.3.dist-info")
+    record(site.packages / "tiny_kernels-1.2.3.dist-info", ["_tiny_kernelwheel.pth", "_tiny_kernelwheel/__init__.py"])
+
+    assert list(look(installation(site))) == []
 
 
 def test_a_torch_of_another_environment_is_found(site: Site, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..core.errors import REINSTALL
 from ..core.files import is_seen
@@ -62,6 +63,7 @@ def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
     for name, used in ((at.package, at.folder), ("torch", at.torch)):
         yield from _two_installs(name, used, at.path)
     yield from _other_versions(at)
+    yield from _other_owners(at)
     yield from _other_torch(at)
     yield from _other_libraries(at, environ)
 
@@ -95,14 +97,43 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
     strays = sorted(path.name for path in native.glob("*.so") if path.name not in named)
     if strays:
         yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
-    records = importlib.metadata.distributions(name=at.package, path=[str(at.folder.parent)])
-    versions = sorted(str(record.version) for record in records)
+    versions = sorted(each.version for each in _owners(at) if each.has_kernels)
     if versions and versions != [at.version]:
         yield Finding(
             "files of two versions",
             f"{at.package} {at.version} with install records of {', '.join(versions)} in {at.folder.parent}",
             REINSTALL,
         )
+
+
+def _other_owners(at: Installation) -> Iterator[Finding]:
+    """Other distributions may use the same import name, and pip lets each overwrite the files of the one before."""
+    for each in _owners(at):
+        if not each.has_kernels:
+            yield Finding(
+                f"another distribution has files of {at.package}",
+                f"{each.name} {each.version} in {at.folder.parent}",
+                f"pip uninstall {each.name}, then {REINSTALL}",
+            )
+
+
+class _Owner(NamedTuple):
+    """A distribution that has installed files of the package, and whether the kernels are among them."""
+
+    name: str
+    version: str
+    has_kernels: bool
+
+
+def _owners(at: Installation) -> Iterator[_Owner]:
+    for record in importlib.metadata.distributions(path=[str(at.folder.parent)]):
+        files = "\n" + (record.read_text("RECORD") or "")
+        # Of a wheel; of an editable install.
+        kernels = any(
+            f"\n{name}," in files for name in (f"{at.package}/_native/manifest.json", f"_{at.package}_kernelwheel.pth")
+        )
+        if kernels or f"\n{at.package}/__init__.py," in files:
+            yield _Owner(str(record.metadata["Name"]), str(record.version), kernels)
 
 
 def _other_torch(at: Installation) -> Iterator[Finding]:
