@@ -1,4 +1,4 @@
-"""The extra `jit`: everything that a compile at run time needs and pip can bring, in the release of torch's own CUDA."""
+"""The extra `jit`: all that a compile at run time needs and pip can bring, in the release of torch's own CUDA."""
 
 from __future__ import annotations
 
