@@ -33,7 +33,12 @@ def clean_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
 
 
 def run(
-    command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str | None] | None = None, check: bool = True
+    command: Sequence[str | Path],
+    *,
+    cwd: Path,
+    env: Mapping[str, str | None] | None = None,
+    check: bool = True,
+    limit: float = 600,
 ) -> Done:
     """Run a command in a clean environment, its output as text; with `check`, a failure shows that output."""
     done = subprocess.run(
@@ -44,7 +49,7 @@ def run(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=600,
+        timeout=limit,
         check=False,
     )
     if check:

@@ -57,6 +57,7 @@ def pip_wheel(
     config: Mapping[str, str] | None = None,
     prefix: tuple[str, ...] = (),
     kept: bool = False,
+    limit: float = 600,
 ) -> Done:
     """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command.
 
@@ -67,7 +68,8 @@ def pip_wheel(
     folder.parent.mkdir(exist_ok=True)
     own = {} if kept else {"XDG_CACHE_HOME": str(cache_of(folder))}
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
-    return run([*prefix, *command, *options, "-w", folder, checkout], cwd=folder.parent, env=environment, check=False)
+    words = [*prefix, *command, *options, "-w", folder, checkout]
+    return run(words, cwd=folder.parent, env=environment, check=False, limit=limit)
 
 
 def cache_of(folder: Path) -> Path:

@@ -254,6 +254,16 @@ def test_an_editable_install_has_the_kernels_of_its_checkout(site: Site) -> None
     assert list(look(installation(site))) == []
 
 
+def test_an_environment_reached_through_a_link_is_the_same(site: Site, tmp_path: Path) -> None:
+    """The package is a checkout; torch is in the environment."""
+    link = tmp_path / "link"
+    link.symlink_to(site.prefix)
+    checkout = tmp_path / "checkout" / "tiny"
+    checkout.mkdir(parents=True)
+
+    assert list(look(installation(site, folder=checkout, path=[], prefixes=(link, Path("/usr"))))) == []
+
+
 def test_a_torch_of_another_environment_is_found(site: Site, tmp_path: Path) -> None:
     shutil.rmtree(site.packages / "torch")
     other = Site(tmp_path / "other").add("torch")

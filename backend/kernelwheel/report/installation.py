@@ -137,9 +137,9 @@ def _owners(at: Installation) -> Iterator[_Owner]:
 
 
 def _other_torch(at: Installation) -> Iterator[Finding]:
-    ours = environment_of(at.folder) or at.prefixes[0]
+    ours = environment_of(at.folder) or at.prefixes[0].resolve()  # which may be reached through a link
     theirs = environment_of(at.torch)
-    base = at.prefixes[1]
+    base = at.prefixes[1].resolve()
     # A virtual environment may use the packages of its base Python (--system-site-packages).
     if theirs is not None and theirs not in (ours, base, base / "local"):
         yield Finding(
