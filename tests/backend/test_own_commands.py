@@ -11,13 +11,14 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from builds import needs_cpu_torch
 from editables import SMALL, Editable, make_editable
 from kept import fill
 from kernelwheel.core.errors import command
 from kernelwheel.store.entries import Store
 from processes import Done, run
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BACKEND = Path(__file__).parents[2] / "backend"
 OWN = tuple(shlex.split(command("tiny"))[1:])
@@ -52,6 +53,7 @@ def user(tmp_path: Path) -> Editable:
     return make_editable(tmp_path / "user", SMALL)
 
 
+@needs_cpu_torch  # the entry has CPU kernels alone
 @pytest.mark.parametrize("start", [OWN, FOR_TINY], ids=["own copy", "distribution"])
 def test_the_commands_are_about_the_package(compiled: Editable, start: tuple[str, ...]) -> None:
     path = succeed(compiled, *start, "cache", "path")
@@ -71,6 +73,7 @@ def of_another_version(user: Editable) -> Path:
     return fill(Store(user.cache, "tiny", "1.2.2"), entry).folder / "libtiny_cpu.so"
 
 
+@needs_cpu_torch  # the entry has CPU kernels alone
 def test_doctor_prints_its_page_and_its_status_says_whether_something_needs_attention(compiled: Editable) -> None:
     library = of_another_version(compiled)
     good = call(compiled, *OWN, "doctor")
@@ -195,6 +198,7 @@ def record(site: Path, distribution: str, version: str) -> None:
     (folder / "top_level.txt").write_text("tiny\n")
 
 
+@needs_cpu_torch  # the entry has CPU kernels alone
 def test_the_version_is_then_the_distribution_s(lazy: Editable) -> None:
     record(lazy.checkout, "tiny-kernels", "1.2.3")
 
