@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from email.parser import HeaderParser
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -29,9 +28,10 @@ with requirements.imports_checked_later():
     from .build.package import PackageFacts, read_project, read_toml
     from .build.source_files import source_digests
     from .packing import editable, module_files, other_torch, sdist, setuptools_project, wheel
-    from .packing.core_metadata import completed, torch_release
+    from .packing.core_metadata import completed, field_of
     from .toolchain import toolchain
-    from .toolchain.torch_files import find_torch
+    from .toolchain.binding import torch_release
+    from .toolchain.torch_files import Torch, find_torch
 
 Config = Mapping[str, Any] | None
 
@@ -170,7 +170,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
     plans.require_cuda(facts, tools)
-    bound = _bound_torch(facts, chosen)
+    bound = _bound_torch(facts, chosen, tools.torch)
     for line in other_torch.note(facts, tools.torch, Path(sysconfig.get_path("purelib"))):
         _say(line)
     with tempfile.TemporaryDirectory() as temporary, _outside_checkout(bound.version_tag):
@@ -218,10 +218,10 @@ class _Bound(NamedTuple):
     version_tag: str = ""
 
 
-def _bound_torch(facts: PackageFacts, chosen: settings.Settings) -> _Bound:
+def _bound_torch(facts: PackageFacts, chosen: settings.Settings, torch: Torch | None = None) -> _Bound:
     if not facts.binds_torch:
         return _Bound()
-    version = find_torch().version
+    version = (torch or find_torch()).version
     release = torch_release(version)
     major, minor = release.split(".")
     if chosen.torch_tag == "local":
@@ -268,4 +268,4 @@ def _version(pure: Path) -> str:
 
     with WheelFile(pure) as archive:
         metadata = archive.read(f"{archive.dist_info_path}/METADATA").decode("utf-8")
-    return str(HeaderParser().parsestr(metadata)["Version"])
+    return field_of(metadata, "Version")

@@ -490,7 +490,7 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
     [
         (["-I", "a", "-Ib/", "-isystem", "/p/c", "-O2"], ["-O2"], "include_dirs", ["a", "b/", "/p/c"]),
         (["-lfoo", "-l", "bar", "-s"], ["-s"], "libraries", ["foo", "bar"]),
-        (["-L/x", "-Wl,-O1"], ["-Wl,-O1"], "library_dirs", ["/x"]),
+        (["-L/x", "-Wl,-O1"], ["-Wl,-O1"], "link_dirs", ["/x"]),
         (["-Wl,-rpath,/env/torch/lib", "-Wl,-rpath,$ORIGIN/../lib"], ["-Wl,-rpath,$ORIGIN/../lib"], "left_out", []),
         (["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include", "/p/x.h"], [], "left_out",
          ["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include /p/x.h"]),

@@ -85,7 +85,7 @@ def test_another_python_gives_another_plan_for_modules_and_the_same_for_operator
 
 
 def test_python_s_headers_are_found(machine: Machine) -> None:
-    folders = found(machine, cuda="off").module_headers
+    folders = binding.python_folders()
 
     assert any((folder / "Python.h").is_file() for folder in folders)
     assert any((folder / "pyconfig.h").is_file() for folder in folders)
@@ -123,7 +123,7 @@ def test_a_torch_without_its_python_half_is_an_error(machine: Machine) -> None:
 
 
 def cuda_folders(machine: Machine, release: str | None = None) -> list[Path]:
-    folders = found(machine, release=release).module_headers
+    folders = found(machine, release=release).torch_headers
     return [folder for folder in folders if machine.folder in folder.parents]
 
 

@@ -135,13 +135,19 @@ def bind_to(site: Path, **binding: str) -> None:
     rewrite_manifest(site / "light/_native", lambda values: bind_modules(values, **binding))
 
 
+@pytest.fixture
+def unfit(site: Path) -> Path:
+    """Kernels for another torch, in a package that does not use its module while it is imported."""
+    (site / "light/__init__.py").write_text("")
+    bind_to(site, torch="2.1.0")
+    return site
+
+
 LAZY = "from light._kernelwheel.core.errors import KernelWheelError\nimport light._C\n"
 
 
 @pytest.mark.once
-def test_a_module_that_does_not_fit_is_an_error_at_its_first_use(site: Path, run_python: RunPython) -> None:
-    (site / "light/__init__.py").write_text("")
-    bind_to(site, torch="2.1.0")
+def test_a_module_that_does_not_fit_is_an_error_at_its_first_use(unfit: Path, run_python: RunPython) -> None:
     script = (
         LAZY
         + """
@@ -154,16 +160,14 @@ except KernelWheelError as error:
 assert "light._C.so" not in open("/proc/self/maps").read()
 """
     )
-    said = run_python(script, path=[site], env={"LIGHT_JIT": "never"}).stdout
+    said = run_python(script, path=[unfit], env={"LIGHT_JIT": "never"}).stdout
 
     assert "torch == 2.1.*" in said
     assert "jit is never" in said
 
 
 @pytest.mark.once
-def test_or_is_compiled_then_and_becomes_the_module(site: Path, run_python: RunPython) -> None:
-    (site / "light/__init__.py").write_text("")
-    bind_to(site, torch="2.1.0")
+def test_or_is_compiled_then_and_becomes_the_module(unfit: Path, run_python: RunPython) -> None:
     script = (
         LAZY
         + """
@@ -175,8 +179,8 @@ assert sys.modules["light._C"] is light._C is not stood and stood.answer is ligh
 print(light._C.__file__)
 """
     )
-    first = run_python(script, path=[site])
-    again = run_python("import light._C; print(light._C.__file__)", path=[site])
+    first = run_python(script, path=[unfit])
+    again = run_python("import light._C; print(light._C.__file__)", path=[unfit])
 
     assert "compiling" in first.stderr
     assert "/kernelwheel/light/1.0/" in first.stdout

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.extension import CUDA_SUFFIX
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import ObservedExtension
 
-CUDA_SUFFIX = ".cu"
 CXX_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".c++")
 # What every extension is linked with.
 LINKED_ANYWAY = {"c10", "torch", "torch_cpu", "torch_python", "cudart", "c10_cuda", "torch_cuda"}
@@ -153,7 +153,7 @@ class _Translation:
         extension = self._extension
         for flag in _once([*cxx.left_out, *nvcc.left_out, *link.left_out]):
             self._untranslated(f"the flag {flag!r} names a place on this machine")
-        for folder in _once([*extension.listed("library_dirs"), *link.library_dirs, *nvcc.library_dirs]):
+        for folder in _once([*extension.listed("library_dirs"), *link.link_dirs, *nvcc.link_dirs]):
             if not self._places.comes_anyway(folder):
                 self._untranslated(f"the library folder {folder}, which no key takes")
         for name in NO_KEY:

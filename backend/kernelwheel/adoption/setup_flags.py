@@ -60,7 +60,7 @@ class SortedFlags(NamedTuple):
     Attributes:
         kept: what stays a flag.
         include_dirs: folders of headers, as they were written.
-        library_dirs: folders of libraries, as they were written.
+        link_dirs: folders of libraries, as they were written.
         libraries: the names of libraries.
         archs: nvcc's flags that choose architectures, each in one word.
         left_out: what names a place on this machine.
@@ -68,7 +68,7 @@ class SortedFlags(NamedTuple):
 
     kept: list[str]
     include_dirs: list[str]
-    library_dirs: list[str]
+    link_dirs: list[str]
     libraries: list[str]
     archs: list[str]
     left_out: list[str]
@@ -85,7 +85,7 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
         elif include := _INCLUDE.fullmatch(flag):
             result.include_dirs.append(include[1])
         elif flag.startswith("-L") and len(flag) > 2:
-            result.library_dirs.append(flag[2:].strip())
+            result.link_dirs.append(flag[2:].strip())
         elif re.fullmatch(r"-l ?[\w.+-]+", flag):
             result.libraries.append(flag[2:].strip())
         elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):

@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
-
 from ..core import manifest as manifests
 from ..core.errors import BuildError, way_out
 from ..core.extension import refuse
@@ -21,6 +19,7 @@ from ..core.version import VERSION
 from ..store.artifact import Artifact
 from ..store.entries import Store
 from ..store.permissions import NOBODY_ELSE, Trust
+from ..toolchain.binding import torch_release
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import cccl_version
 from . import cmake_build, readback, resources
@@ -185,7 +184,6 @@ def _describe_artifact(
     paths = [folder / library.file for library in libraries]
     nvcc = toolchain.cuda.nvcc
     cuda = plan.cuda is not None and nvcc is not None
-    built_for = Version(toolchain.torch.version)
     glibc = readback.newest_symbol_version(paths, "GLIBC_")
     built_with = {
         "kernelwheel": VERSION,
@@ -198,7 +196,7 @@ def _describe_artifact(
         **decisions(plan, toolchain),
     }
     requires = Requires(
-        torch=f"{built_for.major}.{built_for.minor}.*" if plan.binding else plan.torch_target,
+        torch=f"{torch_release(toolchain.torch.version)}.*" if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),

@@ -41,9 +41,8 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
         yield f"target_include_directories({name} PRIVATE {_quoted(extension.include_dirs)})"
     if define := (*extension.define, *(extension.cuda_define if cuda else ())):
         yield f"target_compile_definitions({name} PRIVATE {_quoted(define)})"
-    sass, ptx = plan.targets(extension.file) if extension.archs and cuda else ((), ())
-    if sass or ptx:
-        yield f"kernelwheel_set_gencode({name} {_quoted(_gencode(sass, ptx))})"
+    if extension.archs and cuda and extension.has_kernels:
+        yield f"kernelwheel_set_gencode({name} {_quoted(extension.own_archs.gencode())})"
     yield f"kernelwheel_add_flags({name} {_quoted([as_one(extension.cxx_flags), as_one(extension.cuda_flags)])})"
     for file, flags in extension.file_flags.items():
         if file in files:
@@ -52,12 +51,6 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
         yield f"target_link_options({name} PRIVATE {_quoted([as_one(extension.link_flags)])})"
     if extension.libraries:
         yield f"target_link_libraries({name} PRIVATE {_quoted(extension.libraries)})"
-
-
-def _gencode(sass: Iterable[str], ptx: Iterable[str]) -> list[str]:
-    from ..core.architectures import Arch, ArchList
-
-    return ArchList(tuple(map(Arch.from_string, sass)), tuple(map(Arch.from_string, ptx))).gencode()
 
 
 def _quoted(values: Iterable[str]) -> str:

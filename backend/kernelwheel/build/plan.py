@@ -113,11 +113,9 @@ class Plan:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""
         assert self.cuda is not None
         extension = next((each for each in self.extensions if each.file == file), None)
-        if extension is None:
+        if extension is None or (extension.has_kernels and not extension.archs):
             return self.cuda.sass, self.cuda.ptx
-        if not extension.has_kernels:
-            return (), ()
-        archs = architectures.parse(extension.archs, extension.name) if extension.archs else self.cuda.archs
+        archs = extension.own_archs if extension.has_kernels else ArchList((), ())
         return tuple(map(str, archs.sass)), tuple(map(str, archs.ptx))
 
 
@@ -193,8 +191,7 @@ def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) ->
         wanted = architectures.default(nvcc.supported)
     for each in facts.extensions:
         if each.archs:
-            own = architectures.parse(each.archs, f"archs of {each.name}")
-            architectures.check_supported(own, nvcc.supported, nvcc.version, f"archs of {each.name}")
+            architectures.check_supported(each.own_archs, nvcc.supported, nvcc.version, f"archs of {each.name}")
     return CudaPlan(
         sass=tuple(map(str, wanted.sass)),
         ptx=tuple(map(str, wanted.ptx)),

@@ -81,20 +81,22 @@ def needed(path: Path) -> list[str]:
 
 def module_name(path: Path) -> str | None:
     """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
-    with path.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".dynsym")
-        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-        exported = (str(symbol.name) for symbol in symbols if symbol.entry.st_shndx != "SHN_UNDEF")
-        return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
+    exported = _symbols(path, defined=True)
+    return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
 
 
 def python_symbols(path: Path) -> list[str]:
     """The functions and variables of Python that the library uses (Python/C API: their names start with `Py`)."""
+    return sorted(name for name in _symbols(path, defined=False) if name.startswith(("Py", "_Py")))
+
+
+def _symbols(path: Path, *, defined: bool) -> Iterator[str]:
+    """The dynamic symbols that an ELF file exports, or those that it needs (System V ABI, "Symbol Table")."""
     with path.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
-        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-        names = (str(symbol.name) for symbol in symbols if symbol.entry.st_shndx == "SHN_UNDEF")
-        return sorted(name for name in names if name.startswith(("Py", "_Py")))
+        for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+            if (symbol.entry.st_shndx != "SHN_UNDEF") == defined:
+                yield str(symbol.name)
 
 
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:

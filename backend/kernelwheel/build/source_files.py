@@ -119,9 +119,7 @@ def _resolve(extension: Extension, project: Path) -> Extension:
             refuse(extension.name, "file-flags", f"a source that matches {pattern}", f"none{near}")
         for file in matching:
             flags[file] = (*flags.get(file, ()), *options)
-    return replace(
-        extension, sources=tuple(own), cuda_sources=cuda_sources, cuda=cuda, file_flags=flags, exclude=extension.exclude
-    )
+    return replace(extension, sources=tuple(own), cuda_sources=cuda_sources, cuda=cuda, file_flags=flags)
 
 
 def _expand(extension: Extension, key: str, patterns: Iterable[str], project: Path) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple, NoReturn, cast
+from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
 from . import architectures
+from .architectures import ArchList
 from .errors import SettingsError
 
 EXTENSION = "[[tool.kernelwheel.extension]]"
@@ -74,6 +75,11 @@ class Extension:
     def has_kernels(self) -> bool:
         """Whether it has device code, once `sources` are files."""
         return self.cuda != "none" and any(source.endswith(CUDA_SUFFIX) for source in self.sources)
+
+    @property
+    def own_archs(self) -> ArchList:
+        """`archs`, parsed; only if there are some."""
+        return architectures.parse(self.archs, f"archs of {self.name}")
 
     def compiled(self, cuda: bool) -> tuple[str, ...]:
         """The files that are compiled, in a build with CUDA or without."""
@@ -180,8 +186,8 @@ class _Reader:
         archs = self._text("archs", "")
         return Extension(
             name=name,
-            kind=cast(Kind, self._choice("kind", ("module", "operators", "torch-library"), "module")),
-            cuda=cast(CudaNeed, self._choice("cuda", ("required", "optional", "none"), "")),
+            kind=cast(Kind, self._choice("kind", get_args(Kind), "module")),
+            cuda=cast(CudaNeed, self._choice("cuda", get_args(CudaNeed), "")),
             sources=sources,
             cuda_sources=self._list("cuda-sources", _pattern),
             include_dirs=tuple(PurePosixPath(folder).as_posix() for folder in self._list("include-dirs", _pattern)),

@@ -107,16 +107,16 @@ class Manifest(NamedTuple):
     @property
     def can_use_cuda(self) -> bool:
         """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
-        extensions = self.plan.get("extensions", [])
+        extensions = self.extensions.values()
         return not extensions or any(extension["cuda"] != "none" for extension in extensions)
 
     @property
     def whole(self) -> bool:
         """Whether a library that uses CUDA has CPU kernels too, as modules and extensions do."""
-        libraries = self.libraries if self.plan.get("extensions", []) else self.modules.values()
+        libraries = self.libraries if self.extensions else self.modules.values()
         return any(library.device == "cuda" for library in libraries)
 
-    def library_of(self, extension: str) -> Library | None:
+    def extension_library(self, extension: str) -> Library | None:
         """The library of an extension, by its name."""
         return next((library for library in self.libraries if library.file == f"{extension}.so"), None)
 

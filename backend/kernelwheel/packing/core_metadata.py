@@ -7,15 +7,16 @@ from email.parser import HeaderParser
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+
+from ..toolchain.binding import torch_release
 
 # What the runtime imports beside torch: for reports, for the cache folder, and for a compile.
 RUNTIME_NEEDS = ("packaging>=24", "platformdirs>=4", "rich>=13", 'tomli>=2; python_version < "3.11"')
 
 
-def torch_release(version: str) -> str:
-    """The release that modules are bound to: `2.13` of `2.13.0+cu130`."""
-    return "{0.major}.{0.minor}".format(Version(version))
+def field_of(metadata: str, name: str) -> str:
+    """The value of a field that METADATA has once, such as Name."""
+    return str(HeaderParser().parsestr(metadata)[name])
 
 
 def completed(metadata: str, torch: str | None) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from email.parser import HeaderParser
 from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
 from ..build.package import NOTE, PackageFacts
-from .core_metadata import completed
-from .module_files import module_files
+from .core_metadata import completed, field_of
+from .module_files import module_file, module_files
 from .wheel import runtime_files, write_wheel
 
 # The package itself is imported from the checkout, so what belongs below it must be put there by an import hook
@@ -58,21 +57,19 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
     package = facts.import_name
     folder = f"_{package}_kernelwheel"
     with WheelFile(editable) as source:
-        members = f"{source.dist_info_path}/METADATA"
-        metadata = source.read(members).decode("utf-8")
-        name = str(HeaderParser().parsestr(metadata)["Name"])
-        stand_ins = [(f"extensions/{file}", text) for file, text in module_files(facts.extensions, package, name)]
-        names = [each.name for each in facts.extensions]
+        metadata = f"{source.dist_info_path}/METADATA"
+        declared = source.read(metadata).decode("utf-8")
+        stand_ins = module_files(facts.extensions, package, field_of(declared, "Name"))
         # A checkout that has the backend in it goes on with that, as it is edited.
         live = here if (here := Path(__file__).resolve().parent.parent).is_relative_to(project.resolve()) else None
         files = {f"{package}._kernelwheel": str(live / "__init__.py") if live else "__init__.py"}
-        files |= {each: file for each, (file, _) in zip(names, stand_ins, strict=True)}
+        files |= {each.name: f"extensions/{module_file(each.name, package)}" for each in facts.extensions}
         added = [
             (f"{folder}_finder.py", FINDER.format(package=package, folder=folder, files=files).encode()),
             (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
             (f"{folder}/{NOTE}", json.dumps({"project": str(project)}).encode()),
-            *((f"{folder}/{file}", text) for file, text in stand_ins),
+            *((f"{folder}/extensions/{file}", text) for file, text in stand_ins),
             *(() if live else runtime_files(folder)),
         ]
-        changed = {members: completed(metadata, None).encode("utf-8")}
+        changed = {metadata: completed(declared, None).encode("utf-8")}
         write_wheel(source, destination / editable.name, epoch, added, changed)

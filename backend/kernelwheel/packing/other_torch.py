@@ -8,8 +8,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from ..build.package import PackageFacts
+from ..toolchain.binding import torch_release
 from ..toolchain.torch_files import Torch, version_in
-from .core_metadata import torch_release
 
 
 def note(facts: PackageFacts, torch: Torch, site: Path) -> Iterator[str]:

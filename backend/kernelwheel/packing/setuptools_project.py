@@ -48,11 +48,10 @@ def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, f
             modules to the wheel.
         tag: what to append to the version; may be empty.
     """
-    lines = ["[build]", f"build_base = {folder}", "[egg_info]", f"egg_base = {folder}", f"tag_build = {tag}"]
-    if not tag:
-        lines.pop()
-    listed = is_file(project / "setup.py") or _lists_packages(project, tool_tables)
-    if not listed:
+    lines = ["[build]", f"build_base = {folder}", "[egg_info]", f"egg_base = {folder}"]
+    if tag:
+        lines.append(f"tag_build = {tag}")
+    if not is_file(project / "setup.py") and not _lists_packages(project, tool_tables):
         lines += _packages(project, package)
     return "\n".join([*lines, ""])
 

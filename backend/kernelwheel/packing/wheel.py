@@ -7,7 +7,6 @@ import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -20,7 +19,7 @@ from ..core import manifest as manifests
 from ..core.errors import BuildError
 from ..core.variables import variable_set
 from ..store.artifact import Artifact
-from .core_metadata import completed
+from .core_metadata import completed, field_of
 from .module_files import module_files
 
 # What builds wheels, and is of no use in one.
@@ -105,11 +104,10 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
             metadata: completed(declared, binding.torch if binding else None).encode("utf-8"),
         }
-        name = str(HeaderParser().parsestr(declared)["Name"])
         runtime = f"{contents.package}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
-            module_files(contents.plan.extensions, contents.package, name),
+            module_files(contents.plan.extensions, contents.package, field_of(declared, "Name")),
             contents.members(),
         )
         # A copy of the runtime that the project packs by itself may be another version: ours is the one.

@@ -229,13 +229,13 @@ class Kernels:
 
     def _load_extension(self, name: str, artifact: Artifact) -> None:
         """Load the first extension requested; if the loader rejects it, the search goes on."""
-        library = artifact.manifest.library_of(name)
+        library = artifact.manifest.extension_library(name)
         if library and not artifact.manifest.is_of_a_family(library):
             self._extensions[name] = load_extension(name, artifact)
 
     def _refuse_other_family(self, name: str, artifact: Artifact) -> None:
         """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
-        library = artifact.manifest.library_of(name)
+        library = artifact.manifest.extension_library(name)
         if library and artifact.manifest.is_of_a_family(library):
             driver = self.host.driver
             found = (capability_mismatch(artifact.manifest, each, driver, [library]) for each in self._gpus())

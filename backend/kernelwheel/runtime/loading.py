@@ -50,7 +50,7 @@ def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
             the loader rejects it.
         UnreadableArtifactError: it cannot be read or loaded at the moment.
     """
-    library = next((each for each in artifact.manifest.libraries if each.file == f"{name}.so"), None)
+    library = artifact.manifest.extension_library(name)
     if library is None:
         raise _no_module(name, artifact)
     path = artifact.verify_library(library)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -63,10 +62,11 @@ def stand_for_operators(
     return attribute, lambda: []
 
 
-@cache
 def _kernels(package: str, distribution: str) -> Kernels:
     """The package's kernels in this process; this copy of the runtime is the package's own."""
-    return Kernels(package, version(distribution), Path(__file__).parents[2] / "_native")
+    return Kernels.constructed.get(package) or Kernels(
+        package, version(distribution), Path(__file__).parents[2] / "_native"
+    )
 
 
 def _is_looked_after(package: str) -> bool:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from ..core.errors import BuildError
 from ..core.host import python_abi
-from .nvcc import Nvcc
+from .nvcc import LIBRARY_FOLDERS, Nvcc
 
 if TYPE_CHECKING:
     from .toolchain import Toolchain
@@ -37,13 +39,18 @@ class Binding:
     torch: str
 
 
+def torch_release(version: str) -> str:
+    """The release that libraries are bound to: `2.13` of `2.13.0+cu130`."""
+    return "{0.major}.{0.minor}".format(Version(version))
+
+
 def bind(toolchain: Toolchain, python: bool) -> Binding:
     """The Binding of what this Toolchain compiles on all of torch's C++ API; for the running Python if `python` is set.
 
     Raises:
         BuildError: headers or libraries are missing; says which, and how to install them.
     """
-    _ = toolchain.module_headers if python else toolchain.torch_headers  # raises if some are missing
+    _ = toolchain.torch_headers, python_folders() if python else ()  # they raise if some are missing
     if python and not (toolchain.torch.root / "lib" / "libtorch_python.so").is_file():
         raise BuildError(
             "the installed torch is incomplete",
@@ -52,19 +59,6 @@ def bind(toolchain: Toolchain, python: bool) -> Binding:
             remedies=[f"pip install --force-reinstall 'torch=={toolchain.torch.version}'"],
         )
     return Binding(python_abi() if python else None, toolchain.torch.version)
-
-
-def cuda_folders(nvcc: Nvcc | None, site: Path) -> tuple[Path, ...]:
-    """The folders of the CUDA headers that torch's own include, in search order.
-
-    Args:
-        nvcc: compiles what includes them; None if that is not for CUDA.
-        site: the folder that contains torch.
-
-    Raises:
-        BuildError: none of them has the headers of a CUDA library.
-    """
-    return _cuda_folders(nvcc, site) if nvcc else ()
 
 
 def python_folders() -> tuple[Path, ...]:
@@ -88,8 +82,16 @@ def python_folders() -> tuple[Path, ...]:
     return folders
 
 
-def _cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
-    """The toolkit's own headers, which belong to this nvcc, then those of the libraries beside torch."""
+def cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
+    """The folders of the CUDA headers that torch's own include: the toolkit's, then those of libraries beside torch.
+
+    Args:
+        nvcc: compiles what includes them; the toolkit's headers belong to it.
+        site: the folder that contains torch.
+
+    Raises:
+        BuildError: none of them has the headers of a CUDA library.
+    """
     major, minor = nvcc.release
     whole = site / "nvidia" / f"cu{major}" / "include"
     single = (path for path in sorted(site.glob("nvidia/*/include")) if not re.fullmatch(r"cu\d+", path.parent.name))
@@ -122,7 +124,7 @@ def find_cuda_library(name: str, nvcc: Nvcc, site: Path) -> Path | None:
     """
     major = nvcc.release[0]
     places = [
-        *(nvcc.root / folder for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")),
+        *(nvcc.root / folder for folder in LIBRARY_FOLDERS),
         site / "nvidia" / f"cu{major}" / "lib",
         *sorted(site.glob("nvidia/*/lib")),
     ]

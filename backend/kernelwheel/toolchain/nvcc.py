@@ -15,6 +15,9 @@ from ..core.files import is_seen
 from ..core.settings import Settings
 from .programs import last_line, output_of
 
+# Where a toolkit has its libraries, in any of the usual layouts.
+LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+
 
 @dataclass(frozen=True)
 class Nvcc:
@@ -160,7 +163,7 @@ def _parts(root: Path, include: Path) -> dict[str, bool]:
 
 def find_cudart(root: Path) -> Path | None:
     """The static CUDA runtime of a toolkit, in any of the usual layouts."""
-    for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+    for folder in LIBRARY_FOLDERS:
         path = root / folder / "libcudart_static.a"
         if is_seen(path):
             return path

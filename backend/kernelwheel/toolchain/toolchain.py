@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..core.remembered import remembered
 from ..core.settings import Settings
-from .binding import cuda_folders, python_folders
+from .binding import cuda_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
 from .launchers import Launchers, find_launchers
@@ -33,14 +33,9 @@ class Toolchain:
     settings: Settings
 
     @remembered
-    def module_headers(self) -> tuple[Path, ...]:
-        """The header folders that a Python module needs besides torch's own; raises as `python_folders`."""
-        return (*self.torch_headers, *python_folders())
-
-    @remembered
     def torch_headers(self) -> tuple[Path, ...]:
         """The header folders that all of torch's headers need besides their own; raises as `cuda_folders`."""
-        return cuda_folders(self.cuda.nvcc, self.torch.root.parent)
+        return cuda_folders(self.cuda.nvcc, self.torch.root.parent) if self.cuda.nvcc else ()
 
 
 def find_toolchain(
