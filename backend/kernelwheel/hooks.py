@@ -27,11 +27,11 @@ with requirements.imports_checked_later():
     from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
     from .build.package import PackageFacts, read_project, read_toml
     from .build.source_files import source_digests
-    from .packing import editable, module_files, other_torch, sdist, setuptools_project, wheel
+    from .packing import abi_audit, editable, module_files, other_torch, sdist, setuptools_project, tags, wheel
     from .packing.core_metadata import completed, field_of
     from .toolchain import toolchain
     from .toolchain.binding import torch_release
-    from .toolchain.torch_files import Torch, find_torch
+    from .toolchain.torch_files import Torch, brought_by_torch, find_torch
 
 Config = Mapping[str, Any] | None
 
@@ -181,7 +181,11 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         sources = Path(facts.sources).resolve()
         plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
         artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
-        contents = wheel.Contents(facts.native, artifact, plan, sources, chosen.source_date_epoch, bound.build_tag)
+        tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
+        for line in (abi_audit.audit(plan, artifact), *tags.explain(tag)):
+            _say(line)
+        epoch = chosen.source_date_epoch
+        contents = wheel.Contents(facts.native, artifact, plan, sources, epoch, tag.platform, bound.build_tag)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
     _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
