@@ -196,6 +196,17 @@ def symbols(data: bytes, *, defined: bool) -> set[str]:
     return {s.name for s in entries if s.name and (s.entry.st_shndx != "SHN_UNDEF") == defined}
 
 
+@needs_cuda_torch
+def test_the_cuda_runtime_inside_operators_meets_no_other(wheel: Wheel) -> None:
+    """torch loads a CUDA runtime of its own, perhaps of another major, so that all libraries see its symbols."""
+    data = wheel.libraries["libtiny_cuda.so"]
+
+    seen = symbols(data, defined=True) | symbols(data, defined=False)
+
+    assert b"cudaLaunchKernel" in data, "the runtime is inside"
+    assert [name for name in seen if re.match(r"_*cu(da)?[A-Z]", name)] == []
+
+
 def test_each_library_names_the_torch_library_that_it_needs(wheel: Wheel) -> None:
     for name, data in wheel.libraries.items():
         assert "libtorch_cpu.so" in dynamic_tags(data, "DT_NEEDED"), name
@@ -346,7 +357,9 @@ def test_operators_are_built_with_an_nvcc_of_another_major_than_torch_s_which_is
 
     nvcc = str(built.manifest["built_with"]["nvcc"])
     driver = f"{nvcc.split('.')[0]}.0"
-    because = f"torch 2.11.0+cu118 is built for CUDA 11.8; nvcc {nvcc}: the kernels need a driver for CUDA {driver} or"
+    because = (
+        f"torch 2.11.0+cu118 is built for CUDA 11.8; with nvcc {nvcc}, the kernels need a driver for CUDA {driver} or"
+    )
     assert because in built.manifest["built_with"]["cuda"]["because"]
     assert f"CUDA kernels: yes, because {because}" in built.output
     assert f"CUDA {nvcc}, of another major than torch's (11.8)" in built.output

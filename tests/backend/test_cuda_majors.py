@@ -59,7 +59,7 @@ def test_operators_take_any_nvcc_and_modules_one_of_torch_s_major(
 
     assert for_operators.nvcc is not None
     assert for_operators.nvcc.root == toolkit
-    needs = f"; nvcc {release}.88: the kernels need a driver for CUDA {release.split('.')[0]}.0 or later instead"
+    needs = f"; with nvcc {release}.88, the kernels need a driver for CUDA {release.split('.')[0]}.0 or later"
     assert for_operators.reason == f"torch 2.12.0 is built for CUDA {torch_cuda}" + ("" if alike else needs)
     outcome = inspect_nvcc("X", str(toolkit / "bin/nvcc"), torch_cuda, (), {}).outcome
     assert (outcome == f"is for CUDA {release}.88, torch is for CUDA {torch_cuda}") is not alike
@@ -256,8 +256,21 @@ def test_what_is_foreseen_of_a_driver_is_what_happens(
     assert calls["cuda"].outcome == "fail"
     assert "required a driver for CUDA 13.0 or later, found a driver for CUDA 12.9" in calls["cuda"].because
     assert "no usable nvcc was found" in calls["cuda"].because
-    kernels.host = kernels.host._replace(driver=(13, 0))
-    assert {call.decision.outcome for call in foresight.next_calls(kernels.installed, kernels.host, nvccs)} == {"load"}
+
+
+def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
+    entry: Path, tiny_checkout: Path, tmp_path: Path, earlier_cuda: Path
+) -> None:
+    native = tmp_path / "tiny/_native"
+    shutil.copytree(entry, native)
+    shutil.copytree(tiny_checkout / "native", native / "src")
+    kernels = Kernels("tiny", "1.2.3", native, os.environ)
+    kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(13, 0), capabilities=((9, 0),))
+
+    nvccs = foresight.list_nvccs(kernels.installed, kernels.host, os.environ, [])
+    calls = foresight.next_calls(kernels.installed, kernels.host, nvccs)
+
+    assert {call.decision.device: call.decision.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
 
 
 # What binds

@@ -20,7 +20,6 @@ from ..store.artifact import Artifact
 from ..store.entries import Store
 from ..store.permissions import NOBODY_ELSE, Trust
 from ..toolchain.binding import torch_release
-from ..toolchain.cuda import of_torchs_major
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import cccl_version
 from . import cmake_build, readback, resources
@@ -133,10 +132,10 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
     """Reject operators made by an nvcc of another CUDA major than torch's, if they need libraries of that major too."""
     needed = readback.libraries_of_cuda_major(paths)
     nvcc, torch = toolchain.cuda.nvcc, toolchain.torch
-    if needed and nvcc and not of_torchs_major(nvcc, torch):
+    if needed and nvcc and nvcc.release[0] != torch.cuda_major:
         raise BuildError(
             f"{plan.package} needs CUDA libraries, and nvcc is for another CUDA than torch",
-            required=f"nvcc and CUDA libraries for CUDA {str(torch.cuda).partition('.')[0]}, as torch {torch.version}",
+            required=f"nvcc and CUDA libraries for CUDA {torch.cuda_major}, as torch {torch.version}",
             found=f"nvcc {nvcc.version}; needed by what it made: {', '.join(needed)}",
             remedies=["build with an nvcc for torch's CUDA", "or link these libraries statically"],
         )

@@ -88,7 +88,7 @@ def decide_cuda(
     taken = None
     for candidate in look_for_nvcc(settings, torch, environ, path, limits) if nvccs is None else nvccs:
         candidates.append(candidate)
-        if candidate.nvcc and (candidate.origin in named or of_torchs_major(candidate.nvcc, torch)):
+        if candidate.nvcc and (candidate.origin in named or candidate.nvcc.release[0] == torch.cuda_major):
             taken = candidate
             break
         taken = taken or (candidate if candidate.nvcc else None)
@@ -98,16 +98,11 @@ def decide_cuda(
     return CudaDecision(taken.nvcc, _reason(torch, taken.nvcc), tuple(candidates))
 
 
-def of_torchs_major(nvcc: Nvcc, torch: Torch) -> bool:
-    """Whether an nvcc is of the CUDA major that torch is built for."""
-    return nvcc.release[0] == int(str(torch.cuda).split(".")[0])
-
-
 def _reason(torch: Torch, nvcc: Nvcc) -> str:
     reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
-    if of_torchs_major(nvcc, torch):
+    if nvcc.release[0] == torch.cuda_major:
         return reason
-    return f"{reason}; nvcc {nvcc.version}: the kernels need a driver for CUDA {nvcc.release[0]}.0 or later instead"
+    return f"{reason}; with nvcc {nvcc.version}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
 
 
 def _refuse_two_toolkits(
@@ -145,36 +140,36 @@ def no_nvcc(
     torch: Torch, candidates: list[NvccCandidate], settings: Settings, limits: NvccLimits = LIKE_TORCH
 ) -> BuildError:
     """The error if torch has CUDA but no nvcc will do: a CPU-only wheel is never built silently."""
-    major = int(str(torch.cuda).split(".")[0])
-    wanted, required = _wanted(major, limits)
+    wanted, required = _wanted(torch, limits)
     packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl cuda-version={torch.cuda}"
+    toolkit = f"a CUDA {torch.cuda_major}.x toolkit (conda: conda install -c conda-forge {packages})"
     return BuildError(
         f"torch {torch.version} is built for CUDA {torch.cuda}, but no usable nvcc{wanted} was found",
         required=required,
         found="\n".join(f"{c.origin}: {c.place}: {c.outcome}" for c in candidates),
         remedies=[
-            *_bring_nvcc(torch, major, limits),
-            f"or set CUDA_HOME or CUDACXX to a CUDA {major}.x toolkit (conda: conda install -c conda-forge {packages})",
+            *_bring_nvcc(torch, limits),
+            f"or set CUDA_HOME or CUDACXX to {toolkit}",
             f"or build without CUDA kernels: {settings.variable('cuda')}=off (pip: also -C cuda=off; "
             "cache build: --cuda off)",
         ],
     )
 
 
-def _wanted(major: int, limits: NvccLimits) -> tuple[str, str]:
+def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     """Which nvcc there is none of, and what is required."""
     if not limits.any_major:
-        return f" for CUDA {major}", f"nvcc from CUDA {major}.x"
+        return f" for CUDA {torch.cuda_major}", f"nvcc from CUDA {torch.cuda_major}.x"
     other = "which the kernels then need a driver for"
     if limits.driver is not None:
         other = "which the driver, for CUDA {}.{}, serves".format(*limits.driver)
-    return "", f"nvcc from CUDA {major}.x, or of another major, {other}"
+    return "", f"nvcc from CUDA {torch.cuda_major}.x, or of another major, {other}"
 
 
-def _bring_nvcc(torch: Torch, major: int, limits: NvccLimits) -> list[str]:
+def _bring_nvcc(torch: Torch, limits: NvccLimits) -> list[str]:
     """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
     install = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
-    if major >= 13:
+    if (torch.cuda_major or 0) >= 13:
         return [install.format(torch.toolkit or f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
