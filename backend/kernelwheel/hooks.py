@@ -184,7 +184,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
         artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
-        for line in (abi_audit.audit(plan, artifact), *tags.explain(tag)):
+        for line in (abi_audit.audit(plan, artifact), *tags.tag_lines(tag)):
             _say(line)
         epoch = chosen.source_date_epoch
         contents = wheel.Contents(facts.native, artifact, plan, sources, epoch, tag.platform, bound.build_tag)
