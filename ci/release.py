@@ -1,0 +1,298 @@
+"""Builds the files of a release from a commit, checks them, and says so; run by ci/wheels.
+
+It builds with real front ends only: `python -m build` makes the sdist, and the wheel from the sdist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
+
+ROOT = Path(__file__).resolve().parent.parent
+# Lines of a build that tell how far it is, or what was decided.
+PROGRESS = re.compile(
+    r" *(\[\d+/\d+\]|compiling |nvcc:|CUDA kernels:|platform tag:|stable ABI:|  \S+: \S+@|\* |Successfully"
+    r"|Collecting (torch|cuda-toolkit)\b)"
+)
+
+
+class Refused(Exception):
+    """What was asked for cannot be done: what is required, what was found, and what fixes it."""
+
+    def __init__(self, required: str, found: str, fix: str) -> None:
+        super().__init__(f"required:  {required}\nfound:     {found}\nto fix:    {fix}")
+
+
+class Check(NamedTuple):
+    """A check of the release: its name, whether it passed, and what it said."""
+
+    name: str
+    passed: bool
+    said: str
+
+
+class Way(NamedTuple):
+    """How a build is run: the folder for everything that it makes, variables, umask, and words before the command."""
+
+    folder: Path
+    env: Mapping[str, str]
+    umask: int = 0o022
+    prefix: tuple[str, ...] = ()
+    python: str = sys.executable
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make dist/; return 1 if a check failed."""
+    parser = argparse.ArgumentParser(prog="ci/wheels", description=__doc__)
+    parser.add_argument("commit", nargs="?", help="the commit to build; without it HEAD, if nothing is uncommitted")
+    parser.add_argument("--check-reproducible", action="store_true", help="build twice and compare")
+    parser.add_argument("--older", type=Path, required=True, help=argparse.SUPPRESS)
+    args = parser.parse_args(arguments)
+    try:
+        commit = find_commit(ROOT, args.commit)
+        version = version_of(ROOT, commit)
+        with tempfile.TemporaryDirectory(prefix="release-") as work:
+            checks = release(Path(work), commit, version, args.older if args.check_reproducible else None)
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return 2
+    for check in checks:
+        print(f"{'passed' if check.passed else 'FAILED'}  {check.name}")
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def release(work: Path, commit: str, version: str, older: Path | None) -> list[Check]:
+    """Build, check and write dist/."""
+    say(f"building {version} from {commit[:12]}")
+    checkout = clone(commit, version, work / "checkout")
+    epoch = git("show", "-s", "--format=%ct", commit)
+    made = build(checkout, Way(work / "build", {}), epoch)
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    dist.mkdir()
+    files = [Path(shutil.copy2(path, dist)) for path in made]
+    say("checking")
+    checks = check_files(files, checkout)
+    if older:
+        way = another_way(work / "an other folder, ünlike the first", older, torch_of(files))
+        say(f"building again: {describe(way)}")
+        checkout = clone(commit, version, way.folder / "checkout")
+        for path in checkout.rglob("*"):
+            os.utime(path, (1e9, 1e9))
+        again = build(checkout, way, epoch)
+        checks.append(check_equal(files, again, describe(way)))
+    (dist / "results.json").write_text(json.dumps([check._asdict() for check in checks], indent=1), encoding="utf-8")
+    write_report(next(path for path in files if path.suffix == ".whl"), dist)
+    lines = [f"{sha256(path)}  {path.name}\n" for path in sorted(dist.iterdir())]
+    (dist / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
+    return checks
+
+
+def find_commit(repository: Path, named: str | None) -> str:
+    """The commit to build. Uncommitted changes would silently be left out, so they are refused unless one is named."""
+    if named is None and (changed := git("status", "--porcelain", repository=repository)):
+        raise Refused(
+            "a commit with everything in it", changed, "commit it, or name the commit to build: ci/wheels HEAD"
+        )
+    try:
+        return git("rev-parse", "--verify", "--quiet", f"{named or 'HEAD'}^{{commit}}", repository=repository)
+    except subprocess.CalledProcessError:
+        raise Refused("a commit", f"nothing that is called {named}", "git log --oneline") from None
+
+
+def version_of(repository: Path, commit: str) -> str:
+    """The version that a commit stands for: that of splat/_version.py if it has its tag, or else one that names it.
+
+    Raises:
+        Refused: a tag is for another version, or CHANGELOG.md does not begin with the version of the tag.
+    """
+    text = git("show", f"{commit}:splat/_version.py", repository=repository)
+    written = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
+    if not written:
+        raise Refused('a line VERSION = "…" in splat/_version.py', text, "restore it")
+    version = written[1]
+    tags = [tag for tag in git("tag", "--points-at", commit, repository=repository).split() if re.match(r"v\d", tag)]
+    if not tags:
+        return f"{version}+g{commit[:9]}"
+    if tags != [f"v{version}"]:
+        raise Refused(
+            f"the tag v{version}, as in splat/_version.py", ", ".join(tags), "change the file, or move the tag"
+        )
+    changes = git("show", f"{commit}:CHANGELOG.md", repository=repository)
+    top = re.search(r"^## (.+)$", changes, re.MULTILINE)
+    if not top or top[1].split()[0] != version:
+        raise Refused(
+            f"a CHANGELOG.md whose first section is ## {version}",
+            f"## {top[1]}" if top else "no section",
+            f"rename the section Unreleased to {version}, commit, and move the tag",
+        )
+    return version
+
+
+def clone(commit: str, version: str, folder: Path) -> Path:
+    """A clean checkout of a commit, with its version in splat/_version.py."""
+    git("clone", "--quiet", "--no-checkout", str(ROOT), str(folder))
+    git("checkout", "--quiet", "--detach", commit, repository=folder)
+    file = folder / "splat" / "_version.py"
+    text = re.sub(r'^VERSION = ".+"$', f'VERSION = "{version}"', file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    file.write_text(text, encoding="utf-8")
+    return folder
+
+
+def build(checkout: Path, way: Way, epoch: str) -> list[Path]:
+    """The sdist and the wheel of a checkout, built in isolation."""
+    out = way.folder / "out"
+    out.mkdir(parents=True)
+    env = {**os.environ, **way.env, "SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on"}
+    if way.prefix:  # another user
+        for path in (way.folder, *way.folder.rglob("*")):
+            shutil.chown(path, "nobody")
+    command = [*way.prefix, way.python, "-m", "build", "--verbose", "--outdir", str(out), str(checkout)]
+    said: list[str] = []
+    with subprocess.Popen(
+        command, env=env, umask=way.umask, cwd=way.folder, text=True, errors="replace",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if PROGRESS.match(line):
+                print(f"  {line.strip()}", flush=True)
+    if process.returncode != 0:
+        raise Refused("a build that succeeds", "".join(said[-40:]), "mend what the build says, commit, and try again")
+    return sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
+
+
+def torch_of(files: Sequence[Path]) -> str:
+    """The torch that a wheel was built with: by the next build, an index may have a newer one."""
+    wheel = next(path for path in files if path.suffix == ".whl")
+    with ZipFile(wheel) as archive:
+        return str(json.loads(archive.read("splat/_native/manifest.json"))["built_with"]["torch"])
+
+
+def another_way(folder: Path, older: Path, torch: str) -> Way:
+    """A way to build that differs from the first in everything that must not matter, as far as this machine has it."""
+    (folder / "temporary").mkdir(parents=True)
+    (folder / "constraint.txt").write_text(f"torch=={torch.partition('+')[0]}\n", encoding="ascii")
+    cache = subprocess.run(["pip", "cache", "dir"], capture_output=True, text=True, check=False).stdout.strip()
+    env = {
+        "HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), "XDG_CACHE_HOME": str(folder / "cache"),
+        "PATH": f"{older}:{os.environ['PATH']}", "MAX_JOBS": "3", "LC_ALL": "C", "TZ": "Pacific/Kiritimati",
+        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache, "PIP_CONSTRAINT": str(folder / "constraint.txt"),
+    }  # fmt: skip
+    return Way(folder, env, 0o077, nobody(folder.parent), sys.executable)
+
+
+def nobody(work: Path) -> tuple[str, ...]:
+    """The words that run a command as another user; none if that is not possible."""
+    words = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        return ()
+    work.chmod(0o711)
+    shutil.chown(work, "nobody")
+    command = [*words, sys.executable, "-m", "venv", "--without-pip", str(work / "try")]
+    done = subprocess.run(command, capture_output=True, check=False, cwd=work)
+    return words if done.returncode == 0 else ()
+
+
+def describe(way: Way) -> str:
+    """What a way differs in, in words."""
+    cmake = subprocess.run(
+        ["cmake", "--version"], env={"PATH": way.env["PATH"]}, capture_output=True, text=True, check=False
+    )
+    names = "another checkout, TMPDIR, HOME, cache, umask, number of jobs, locale, time zone, hash seed and file times"
+    user = ", another user" if way.prefix else ""
+    return f"{names}{user}, {cmake.stdout.splitlines()[0] if cmake.stdout else 'the same CMake'}"
+
+
+def check_files(files: Sequence[Path], checkout: Path) -> list[Check]:
+    """What outside tools say of the files."""
+    wheel = next(path for path in files if path.suffix == ".whl")
+    tools = Path(sys.executable).parent
+    names = [str(path) for path in files]
+    shown = run("auditwheel show", [tools / "auditwheel", "show", wheel])
+    tag = wheel.stem.rpartition("-")[2]
+    earns = Check(shown.name, shown.passed and tag in shown.said.replace("\n", " ") and "manylinux" in tag, shown.said)
+    return [
+        run("twine check --strict", [tools / "twine", "check", "--strict", *names]),
+        run("check-wheel-contents", [tools / "check-wheel-contents", wheel]),
+        run(
+            "validate-pyproject",
+            [tools / "validate-pyproject", checkout / "pyproject.toml", checkout / "backend/pyproject.toml"],
+        ),
+        earns,
+        check_abi(wheel, tools),
+    ]
+
+
+def check_abi(wheel: Path, tools: Path) -> Check:
+    """What torch-abi-audit says of the libraries in a wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.unpack_archive(wheel, folder, "zip")
+        return run("torch-abi-audit", [tools / "torch-abi-audit", f"{folder}/splat", "--check", "torch"])
+
+
+def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check:
+    """Whether two builds gave the same files; if not, where they differ."""
+    said = [f"built twice: {how}"]
+    equal = [path.name for path in files] == [path.name for path in again]
+    for one, other in zip(files, again, strict=False):
+        if sha256(one) == sha256(other):
+            said.append(f"equal, byte for byte: {one.name}")
+            continue
+        equal = False
+        done = kernelwheel("compare", one, other) if one.suffix == ".whl" else None
+        said.append(done.stdout + done.stderr if done else f"{one.name} differs")
+    return Check("reproducible", equal, "\n".join(said))
+
+
+def write_report(wheel: Path, dist: Path) -> None:
+    """dist/report.html, the page to sign off."""
+    done = kernelwheel("inspect", wheel, "--html", dist / "report.html", "--results", dist / "results.json")
+    if not (dist / "report.html").is_file():
+        raise Refused("a report of the wheel", done.stdout + done.stderr, "mend what it names")
+
+
+def kernelwheel(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command of this checkout's backend."""
+    command = [sys.executable, "-m", "kernelwheel", *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "backend")}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def run(name: str, command: Sequence[str | Path]) -> Check:
+    """Run a check that passes if its exit status is 0."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    print(f"  {name}: {'passed' if done.returncode == 0 else 'FAILED'}", flush=True)
+    return Check(name, done.returncode == 0, (done.stdout + done.stderr).strip())
+
+
+def git(*words: str, repository: Path = ROOT) -> str:
+    """What git prints."""
+    done = subprocess.run(["git", "-C", str(repository), *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def say(line: str) -> None:
+    """A heading, as the other scripts print it."""
+    print(f"\n== {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

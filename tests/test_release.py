@@ -1,0 +1,128 @@
+"""What ci/wheels builds: which commit, which version it stands for, and what makes a release fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CHANGES = "# Changelog\n\n## {}\n\n- Something.\n"
+
+
+@pytest.fixture(scope="module")
+def release() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("release", ROOT / "ci" / "release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["release"] = module  # NamedTuple looks its module up
+    spec.loader.exec_module(module)
+    return module
+
+
+class Repository:
+    """A git repository with the two files that say a version."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "splat").mkdir()
+        self.git("init", "--quiet")
+        self.commit("0.2.0", "Unreleased")
+
+    def git(self, *words: str) -> str:
+        name = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false")
+        done = subprocess.run(["git", "-C", self.folder, *name, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self, version: str, top: str) -> str:
+        (self.folder / "splat" / "_version.py").write_text(f'"""The version."""\n\nVERSION = "{version}"\n')
+        (self.folder / "CHANGELOG.md").write_text(CHANGES.format(top))
+        self.git("add", "-A")
+        self.git("commit", "--quiet", "--allow-empty", "-m", "a change")
+        return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+def test_a_commit_without_a_tag_has_a_version_that_names_it(release: ModuleType, repository: Repository) -> None:
+    commit = repository.git("rev-parse", "HEAD")
+
+    assert release.version_of(repository.folder, commit) == f"0.2.0+g{commit[:9]}"
+
+
+def test_a_commit_with_its_tag_has_the_version_that_is_written_in_it(
+    release: ModuleType, repository: Repository
+) -> None:
+    commit = repository.commit("0.3.0", "0.3.0 - 2026-11-22")
+    repository.git("tag", "v0.3.0")
+    repository.git("tag", "something-else")
+
+    assert release.version_of(repository.folder, commit) == "0.3.0"
+
+
+def test_a_tag_for_another_version_is_refused(release: ModuleType, repository: Repository) -> None:
+    repository.git("tag", "v0.3.0")
+
+    with pytest.raises(release.Refused, match=r"required:  the tag v0\.2\.0.*\nfound:     v0\.3\.0\n"):
+        release.version_of(repository.folder, "HEAD")
+
+
+@pytest.mark.parametrize("top", ["Unreleased", "0.2.0"])
+def test_a_release_that_the_changelog_does_not_begin_with_is_refused(
+    release: ModuleType, repository: Repository, top: str
+) -> None:
+    repository.commit("0.3.0", top)
+    repository.git("tag", "v0.3.0")
+
+    with pytest.raises(release.Refused, match=rf"whose first section is ## 0\.3\.0\nfound:     ## {top}\n"):
+        release.version_of(repository.folder, "HEAD")
+
+
+def test_what_is_not_committed_is_refused_unless_a_commit_is_named(release: ModuleType, repository: Repository) -> None:
+    head = repository.git("rev-parse", "HEAD")
+    assert release.find_commit(repository.folder, None) == head
+    (repository.folder / "new.cu").write_text("")
+
+    with pytest.raises(release.Refused, match=r"new\.cu"):
+        release.find_commit(repository.folder, None)
+    assert release.find_commit(repository.folder, "HEAD") == head
+
+
+def test_a_commit_that_does_not_exist_is_refused(release: ModuleType, repository: Repository) -> None:
+    with pytest.raises(release.Refused, match="nothing that is called v9"):
+        release.find_commit(repository.folder, "v9")
+
+
+@pytest.mark.slow
+def test_two_builds_that_differ_fail_and_say_where(release: ModuleType, tmp_path: Path) -> None:
+    from zipfile import ZipFile
+
+    files = []
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        files.append(tmp_path / str(number) / "tiny.whl")
+        with ZipFile(files[-1], "w") as archive:
+            archive.writestr("tiny/a.py", f"A = {number}\n")
+
+    same = release.check_equal(files[:1], files[:1], "the same way")
+    other = release.check_equal(files[:1], files[1:], "another way")
+
+    assert same.passed
+    assert "equal, byte for byte: tiny.whl" in same.said
+    assert not other.passed
+    assert "tiny/a.py: -A = 1" in other.said
+
+
+def test_a_build_that_is_missing_a_file_fails(release: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.tar.gz"
+    file.write_bytes(b"")
+
+    assert not release.check_equal([file], [], "another way").passed
