@@ -201,9 +201,13 @@ def nobody(work: Path) -> tuple[str, ...]:
         return ()
     work.chmod(0o711)
     shutil.chown(work, "nobody")
-    command = [*words, sys.executable, "-m", "venv", "--without-pip", str(work / "try")]
-    done = subprocess.run(command, capture_output=True, check=False, cwd=work)
-    return words if done.returncode == 0 else ()
+    tried = work / "tried"
+    for command in ([sys.executable, "-m", "venv", "--without-pip", tried], [tried / "bin" / "python", "-c", ""]):
+        try:
+            subprocess.run([*words, *command], capture_output=True, check=True, cwd=work)
+        except subprocess.CalledProcessError:
+            return ()
+    return words
 
 
 def describe(way: Way) -> str:
