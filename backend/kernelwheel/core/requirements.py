@@ -16,6 +16,7 @@ TO_BUILD = (
     ("setuptools", "setuptools"),
     *TO_COMPILE,
     ("wheel", "wheel"),
+    ("cyclonedx", "cyclonedx-python-lib"),
     ("platformdirs", "platformdirs"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )
