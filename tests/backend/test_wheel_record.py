@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import tracemalloc
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,24 @@ def test_members_that_overlap_are_not_read(whole: Path, tmp_path: Path) -> None:
             target.filelist.append(again)
 
     assert view_wheel(path).damage == ("its members overlap",)
+
+
+def test_members_are_read_in_little_memory(whole: Path, tmp_path: Path) -> None:
+    path, size = tmp_path / whole.name, 100 << 20
+    zeros = urlsafe_b64encode(hashlib.sha256(bytes(size)).digest()).decode().rstrip("=")
+    with ZipFile(whole) as source, ZipFile(path, "w", ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            more = f"zeros.bin,sha256={zeros},{size}\n" if name == RECORD else ""
+            target.writestr(name, source.read(name) + more.encode())
+        target.writestr("zeros.bin", bytes(size))
+
+    tracemalloc.start()
+    view = view_wheel(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert view.damage == ()
+    assert peak < 10 << 20
 
 
 def test_a_record_that_is_too_large_is_not_read(whole: Path, tmp_path: Path) -> None:
