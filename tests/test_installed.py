@@ -16,7 +16,7 @@ DEFAULT_SASS = ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
 
 
 def test_the_wheel_serves_every_python_of_the_platform(splat_wheel: Path) -> None:
-    assert "-py3-none-linux_" in splat_wheel.name
+    assert "-py3-none-manylinux_2_28_" in splat_wheel.name
 
 
 def test_the_wheel_is_small(splat_wheel: Path) -> None:

@@ -18,6 +18,9 @@ NAME = str(__package__)
 # The package whose own copy of the backend this is; empty in the distribution itself.
 PACKAGE = NAME.removesuffix("._kernelwheel") if NAME.endswith("._kernelwheel") else ""
 
+# Commands about builds, which a package's copy does not have, and their modules.
+OF_BUILDS = {"adopt": ".adoption.adopt", "compare": ".packing.comparison"}
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status."""
@@ -34,14 +37,14 @@ def _run_for_any(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--package", metavar="NAME", help="the import name of an installed package")
     parser.add_argument(
-        "command", choices=[*COMMANDS, "adopt"], metavar="COMMAND", help=", ".join([*COMMANDS, "adopt"])
+        "command", choices=[*COMMANDS, *OF_BUILDS], metavar="COMMAND", help=", ".join([*COMMANDS, *OF_BUILDS])
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the command's arguments")
     args = parser.parse_args(arguments)
-    if args.command == "adopt":
+    if args.command in OF_BUILDS:
         if args.package:
-            parser.error("adopt takes no --package: it works on the files of a project")
-        return int(importlib.import_module(".adoption.adopt", NAME).main(args.arguments))
+            parser.error(f"{args.command} takes no --package: it works on files")
+        return int(importlib.import_module(OF_BUILDS[args.command], NAME).main(args.arguments))
     if args.package:
         return _run_copy(args.package, [args.command, *args.arguments])
     if args.command == "inspect":

@@ -27,12 +27,22 @@ with requirements.imports_checked_later():
     from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
     from .build.package import PackageFacts, read_project, read_toml
     from .build.source_files import source_digests
-    from .packing import editable, licences, module_files, other_torch, sdist, setuptools_project, wheel
+    from .packing import (
+        abi_audit,
+        editable,
+        licences,
+        module_files,
+        other_torch,
+        sdist,
+        setuptools_project,
+        tags,
+        wheel,
+    )
     from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
     from .toolchain import toolchain
     from .toolchain.binding import torch_release
-    from .toolchain.torch_files import Torch, find_torch
+    from .toolchain.torch_files import Torch, brought_by_torch, find_torch
 
 Config = Mapping[str, Any] | None
 
@@ -182,11 +192,20 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         sources = Path(facts.sources).resolve()
         plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
         artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
+        tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
         components = components_of(artifact.manifest, tools)
-        for line in without_text(components):
+        for line in (abi_audit.audit(plan, artifact), *tags.explain(tag), *without_text(components)):
             _say(line)
-        epoch = chosen.source_date_epoch
-        contents = wheel.Contents(facts.native, artifact, plan, sources, epoch, components, bound.build_tag)
+        contents = wheel.Contents(
+            facts.native,
+            artifact,
+            plan,
+            sources,
+            chosen.source_date_epoch,
+            tag.platform,
+            components,
+            bound.build_tag,
+        )
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
     _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")

@@ -35,7 +35,9 @@ PLAN: Values = {
     "torch_target": "2.10",
     "binding": None,
     "platform": "linux-x86_64",
+    "glibc": "2.28",
     "extensions": [],
+    "headers": {"torch": "7" * 64},
 }
 BUILT_WITH: Values = {
     "kernelwheel": "0.1.0",

@@ -47,7 +47,8 @@ def make_torch(site: Path, version: str = "2.11.0", cuda: str | None = None, hip
     root = site / "torch"
     (root / "include/torch/csrc/stable").mkdir(parents=True)
     (root / "lib").mkdir()
-    (root / "include/torch/csrc/stable/library.h").write_text(f"// torch {version}\n", encoding="utf-8")
+    (root / "include/torch/csrc/stable/library.h").write_text("// the stable ABI\n", encoding="utf-8")
+    (root / "include/torch/extension.h").write_text(f"// torch {version}\n", encoding="utf-8")
     (root / "lib/libtorch_cpu.so").touch()
     (root / "lib/libtorch_python.so").touch()
     if cuda:
@@ -107,14 +108,20 @@ esac""",
 
 
 def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gnu", kind: str = "gcc") -> Path:
-    """A C++ compiler that says what it is, and compiles nothing."""
+    """A C++ compiler that says what it is, and compiles nothing; its parts and headers are in folders beside it."""
     words = f"g++ ({kind}) {version}" if kind == "gcc" else f"clang version {version}"
+    (path.parent / "c++ headers").mkdir(parents=True, exist_ok=True)
+    (path.parent / "c++ headers" / "vector").write_text("// vector\n", encoding="utf-8")
+    for name in ("cc1plus", "clang", "as", "ld", "crti.o", "crtbeginS.o"):
+        make_program(path.parent / "parts" / name, f"echo {name}")
     return make_program(
         path,
         f"""case "$1" in
   --version) echo '{words}'; {"echo 'Free Software Foundation'" if kind == "gcc" else ":"};;
   -dumpfullversion) echo {version};;
   -dumpmachine) echo {target};;
+  -print-*) echo "${{0%/*}}/parts/${{1#*=}}";;
+  -v) echo ' /no/such/folder/cc1plus -E'; echo ' '"${{0%/*}}/c++ headers"; echo 'End of search list.';;
   *) exit 1;;
 esac""",
     )
@@ -167,7 +174,8 @@ class Machine:
         return plans.draw_plan(facts, version, root, chosen, self.toolchain(chosen))
 
 
-SOURCES = {"CMakeLists.txt": "project(tiny)\n", "twice.cpp": "int twice;\n", "math/twice.cuh": "// twice\n"}
+TWICE = "#include <torch/csrc/stable/library.h>\n#include <vector>\nint twice;\n"
+SOURCES = {"CMakeLists.txt": "project(tiny)\n", "twice.cpp": TWICE, "math/twice.cuh": "// twice\n"}
 
 
 def make_machine(folder: Path, names: Sequence[str] = tuple(SOURCES)) -> Machine:

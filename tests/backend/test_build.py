@@ -57,7 +57,7 @@ def out(build_root: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def test_the_wheel_serves_every_python_of_this_platform(wheel: Wheel) -> None:
-    assert wheel.file.name == f"tiny-1.2.3-py3-none-linux_{platform.machine()}.whl"
+    assert wheel.file.name == f"tiny-1.2.3-py3-none-manylinux_2_28_{platform.machine()}.whl"
 
 
 def test_the_manifest_is_complete(wheel: Wheel) -> None:
@@ -67,7 +67,7 @@ def test_the_manifest_is_complete(wheel: Wheel) -> None:
         "schema", "digest", "package", "version", "fingerprint", "sources", "plan", "built_with", "requires",
         "libraries",
     }  # fmt: skip
-    assert (manifest["schema"], manifest["package"], manifest["version"]) == (3, "tiny", "1.2.3")
+    assert (manifest["schema"], manifest["package"], manifest["version"]) == (4, "tiny", "1.2.3")
     assert re.fullmatch(r"[0-9a-f]{64}", manifest["fingerprint"])
     assert re.fullmatch(r"[0-9a-f]{64}", manifest["sources"])
     assert manifest["built_with"]["torch"] == TORCH.version
@@ -86,6 +86,7 @@ def test_the_manifest_has_the_settings_and_where_each_was_said(cpu_wheel: Wheel)
         "cxx": {"value": None, "origin": "default"},
         "cxx-flags": {"value": [], "origin": "default"},
         "link-flags": {"value": [], "origin": "default"},
+        "glibc": {"value": "2.28", "origin": "default"},
     }
 
 

@@ -38,7 +38,7 @@ SCALE = "classic.scale(torch.arange(4.0), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]"
 
 
 def test_the_wheel_is_for_this_python_alone(classic_wheel: Wheel) -> None:
-    tag = f"{PYTHON}-{PYTHON}-linux_{platform.machine()}"
+    tag = f"{PYTHON}-{PYTHON}-manylinux_2_28_{platform.machine()}"
 
     assert classic_wheel.file.name == f"classic-0.5.0-{''.join(MINOR.split('.'))}torch-{tag}.whl"
     assert f"\nTag: {tag}\n" in (classic_wheel.unpacked / "classic-0.5.0.dist-info/WHEEL").read_text()

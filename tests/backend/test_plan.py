@@ -20,7 +20,7 @@ from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.options import OPTIONS, REGISTRY, Option
 from kernelwheel.core.settings import Settings
 from processes import RunPython
-from standins import SOURCES, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
 HERE = Path(__file__).parent
 DRAW = """
@@ -155,12 +155,18 @@ def write(machine: Machine, path: str, text: str = "another") -> None:
 
 
 CHANGES: dict[str, Callable[[Machine], object]] = {
-    "a byte of a source": lambda m: write(m, "checkout/native/twice.cpp", "int twicf;\n"),
+    "a byte of a source": lambda m: write(m, "checkout/native/twice.cpp", TWICE.replace("int twice", "int twicf")),
     "a byte of CMakeLists.txt": lambda m: write(m, "checkout/native/CMakeLists.txt", "project(tinz)\n"),
     "a new header": lambda m: write(m, "checkout/native/new.h"),
     "a new header in a new folder": lambda m: write(m, "checkout/native/a/b/new.hpp"),
     "a removed header": lambda m: (m.sources / "math/twice.cuh").unlink(),
     "a renamed source": lambda m: (m.sources / "twice.cpp").rename(m.sources / "twise.cpp"),
+    "a header of torch that is compiled in": lambda m: write(m, "site/torch/include/torch/csrc/stable/library.h"),
+    "a header of the system that is compiled in": lambda m: write(m, "bin/c++ headers/vector"),
+    "the C++ compiler behind its driver": lambda m: write(m, "bin/parts/cc1plus"),
+    "the assembler": lambda m: write(m, "bin/parts/as"),
+    "the linker": lambda m: write(m, "bin/parts/ld"),
+    "what the linker adds": lambda m: write(m, "bin/parts/crti.o"),
     "the C++ compiler's version": lambda m: make_cxx(m.cxx, "12.3.0"),
     "the C++ compiler's target": lambda m: make_cxx(m.cxx, target="aarch64-linux-gnu"),
     "the C++ compiler's kind": lambda m: make_cxx(m.cxx, kind="clang"),
@@ -193,7 +199,7 @@ def test_what_can_change_the_binary_changes_the_fingerprint(
     [
         {"archs": "9.0"}, {"archs": "9.0+PTX"}, {"archs": "9.0a"}, {"cuda": "off"}, {"cxx_flags": "-ffast-math"},
         {"cuda_flags": "--use_fast_math"}, {"link_flags": "-Wl,--gc-sections"}, {"cxx_flags": "--use_fast_math"},
-        {"version": "1.2.4"}, {"torch_target": "2.11"},
+        {"version": "1.2.4"}, {"torch_target": "2.11"}, {"glibc": "2.31"}, {"glibc": ""},
     ],
     ids=str,
 )  # fmt: skip
@@ -218,6 +224,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cxx-flags": lambda _: ("-DA", "-DB"),
     "cuda-flags": lambda _: ("-DA", "-DB"),
     "link-flags": lambda _: ("-s", "-g"),
+    "glibc": lambda _: ("2.28", "2.31"),
     "jobs": lambda _: ("1", "2"),
     "source-date-epoch": lambda _: ("1500000000", "1600000000"),
     "jit": lambda _: ("never", "always"),
@@ -226,6 +233,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "trusted-owners": lambda _: ("", "1000"),
     "import-limit": lambda _: ("100", "200"),
     "torch-tag": lambda _: ("local", "none"),
+    "manylinux": lambda _: ("required", "off"),
 }
 
 
@@ -269,6 +277,8 @@ ANYTHING = st.fixed_dictionaries(
         "trusted-owners": st.sampled_from(["", "1000"]),
         "import-limit": st.sampled_from(["1", "2000"]),
         "torch-tag": st.sampled_from(["build", "local", "none"]),
+        "glibc": st.sampled_from(["", "2.28", "2.31"]),
+        "manylinux": st.sampled_from(["auto", "off"]),
     }
 )
 
@@ -314,9 +324,13 @@ def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -
 def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
     values = machine.draw().to_json()
 
-    assert values["schema"] == 2
+    assert values["schema"] == 3
     assert values["sources"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()}
-    assert values["cxx"] == {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}
+    parts = {"compiler", "assembler", "linker", "linked_in"}
+    assert values["cxx"].items() >= {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}.items()
+    assert values["cxx"].keys() == {"kind", "version", "target", *parts}
+    assert all(len(values["cxx"][part]) == 64 for part in parts)
+    assert values["headers"].keys() == {"torch", "system"}
     assert values["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
     assert values["cuda"]["ptx"] == ["12.0"]
 
@@ -364,7 +378,14 @@ def test_a_malformed_list_of_architectures_is_refused(machine: Machine) -> None:
         machine.draw(archs="Amper")
 
 
-def test_another_torch_of_the_same_cuda_does_not_matter(machine: Machine) -> None:
+def test_a_header_of_torch_that_no_source_reaches_does_not_matter(machine: Machine) -> None:
+    before = machine.draw().fingerprint
+    write(machine, "site/torch/include/torch/extension.h")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_another_torch_with_the_same_headers_does_not_matter(machine: Machine) -> None:
     """The stable ABI target stands for torch: a library built with one torch works with all that are not older."""
     before = machine.draw().fingerprint
     machine.torch.rename(machine.folder / "old torch")
@@ -390,14 +411,15 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
 # Modules besides the recipe that a compile uses: none may choose a flag, a variable or the location of a file.
 SHAPES_NOTHING = {
     "artifact": "what was made",
-    "architectures": "the Plan's own", "build_log": "reads what was said", "digests": "names bytes",
+    "build_log": "reads what was said", "digests": "names bytes",
     "errors": "for failures",
     "host": "the Plan's own", "locks": "waits", "manifest": "describes what was made", "permissions": "makes folders",
     "plan": "the Plan itself", "readback": "reads what was made", "resources": "how many compilers at once",
     "entries": "where the folder lies", "toolchain": "what the Plan's identities are of",
     "variables": "names for errors", "version": "recorded beside the Plan",
-    "launchers": "run the same commands", "nvcc": "finds what the toolkit's identity is of",
-    "toolkit": "the Plan's own", "compile": "puts the parts together",
+    "cxx_identity": "the Plan's own", "launchers": "run the same commands",
+    "nvcc": "finds what the toolkit's identity is of", "toolkit": "the Plan's own",
+    "compile": "puts the parts together",
 }  # fmt: skip
 
 

@@ -227,7 +227,7 @@ def test_operators_without_python_are_there_when_the_package_is_imported(
     wheel = build(copy_of("sums", tmp_path), build_root / "sums", env=TABLES)
     minor = "".join(f"{part:0>2}" for part in TORCH.version.split(".")[:2]).lstrip("0")
 
-    assert wheel.file.name == f"sums-0.9-{minor}torch-py3-none-linux_x86_64.whl"
+    assert wheel.file.name == f"sums-0.9-{minor}torch-py3-none-manylinux_2_28_x86_64.whl"
     assert wheel.manifest["requires"]["python"] is None
     script = "import torch, sums\nassert sums.running(torch.ones(3)).tolist() == [1.0, 2.0, 3.0]"
     assert run_python(script, path=[wheel.unpacked]).stderr == ""

@@ -80,7 +80,7 @@ def test_its_name_and_its_metadata_say_which_torch_it_is_for(light_wheel: Wheel)
     folder = light_wheel.unpacked / "light_weight-1.0.dist-info"
     required = HeaderParser().parsestr((folder / "METADATA").read_text()).get_all("Requires-Dist", [])
 
-    assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-linux_x86_64.whl"
+    assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
     assert f"\nBuild: {BUILD_TAG}\n" in (folder / "WHEEL").read_text()
     assert f"torch=={MINOR}.*" in required
     assert {"packaging>=24", "platformdirs>=4", "rich>=13"} <= set(required)
@@ -273,7 +273,7 @@ def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
     }  # fmt: skip
     run(uv("build", "--wheel", "--out-dir", tmp_path / "out", sdist), cwd=tmp_path, env=env)
     (wheel,) = (tmp_path / "out").glob("*.whl")
-    assert wheel.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-linux_x86_64.whl"
+    assert wheel.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
 
 
 @pytest.mark.once

@@ -20,20 +20,21 @@ from packaging.version import Version
 
 from ..core.errors import BuildError
 from ..toolchain.nvcc import find_cudart
+from ..toolchain.programs import passed_on
 from ..toolchain.toolchain import Toolchain
 from . import build_log, resources
 from .extension_lists import as_one, cmake_lists
+from .headers import Headers, header_folders
 from .plan import Plan
-from .work_folder import Work, header_folders, mark_rest_whole
+from .work_folder import Work, in_makefile, mark_rest_whole
 
-# The only variables of the caller's environment that a compiler sees. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are
-# options of the registry and arrive through the Plan; anything else could change the binary behind its back.
-PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
 # Bytes; with less free space than this, a failure is blamed on the full disk, whatever CMake says.
 ROOM = 1 << 20
 
 
-def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, say: Callable[[str], None]
+) -> dict[str, Any]:
     """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
 
     Returns:
@@ -56,7 +57,7 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[
         lack = resources.lack_of_memory(said, resources.oom_kills() - kills)
         if not lack:
             failure = _compiler_failed(work, plan, said, status)
-            mark_rest_whole(work, plan, toolchain)
+            mark_rest_whole(work, plan, headers)
             raise failure
         if jobs == 1:
             raise resources.out_of_memory(
@@ -125,18 +126,13 @@ def _prefix_map(work: Path) -> str:
 
 
 def _without_links(work: Path) -> str:
-    """The sed script that removes from a dependency file everything reached through the folder's links.
-
-    Dependency files use Makefile escapes: a backslash before a space or #, and a doubled $.
-    """
-    written = re.sub(r"([ #])", r"\\\1", str(work)).replace("$", "$$")
-    quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", written)
+    """The sed script that removes from a dependency file everything reached through the folder's links."""
+    quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", in_makefile(work))
     return f"s!{quoted}/(torch|cuda|headers)/([^[:space:]\\\\]|\\\\.)*!!g\n"
 
 
 def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    environment |= {
+    environment = passed_on(os.environ) | {
         "LC_ALL": "C.UTF-8",  # under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller"
         "NINJA_STATUS": "[%f/%t] ",
         "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
@@ -169,6 +165,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
         "KERNELWHEEL_CXX_FLAGS": as_one(plan.cxx_flags),
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.link_flags),
+        "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",
     }

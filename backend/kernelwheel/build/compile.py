@@ -23,8 +23,9 @@ from ..toolchain.binding import torch_release
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import cccl_version
 from . import cmake_build, readback, resources
+from .headers import check_headers, headers_of
 from .plan import Plan
-from .work_folder import claimed, lay_out, mark_whole, tidy
+from .work_folder import claimed, headers_read, lay_out, mark_whole, tidy
 
 Say = Callable[[str], None]
 # Errors that mean nothing more can be written.
@@ -69,14 +70,16 @@ def compile_plan(
         try:
             work = held.enter_context(claimed(plan, store, store.trust if store else trust, say))
             place = work.path
-            lay_out(work, plan, toolchain, source_root)
+            headers = headers_of(plan, toolchain, source_root)
+            lay_out(work, plan, toolchain, source_root, headers)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
             at_once = resources.plan_jobs(jobs, resources.find_resources(), known_peak_mb)
             say(f"compilers at once: {at_once.count}: {at_once.because}")
-            drivers = cmake_build.run(work, plan, toolchain, at_once.count, say)
+            drivers = cmake_build.run(work, plan, toolchain, headers, at_once.count, say)
+            check_headers(plan, headers, headers_read(work))
             libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
             manifest = _describe_artifact(plan, toolchain, drivers, libraries, work.path / "out")
-            mark_whole(work, plan, toolchain)
+            mark_whole(work, plan, headers)
         except OSError as error:
             raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
         destination.mkdir(parents=True, exist_ok=True)

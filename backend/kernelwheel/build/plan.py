@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,26 @@ from ..core.host import platform_name
 from ..core.settings import Settings
 from ..core.variables import own_variable
 from ..toolchain.binding import Binding, bind
+from ..toolchain.cxx_identity import cxx_identity
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import toolkit_identity
+from .headers import digests, headers_of
 from .package import PackageFacts
 from .source_files import source_digests
 
-SCHEMA = 2
+SCHEMA = 3
 # Files of ours that can change the binary: flags, the compilers' environment, and the layout of the work folder.
 RECIPE = (
     "cmake/KernelWheel.cmake",
     "build/cmake_driver.py",
     "build/cmake_build.py",
     "build/extension_lists.py",
+    "build/headers.py",
     "build/work_folder.py",
     "toolchain/binding.py",
+    "toolchain/older_libraries.py",
+    "toolchain/programs.py",
+    "core/architectures.py",
     "core/extension.py",
 )
 
@@ -66,15 +72,18 @@ class Plan:
         version: the package's version.
         sources: sha256 of each source, keyed by its path relative to the source folder.
         recipe: sha256 of each of our own files that can change the binary.
-        cxx: the C++ compiler: kind, version, target.
+        cxx: the C++ compiler's identity: kind, version, target, and digests of its parts.
         cxx_flags: extra options for the C++ compiler.
         link_flags: extra options for the linker driver.
         cuda: the CUDA half, or None for a CPU-only Artifact.
-        torch_target: the target version of torch's stable ABI, such as `2.10`.
+        torch_target: the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of
+            which nothing else is in the Plan but the headers that are compiled in.
         binding: the Python and torch that modules are bound to; None if all libraries are operators on the stable
             ABI, so that one Plan serves every Python and every torch.
         platform: such as `linux-x86_64`.
+        glibc: the oldest glibc that the libraries are linked for, `2.28`; None for the one of the build machine.
         extensions: what is built without a CMakeLists.txt, in the order of their names.
+        headers: one digest for each origin (torch, the system, …) of the headers there that the sources can reach.
     """
 
     package: str
@@ -88,7 +97,9 @@ class Plan:
     torch_target: str
     binding: Binding | None
     platform: str
+    glibc: str | None = None
     extensions: tuple[Extension, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The Plan as plain JSON values, with the schema number of Plans."""
@@ -135,21 +146,22 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
     """
     require_torch_target(facts, toolchain)
     here = Path(__file__).parent.parent
-    cxx = toolchain.cxx
-    return Plan(
+    plan = Plan(
         package=facts.import_name,
         version=version,
         sources=source_digests(source_root, facts.files),
         recipe={name: file_sha256(here / name) for name in RECIPE},
-        cxx={"kind": cxx.kind, "version": cxx.version, "target": cxx.target},
+        cxx=cxx_identity(toolchain.cxx),
         cxx_flags=settings.cxx_flags,
         link_flags=settings.link_flags,
         cuda=_draw_cuda(facts, settings, toolchain),
         torch_target=facts.torch_target,
         binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,
         platform=platform_name(),
+        glibc=settings.glibc or None,
         extensions=facts.extensions,
     )
+    return replace(plan, headers=digests(headers_of(plan, toolchain, source_root)))
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:

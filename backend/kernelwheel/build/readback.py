@@ -6,10 +6,11 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
 from ..core.architectures import Arch
@@ -99,6 +100,27 @@ def _symbols(path: Path, *, defined: bool) -> Iterator[str]:
                 yield str(symbol.name)
 
 
+class NeededSymbol(NamedTuple):
+    """A versioned symbol that a library needs: `pthread_create`, `GLIBC_2.34`, `libc.so.6`."""
+
+    name: str
+    version: str
+    library: str
+
+
+def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
+    """The versioned symbols that an ELF file needs from other libraries (LSB core, "Symbol Versioning")."""
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
+        if not isinstance(symbols, SymbolTableSection) or not isinstance(versions, GNUVerSymSection):
+            return
+        names = {version.entry.vna_other: (version.name, library.name) for library, version in _version_needs(elf)}
+        for symbol, at in zip(symbols.iter_symbols(), versions.iter_symbols(), strict=True):
+            if at.entry["ndx"] in names:
+                yield NeededSymbol(str(symbol.name), *names[at.entry["ndx"]])
+
+
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:
     """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
     found = {name for path in paths for name in _versions_needed(path) if re.fullmatch(rf"{prefix}[\d.]+", name)}
@@ -106,9 +128,14 @@ def newest_symbol_version(paths: list[Path], prefix: str) -> str:
 
 
 def _versions_needed(path: Path) -> Iterator[str]:
-    """The symbol versions that an ELF file needs from other libraries (LSB core, symbol versioning)."""
+    """The symbol versions that an ELF file needs from other libraries."""
     with path.open("rb") as stream:
-        for section in ELFFile(stream).iter_sections():
-            if isinstance(section, GNUVerNeedSection):
-                for _library, versions in section.iter_versions():
-                    yield from (str(version.name) for version in versions)
+        yield from (str(version.name) for _library, version in _version_needs(ELFFile(stream)))
+
+
+def _version_needs(elf: ELFFile) -> Iterator[tuple[Any, Any]]:
+    """The entries of `.gnu.version_r`: a library, and a version of it (LSB core, "Version Requirements")."""
+    section = elf.get_section_by_name(".gnu.version_r")
+    if isinstance(section, GNUVerNeedSection):
+        for library, versions in section.iter_versions():
+            yield from ((library, version) for version in versions)

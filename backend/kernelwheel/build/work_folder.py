@@ -4,13 +4,14 @@
         src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
         headers/                                    links to headers besides torch's
         libraries/                                  links to libraries of the toolkit
+        older/                                      sources for an older glibc, see toolchain/older_libraries.py
         build.log                                   the latest output of CMake and the compilers
         whole.json                                  exists while the rest is intact: removed first, written last
 
 If that folder cannot be used, a randomly named one in the temporary folder is, and is removed afterwards.
 KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what to rebuild. It tracks every file that
 an object depends on except torch's and the toolkit's: the folder's name covers the toolkit's digests, and whole.json
-holds torch's version.
+has those of other headers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import posixpath
 import re
 import shutil
 import tempfile
@@ -34,9 +36,11 @@ from ..core.variables import own_variable
 from ..store.entries import WHOLE, Store
 from ..store.locks import exclusive
 from ..store.permissions import FOLDER, PRIVATE, Guard, Trust
-from ..toolchain.binding import find_cuda_library, python_folders
+from ..toolchain import older_libraries
+from ..toolchain.binding import find_cuda_library
 from ..toolchain.toolchain import Toolchain
 from .extension_lists import cmake_lists
+from .headers import Headers, header_folders
 from .plan import Plan
 
 LOG = "build.log"
@@ -68,8 +72,12 @@ def work_path(store: Store, plan: Plan) -> Path:
 
 
 def work_name(plan: Mapping[str, Any]) -> str:
-    """The folder's name, from a Plan as JSON: the same for all versions of the package and all edits."""
-    return f"kernelwheel-{json_sha256({key: plan[key] for key in plan if key not in ('version', 'sources')})[:32]}"
+    """The folder's name, from a Plan as JSON: the same for all versions of the package and all edits.
+
+    An edited source may reach other headers, so those are left out too.
+    """
+    kept = {key: plan[key] for key in plan if key not in ("version", "sources", "headers")}
+    return f"kernelwheel-{json_sha256(kept)[:32]}"
 
 
 @contextmanager
@@ -136,8 +144,15 @@ def _remove_all_but_log(path: Path) -> None:
             _remove(inside)
 
 
-def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> None:
+def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, headers: Headers) -> None:
     """Prepare the folder for the Plan: update one that a compile left intact, or start from scratch.
+
+    Args:
+        work: the folder.
+        plan: what will be compiled in it.
+        toolchain: what it is compiled with.
+        source_root: the folder with the Plan's sources.
+        headers: those that the sources can reach outside the package.
 
     Raises:
         BuildError: a source file has changed since the Plan was drawn up.
@@ -145,7 +160,7 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
     record = work.path / WHOLE
     newest = max((path.lstat().st_mtime_ns for path in (work.path / "build").rglob("*")), default=0)
     # If the clock was set back, timestamps do not show what is older.
-    if record.is_file() and record.read_bytes() == _record(work, plan, toolchain) and newest < time.time_ns():
+    if _is_whole(work, plan, headers) and newest < time.time_ns():
         record.unlink()
         _remove_passing(work)
     else:
@@ -164,16 +179,10 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path) -> 
         for number, folder in enumerate(folders):
             (work.path / "headers" / f"{language}{number}").symlink_to(folder)
     _link_libraries(work, plan, toolchain)
+    for name, text in (older_libraries.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
+        _write_if_new(work.path / "older" / name, text)
     if plan.extensions:
         _write_if_new(work.path / "src" / "CMakeLists.txt", cmake_lists(plan))
-
-
-def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ...]]:
-    """The folders of headers besides torch's that the Plan's libraries are compiled with: CUDA's, and Python's."""
-    nvcc = toolchain.cuda.nvcc if plan.cuda else None
-    if plan.binding is None:
-        return {"cuda": (nvcc.include,) if nvcc else (), "python": ()}
-    return {"cuda": toolchain.torch_headers, "python": python_folders() if plan.binding.python else ()}
 
 
 def _link_libraries(work: Work, plan: Plan, toolchain: Toolchain) -> None:
@@ -192,20 +201,39 @@ def _write_if_new(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def mark_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
+def mark_whole(work: Work, plan: Plan, headers: Headers) -> None:
     """Record that everything in the folder is good for the next compile."""
     with suppress(OSError):  # then the next compile starts over; a truncated record never matches
-        (work.path / WHOLE).write_bytes(_record(work, plan, toolchain))
+        text = json.dumps({**_contents(work, plan), "headers": headers}, sort_keys=True)
+        (work.path / WHOLE).write_text(text, encoding="ascii")
 
 
-def mark_rest_whole(work: Work, plan: Plan, toolchain: Toolchain) -> None:
+def mark_rest_whole(work: Work, plan: Plan, headers: Headers) -> None:
     """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
     said = work.log.read_text(encoding="utf-8", errors="replace")
     failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", said, re.MULTILINE)
     if failed and re.search(r"^ninja: build stopped: ", said, re.MULTILINE):
         for output in failed:
             (work.path / "build" / output).unlink(missing_ok=True)
-        mark_whole(work, plan, toolchain)
+        mark_whole(work, plan, headers)
+
+
+def headers_read(work: Work) -> set[str]:
+    """The headers of torch that the objects in the folder were compiled with, by their names in its include folder.
+
+    From the dependency files as the compilers wrote them, which KernelWheel.cmake keeps (GNU make, "Rule Syntax").
+    """
+    start = re.escape(in_makefile(work.path / "torch" / "include"))
+    names: set[str] = set()
+    for file in (work.path / "build").rglob("*.d.read"):
+        written = file.read_text(encoding="utf-8", errors="surrogateescape")
+        names.update(re.findall(rf"{start}/((?:[^\s\\]|\\[^\n])+)", written))
+    return {posixpath.normpath(name) for name in names}
+
+
+def in_makefile(path: Path) -> str:
+    """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
+    return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
 
 
 def tidy(work: Work) -> None:
@@ -214,20 +242,36 @@ def tidy(work: Work) -> None:
         _remove_passing(work)
 
 
-def _record(work: Work, plan: Plan, toolchain: Toolchain) -> bytes:
-    """The contents of whole.json: what neither the folder's name nor Ninja covers, and what is in the build folder.
+def _is_whole(work: Work, plan: Plan, headers: Headers) -> bool:
+    """Whether the folder is as the last compile left it, and no header has changed that its objects may depend on.
+
+    A header that only one of the two compiles reaches does not matter: the source that led to it was edited.
+    """
+    try:
+        record = json.loads((work.path / WHOLE).read_text(encoding="ascii"))
+        before: Headers = record.pop("headers")
+        same = all(
+            headers.get(origin, {}).get(name, digest) == digest
+            for origin, named in before.items()
+            for name, digest in named.items()
+        )
+    except (OSError, ValueError, KeyError, AttributeError):  # none, or cut short
+        return False
+    return same and record == _contents(work, plan)
+
+
+def _contents(work: Work, plan: Plan) -> dict[str, Any]:
+    """What whole.json says of the folder, which neither its name nor Ninja covers.
 
     It has the names of all sources, because a new header may shadow another one, and the digests of all files, because
     after a power failure the disk may not hold what was written.
     """
     build = work.path / "build"
     files = (path for path in build.rglob("*") if path.is_file() and build / "keep" not in path.parents)
-    values = {
-        "torch": toolchain.torch.version,
+    return {
         "sources": sorted(plan.sources),
         "files": {path.relative_to(build).as_posix(): file_sha256(path) for path in files},
     }
-    return json.dumps(values, sort_keys=True).encode("ascii")
 
 
 def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:

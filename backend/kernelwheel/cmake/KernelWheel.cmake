@@ -15,6 +15,7 @@
 #   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
 #   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
+#   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
 #                              the compile_commands.json of editors
@@ -41,11 +42,48 @@ if(KERNELWHEEL_CUDA)
   set(KERNELWHEEL_COMPRESSION -Xfatbin=-compress-all)
 endif()
 
+# The interface of an older glibc and libstdc++ (toolchain/older_libraries.py): stub libraries, and an archive of what is
+# linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
+# libraries that the compiler adds by itself.
+if(KERNELWHEEL_OLDER)
+  set(compile "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
+  set(objects)
+  file(GLOB sources "${KERNELWHEEL_OLDER}/linked-in/*.cpp")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    list(APPEND objects "older/${name}.o")
+    add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/older/${name}.o" DEPENDS "${source}" VERBATIM
+      COMMAND ${compile} -c "${source}" -o "older/${name}.o")
+  endforeach()
+  list(TRANSFORM objects PREPEND "${CMAKE_BINARY_DIR}/" OUTPUT_VARIABLE made)
+  add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/older/libolder.a" DEPENDS ${made} VERBATIM
+    COMMAND "${CMAKE_COMMAND}" -E rm -f older/libolder.a COMMAND "${CMAKE_AR}" qcsD older/libolder.a ${objects})
+  set(older older/libolder.a)
+  file(GLOB sources "${KERNELWHEEL_OLDER}/stubs/*.cpp")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM LAST_ONLY library)
+    list(APPEND older "older/${library}")
+    set(script "${KERNELWHEEL_OLDER}/stubs/${library}.map")
+    add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/older/${library}" DEPENDS "${source}" "${script}" VERBATIM
+      COMMAND ${compile} -shared -nostdlib "-Wl,-soname,${library}" "-Wl,--version-script=${script}" -o "older/${library}"
+        "${source}")
+  endforeach()
+  file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/older")
+  list(TRANSFORM older PREPEND "${CMAKE_BINARY_DIR}/" OUTPUT_VARIABLE made)
+  add_custom_target(kernelwheel_older DEPENDS ${made})
+  list(JOIN older " " older)
+  foreach(language IN ITEMS CXX CUDA)
+    string(APPEND CMAKE_${language}_STANDARD_LIBRARIES
+      " -Wl,--exclude-libs,libolder.a -Wl,--push-state,--as-needed ${older} -Wl,--pop-state")
+  endforeach()
+endif()
+
 # In another isolated environment, the headers of torch and the toolkit have newer timestamps but the same content, as
-# compile() ensures when it reuses this build folder. A second command in the rules therefore hides them from Ninja.
+# compile() ensures when it reuses this build folder. A second command in the rules therefore hides them from Ninja. The
+# file as the compiler wrote it stays beside it, for compile() to see which headers were read.
 if(DEFINED KERNELWHEEL_RECIPE)
   foreach(language IN ITEMS CXX CUDA)
-    string(APPEND CMAKE_${language}_COMPILE_OBJECT ";sed -i -E -f ${KERNELWHEEL_RECIPE}/depfile.sed <DEP_FILE>")
+    string(APPEND CMAKE_${language}_COMPILE_OBJECT ";sed -i.read -E -f ${KERNELWHEEL_RECIPE}/depfile.sed <DEP_FILE>")
   endforeach()
 endif()
 
@@ -116,6 +154,9 @@ function(_kernelwheel_add_library function target)
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" ${KERNELWHEEL_LIBRARIES})
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
   target_link_libraries(${target} PRIVATE torch_cpu)
+  if(KERNELWHEEL_OLDER)
+    add_dependencies(${target} kernelwheel_older)
+  endif()
   if(ARG_CUDA)
     target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CUDA_HEADERS}>")
     if(KERNELWHEEL_BINDING)  # torch's headers for CUDA include some that the toolkit of nvcc need not have

@@ -161,20 +161,26 @@ def _toolkit(value: Any) -> bool:
     return type(value) is dict and _texts(list(value.values())) and _release(value.get("version"))
 
 
+def _cxx(value: Any) -> bool:
+    return type(value) is dict and _texts(list(value.values())) and {"kind", "version", "target"} <= value.keys()
+
+
 _PLAN: Fields = {
     "schema": _number,
     "package": _identifier,
     "version": _version,
     "sources": _digests,
     "recipe": _digests,
-    "cxx": {"kind": _text, "version": _text, "target": _text},
+    "cxx": _cxx,
     "cxx_flags": _texts,
     "link_flags": _texts,
     "cuda": _of_type(dict, type(None)),  # _CUDA_PLAN
     "torch_target": _release,
     "binding": _of_type(dict, type(None)),  # _BINDING
     "platform": _name,
+    "glibc": _or_none(_release),
     "extensions": lambda value: type(value) is list and len(value) <= MOST_LIBRARIES,  # of _EXTENSION
+    "headers": _digests,
 }
 _EXTENSION: Fields = {
     "name": _dotted,

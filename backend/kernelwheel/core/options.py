@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
 TorchTag = Literal["build", "local", "none"]
+Manylinux = Literal["auto", "required", "off"]
 # What an option decides.
 # binary: different values can give different binaries. It is in the Plan; the manifest records value and origin.
 # tools: where the compilers are. The Plan has what they are; the manifest records only the origin, as the value is a
@@ -126,6 +127,14 @@ def _epoch(text: str) -> int:
     if value < 0 or value > NEWEST_ZIP_TIME:
         raise ValueError("A zip file cannot store such a time." if value >= 0 else "")
     return max(value, OLDEST_ZIP_TIME)
+
+
+def _glibc(text: str) -> str:
+    value = text.strip()
+    major, _, minor = value.partition(".")
+    if value and not (major == "2" and minor.isdecimal() and len(minor) < 4):
+        raise ValueError("manylinux_2_28 is for glibc 2.28." if "linux" in value else "")
+    return value
 
 
 def _text(text: str) -> str:
@@ -249,6 +258,13 @@ class Options:
         separator=" ",
         help="Extra options for the linker driver.",
     )
+    glibc: Option[str] = Option(
+        _glibc,
+        takes="a release of glibc such as 2.28",
+        default="2.28",
+        decides="binary",
+        help="The oldest glibc that libraries are linked for, and so the manylinux tag to reach; empty: the one here.",
+    )
     jobs: Option[int] = Option(
         _jobs,
         takes="a whole number, 0 for automatic",
@@ -272,6 +288,14 @@ class Options:
         decides="work",
         help="How the file name of a wheel that is bound to one torch says which: by a build number, `213torch`, by a "
         "local version, `+torch2.13`, or not at all.",
+    )
+    manylinux: Option[Manylinux] = Option(
+        _choice("auto", "required", "off"),
+        takes="auto, required or off",
+        default="auto",
+        decides="work",
+        help="Whether the wheel is tagged manylinux. auto: with the best tag that its libraries earn; required: the "
+        "build fails if they do not earn that of the option glibc; off: tagged for Linux alone.",
     )
     jit: Option[Jit] = Option(
         _choice("auto", "never", "always"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,23 +23,10 @@ from . import licences, sbom
 from .components import Component
 from .core_metadata import completed, field_of
 from .module_files import module_files
+from .tags import python_tag
 
 # What builds wheels, and is of no use in one.
 FOR_BUILDS = ("hooks.py", "reference.py", "packing", "adoption")
-
-
-def platform_tag() -> str:
-    """This platform as a wheel tag (PyPA, platform compatibility tags): `linux_x86_64`."""
-    return re.sub(r"[-.]", "_", sysconfig.get_platform())
-
-
-def python_tag(abi: str | None) -> str:
-    """The first two parts of a wheel's tag (PyPA, platform compatibility tags).
-
-    They are `py3-none` for libraries that use no Python symbols; otherwise they name the ABI that the modules are bound
-    to, as in `cp313-cp313t`.
-    """
-    return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
 
 
 @dataclass(frozen=True)
@@ -53,6 +39,7 @@ class Contents:
         plan: names the source files, which go into `src/` in the Artifact's folder, for a compile at run time.
         sources: the folder of the source files.
         epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
+        platform: the wheel's platform tag, `manylinux_2_28_x86_64`.
         components: what is compiled or linked into the Artifact.
         build_tag: the wheel's build number, which says which torch it is for; may be empty.
     """
@@ -62,6 +49,7 @@ class Contents:
     plan: Plan
     sources: Path
     epoch: int
+    platform: str
     components: tuple[Component, ...] = ()
     build_tag: str = ""
 
@@ -112,7 +100,7 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
     Raises:
         BuildError: it cannot be written; no partial file is left.
     """
-    tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{platform_tag()}"
+    tag = f"{python_tag(contents.artifact.manifest.requires.python)}-{contents.platform}"
     with WheelFile(pure) as source:
         build = f"-{contents.build_tag}" if contents.build_tag else ""
         path = destination / f"{source.parsed_filename['namever']}{build}-{tag}.whl"

@@ -25,6 +25,11 @@ class Artifact(NamedTuple):
     manifest: Manifest
     store: Store | None = None
 
+    @property
+    def files(self) -> list[Path]:
+        """Its libraries."""
+        return [self.folder / library.file for library in self.manifest.libraries]
+
     def verify_library(self, library: Library) -> Path:
         """Check a library against the manifest before anything loads it; in a Store, also who could have changed it.
 

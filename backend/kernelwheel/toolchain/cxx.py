@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core.errors import BuildError
 from ..core.settings import Settings
 from .launchers import split_cxx
 from .nvcc import Nvcc
-from .programs import last_line, output_of
+from .programs import last_line, output_of, passed_on
 
 NAMES = ("c++", "g++", "clang++")  # the usual names of the default compiler
 # The option that nvcc's own refusal suggests, and the macro behind it: whoever sets one of them takes the risk.
@@ -30,6 +30,7 @@ class Cxx:
         version: `12.2.0`.
         target: `x86_64-linux-gnu`.
         passed_over: the compilers that were rejected before it, each with the reason, for messages.
+        environ: the variables that it sees when it compiles.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class Cxx:
     version: str
     target: str
     passed_over: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def major(self) -> int:
@@ -73,7 +75,7 @@ def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None =
             known.append(cxx)
             passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
         else:
-            return replace(cxx, passed_over=tuple(passed_over))
+            return replace(cxx, passed_over=tuple(passed_over), environ=passed_on(environ))
     if nvcc is not None and known:
         raise _too_new(settings, nvcc, limits, known[0], passed_over)
     raise BuildError(

@@ -74,6 +74,13 @@ def read_torch(root: Path) -> Torch:
     return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
 
 
+def brought_by_torch(torch: Torch) -> frozenset[str]:
+    """The file names of the libraries that torch's wheel and those it depends on bring."""
+    site = torch.root.parent
+    folders = (torch.root / "lib", *site.glob("nvidia/*/lib"))
+    return frozenset(path.name for folder in folders for path in folder.glob("*.so*"))
+
+
 def version_in(root: Path) -> str | None:
     """The version of the torch in a package folder; None if there is none."""
     file = root / "version.py"

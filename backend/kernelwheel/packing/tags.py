@@ -1,0 +1,129 @@
+"""A wheel's tag: which Python it is for, and which Linux its libraries earn (PyPA, platform compatibility tags).
+
+A manylinux tag says that a wheel runs wherever glibc is new enough (PEP 600). Which symbols and which libraries each
+tag allows comes from auditwheel's policies.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from auditwheel.architecture import Architecture
+from auditwheel.libc import Libc
+from auditwheel.policy import Policy, WheelPolicies
+
+from ..build.readback import needed, needed_symbols
+from ..core.errors import BuildError
+from ..core.settings import Settings
+
+# What torch, the driver and the system bring by themselves: never part of a wheel.
+BROUGHT = re.compile(r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*")
+
+
+MOST_REASONS = 20
+
+
+class Tag(NamedTuple):
+    """A platform tag, and what keeps the wheel from a better one: one line for each symbol or library."""
+
+    platform: str
+    reasons: tuple[str, ...] = ()
+
+
+def linux_tag() -> str:
+    """This platform as a tag that promises nothing about its glibc: `linux_x86_64`."""
+    return re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
+def python_tag(abi: str | None) -> str:
+    """The first two parts of a wheel's tag.
+
+    They are `py3-none` for libraries that use no Python symbols; otherwise they name the ABI that the modules are bound
+    to, as in `cp313-cp313t`.
+    """
+    return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
+
+
+def platform_tag(libraries: Sequence[Path], settings: Settings, brought: Collection[str] = ()) -> Tag:
+    """The platform tag of a wheel with these libraries.
+
+    Args:
+        libraries: all native files of the wheel.
+        settings: `manylinux` says whether a manylinux tag is wanted, `glibc` which one.
+        brought: the file names of libraries that torch's wheel and its dependencies bring.
+
+    Raises:
+        BuildError: the tag is required, and the libraries do not earn it.
+    """
+    if settings.manylinux == "off":
+        return Tag(linux_tag())
+    wanted = _wanted(settings.glibc) if Libc.detect() == Libc.GLIBC else []
+    failed: list[str] = []
+    for policy in wanted:
+        reasons = [reason for path in libraries for reason in _reasons(policy, path, brought)]
+        if not reasons:
+            return _checked(Tag(policy.name, tuple(failed)), settings)
+        failed = failed or reasons
+    return _checked(Tag(linux_tag(), tuple(failed or ["this system has no glibc"])), settings)
+
+
+def explain(tag: Tag) -> list[str]:
+    """Lines that say which tag a wheel has and why not a better one."""
+    shown = tag.reasons[:MOST_REASONS]
+    more = [f"  and {len(tag.reasons) - len(shown)} more"] if len(tag.reasons) > len(shown) else []
+    return [
+        f"platform tag: {tag.platform}" + (", because of:" if shown else ""),
+        *(f"  {line}" for line in shown),
+        *more,
+    ]
+
+
+def _wanted(glibc: str) -> list[Policy]:
+    """The policies from the wanted glibc on, the oldest first; all of them if none is wanted."""
+    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.detect())
+    releases = {policy.name: _release(policy.name.split("_")[1:3]) for policy in policies if policy != policies.linux}
+    oldest = _release(glibc.split(".")) if glibc else (0, 0)
+    names = sorted((name for name in releases if releases[name] >= oldest), key=lambda name: releases[name])
+    return [policies.get_policy_by_name(name) for name in names]
+
+
+def _release(numbers: Iterable[str]) -> tuple[int, ...]:
+    return tuple(map(int, numbers))
+
+
+def _reasons(policy: Policy, path: Path, brought: Collection[str]) -> Iterator[str]:
+    """Why a library does not earn a policy's tag."""
+    symbols = list(needed_symbols(path))
+    for symbol in symbols:
+        prefix, _, number = symbol.version.partition("_")
+        if prefix in policy.symbol_versions and number not in policy.symbol_versions[prefix]:
+            yield f"{path.name}: {symbol.name}@{symbol.version} of {symbol.library}"
+    for library in needed(path):
+        if not _known(library, policy, brought):
+            yield f"{path.name}: {library}, which not every Linux has"
+        for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in symbols}):
+            yield f"{path.name}: {name} of {library}, which newer releases lack"
+
+
+def _known(library: str, policy: Policy, brought: Collection[str]) -> bool:
+    """Whether a library is on every such Linux, or comes with torch or the driver."""
+    return library in policy.whitelist or library in brought or bool(BROUGHT.fullmatch(library))
+
+
+def _checked(tag: Tag, settings: Settings) -> Tag:
+    if settings.manylinux == "required" and tag.reasons:
+        raise BuildError(
+            f"the libraries do not earn the tag that is required: they earn {tag.platform}",
+            required=f"libraries that run with glibc {settings.glibc}, because manylinux is required "
+            f"({settings.origin('manylinux')})",
+            found="\n".join(tag.reasons),
+            remedies=[
+                "do without these functions, or build on a system with an older glibc",
+                f"or accept a newer glibc: set {settings.variable('glibc')} (-C glibc=2.34)",
+            ],
+        )
+    return tag

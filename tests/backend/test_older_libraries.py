@@ -1,0 +1,91 @@
+"""The interface of older system libraries: which symbols are bound to an older version, and which must not be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kernelwheel.toolchain.cxx import Cxx, find_cxx
+from kernelwheel.toolchain.older_libraries import LINKED_IN, older_symbols, source_files
+from standins import make_cxx, make_program, settings_with
+
+LIBC = """\
+0000000000089380 T pthread_create@GLIBC_2.2.5
+0000000000089380 T pthread_create@@GLIBC_2.34
+0000000000089381 T pthread_cond_wait@GLIBC_2.2.5
+0000000000089382 T pthread_cond_wait@@GLIBC_2.3.2
+0000000000089383 T sem_open@GLIBC_2.2.5
+0000000000089384 T sem_open@GLIBC_2.27
+0000000000089385 T sem_open@@GLIBC_2.34
+0000000000089386 T dlopen@GLIBC_2.2.5
+0000000000089386 T dlopen@@GLIBC_2.34
+0000000000089387 W shm_open@@GLIBC_2.34
+0000000000089388 T memcpy@GLIBC_2.2.5
+0000000000089389 i memcpy@@GLIBC_2.99
+000000000008938a T pthread_new@GLIBC_2.28
+000000000008938a T pthread_new@@GLIBC_2.40
+000000000008938b B __libc_single_threaded@@GLIBC_2.32
+"""
+LIBM = """\
+0000000000001000 i pow@@GLIBC_2.29
+0000000000001001 T pow@GLIBC_2.2.5
+0000000000001002 T totalorder@GLIBC_2.25
+0000000000001003 T totalorder@@GLIBC_2.31
+0000000000001004 T sin@@GLIBC_2.2.5
+"""
+
+
+@pytest.fixture
+def cxx(tmp_path: Path) -> Cxx:
+    """A compiler whose nm lists the symbols above."""
+    path = make_cxx(tmp_path / "c++")
+    (tmp_path / "parts/libc.so.6").write_text(LIBC)
+    (tmp_path / "parts/libm.so.6").write_text(LIBM)
+    make_program(tmp_path / "parts/nm", 'eval "file=\\${$#}"; while IFS= read -r line; do echo "$line"; done < "$file"')
+    return Cxx(path, "gcc", "12.2.0", "x86_64-linux-gnu")
+
+
+def test_a_symbol_that_moved_is_bound_to_its_newest_version_that_is_old_enough(cxx: Cxx) -> None:
+    symbols = older_symbols(cxx, "2.28")
+
+    assert symbols == {
+        "libpthread.so.0": {"pthread_create": "GLIBC_2.2.5", "sem_open": "GLIBC_2.27"},
+        "libdl.so.2": {"dlopen": "GLIBC_2.2.5"},
+        "libm.so.6": {"pow": "GLIBC_2.2.5"},
+    }
+
+
+@pytest.mark.parametrize("symbol", ["pthread_cond_wait", "memcpy", "totalorder", "sin", "shm_open", "pthread_new"])
+def test_a_symbol_that_may_have_changed_or_need_not_be_rebound_is_left_alone(cxx: Cxx, symbol: str) -> None:
+    assert not any(symbol in symbols for symbols in older_symbols(cxx, "2.28").values())
+
+
+def test_nothing_is_rebound_for_a_glibc_that_is_new_enough(cxx: Cxx) -> None:
+    assert older_symbols(cxx, "2.34") == {}
+
+
+def test_each_library_has_a_source_and_a_version_script(cxx: Cxx) -> None:
+    files = source_files(cxx, "2.28")
+
+    stubs = {
+        f"stubs/{name}{end}" for name in ("libpthread.so.0", "libdl.so.2", "libm.so.6") for end in (".cpp", ".map")
+    }
+    assert files.keys() == stubs | {f"linked-in/{name}" for name in LINKED_IN}
+    assert files["stubs/libpthread.so.0.map"] == (
+        "GLIBC_2.2.5 { global: pthread_create; };\nGLIBC_2.27 { global: sem_open; };\n"
+    )
+
+
+def test_a_libc_that_is_no_glibc_has_nothing_to_rebind(cxx: Cxx, tmp_path: Path) -> None:
+    (tmp_path / "parts/libc.so.6").write_text("0000000000089380 T pthread_create\n")
+    (tmp_path / "parts/libm.so.6").unlink()
+
+    assert older_symbols(cxx, "2.28") == {}
+
+
+def test_of_this_machine_only_functions_are_rebound_that_are_known_to_be_the_same() -> None:
+    symbols = older_symbols(find_cxx(settings_with(), os.environ), "2.28")
+
+    assert "totalorder" not in symbols.get("libm.so.6", {})
+    assert symbols.keys() <= {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6"}

@@ -1,0 +1,157 @@
+"""The platform tag: a wheel claims the manylinux that its libraries earn, says why not more, and can be held to it."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builds import build, refused_build
+from kernelwheel.build.readback import needed, needed_symbols
+from kernelwheel.core.errors import BuildError
+from kernelwheel.packing.tags import Tag, explain, linux_tag, platform_tag
+from standins import settings_with
+
+MACHINE = platform.machine()
+# Functions that glibc 2.34 moved, one that it changed before, and std::shared_ptr, which reads a variable of 2.32.
+OLD = """
+#include <dlfcn.h>
+#include <pthread.h>
+#include <cmath>
+#include <memory>
+#include <sstream>
+extern "C" double old(double x, void* (*run)(void*), const std::shared_ptr<int>& shared) {
+  auto copy = shared;
+  std::stringstream text;
+  text << x << new int[*copy];
+  pthread_t thread;
+  pthread_create(&thread, nullptr, run, nullptr);
+  pthread_join(thread, nullptr);
+  return std::exp(x) + std::pow(x, x) + (dlopen(nullptr, RTLD_NOW) != nullptr) + *copy;
+}
+"""
+# A function that came with glibc 2.33 and has no older version.
+NEW = '#include <sys/stat.h>\nextern "C" int newer(struct stat* s) { return stat("/", s); }\n'
+
+Checkout = Callable[[], Path]
+Compile = Callable[..., Path]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out" / "wheel"
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Compile:
+    """A library made by the C++ compiler alone: `library(text, *options)`."""
+
+    def compile_it(text: str, *options: str) -> Path:
+        (tmp_path / "source.cpp").write_text(text)
+        made = tmp_path / "libmade.so"
+        subprocess.run(["c++", "-shared", "-fPIC", "-o", made, tmp_path / "source.cpp", *options], check=True)
+        return made
+
+    return compile_it
+
+
+def test_a_library_that_needs_an_old_glibc_earns_the_wanted_tag(library: Compile) -> None:
+    made = library('extern "C" int nothing() { return 0; }')
+
+    assert platform_tag([made], settings_with()) == Tag(f"manylinux_2_28_{MACHINE}")
+
+
+def test_a_library_that_needs_a_newer_glibc_gets_its_tag_and_the_symbols_are_named(library: Compile) -> None:
+    tag = platform_tag([library(NEW)], settings_with())
+
+    assert tag == Tag(f"manylinux_2_34_{MACHINE}", ("libmade.so: stat@GLIBC_2.33 of libc.so.6",))
+    assert explain(tag) == [f"platform tag: manylinux_2_34_{MACHINE}, because of:", f"  {tag.reasons[0]}"]
+
+
+def test_a_wheel_has_the_tag_that_its_worst_library_earns(library: Compile, tmp_path: Path) -> None:
+    good = library('extern "C" int nothing() { return 0; }').rename(tmp_path / "libgood.so")
+
+    assert platform_tag([good, library(NEW)], settings_with()).platform == f"manylinux_2_34_{MACHINE}"
+
+
+def test_a_library_that_not_every_linux_has_keeps_a_wheel_from_any_manylinux(library: Compile, tmp_path: Path) -> None:
+    library('extern "C" int far() { return 0; }', "-Wl,-soname,libfar.so.1").rename(tmp_path / "libfar.so")
+    made = library('extern "C" int far(); extern "C" int near() { return far(); }', f"-L{tmp_path}", "-lfar")
+
+    assert platform_tag([made], settings_with()) == Tag(
+        linux_tag(), ("libmade.so: libfar.so.1, which not every Linux has",)
+    )
+    assert platform_tag([made], settings_with(), {"libfar.so.1"}).platform == f"manylinux_2_28_{MACHINE}"
+
+
+def test_torch_and_the_driver_are_not_part_of_a_wheel(library: Compile, tmp_path: Path) -> None:
+    for soname in ("libtorch_cuda.so", "libcuda.so.1"):
+        library("", f"-Wl,-soname,{soname}").rename(tmp_path / soname)
+    made = library("", f"-L{tmp_path}", "-Wl,--no-as-needed", "-l:libtorch_cuda.so", "-l:libcuda.so.1")
+
+    assert {"libtorch_cuda.so", "libcuda.so.1"} <= set(needed(made))
+    assert platform_tag([made], settings_with()).platform == f"manylinux_2_28_{MACHINE}"
+
+
+def test_a_required_tag_that_is_not_earned_is_an_error_that_names_the_symbols(library: Compile) -> None:
+    made = library(NEW)
+
+    with pytest.raises(BuildError, match=f"they earn manylinux_2_34_{MACHINE}") as caught:
+        platform_tag([made], settings_with(manylinux="required"))
+
+    assert caught.value.found == "libmade.so: stat@GLIBC_2.33 of libc.so.6"
+    assert (
+        platform_tag([made], settings_with(manylinux="required", glibc="2.34")).platform == f"manylinux_2_34_{MACHINE}"
+    )
+
+
+def test_without_a_wanted_glibc_a_wheel_has_the_oldest_tag_that_it_earns(library: Compile) -> None:
+    tag = platform_tag([library('extern "C" int nothing() { return 0; }')], settings_with(glibc=""))
+
+    assert tag == Tag(f"manylinux_2_5_{MACHINE}" if MACHINE == "x86_64" else f"manylinux_2_17_{MACHINE}")
+
+
+def test_manylinux_can_be_switched_off(library: Compile) -> None:
+    assert platform_tag([library(NEW)], settings_with(manylinux="off")) == Tag(linux_tag())
+
+
+def with_source(checkout: Checkout, text: str) -> Path:
+    folder = checkout()
+    (folder / "native/more.cpp").write_text(text)
+    lists = folder / "native/CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("SOURCES twice.cpp", "SOURCES twice.cpp more.cpp"))
+    return folder
+
+
+def test_functions_that_glibc_has_moved_are_bound_to_their_old_versions(checkout: Checkout, out: Path) -> None:
+    wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off"}, config={"manylinux": "required"})
+
+    assert f"manylinux_2_28_{MACHINE}" in wheel.file.name
+    symbols = {symbol.name: symbol for symbol in needed_symbols(wheel.native / "libtiny_cpu.so")}
+    assert symbols["pthread_create"].library == "libpthread.so.0"
+    assert symbols["dlopen"].library == "libdl.so.2"
+    assert symbols["pow"].library == "libm.so.6"
+    assert {symbols[name].version for name in ("pthread_create", "dlopen", "exp", "pow")} <= {
+        "GLIBC_2.2.5",
+        "GLIBC_2.17",
+    }
+    assert "__libc_single_threaded" not in symbols
+    assert wheel.manifest["plan"]["glibc"] == "2.28"
+
+
+def test_functions_can_be_bound_to_the_glibc_of_the_builder(checkout: Checkout, out: Path) -> None:
+    wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off", "TINY_GLIBC": ""}, config={"glibc": ""})
+
+    assert wheel.manifest["plan"]["glibc"] is None
+    versions = {symbol.version for symbol in needed_symbols(wheel.native / "libtiny_cpu.so")}
+    assert versions & {"GLIBC_2.29", "GLIBC_2.34"}
+    assert "manylinux_2_28" not in wheel.file.name
+    assert "pthread_create@GLIBC_2.34 of libc.so.6" in wheel.output or "exp@GLIBC_2.29 of libm.so.6" in wheel.output
+
+
+def test_a_build_that_requires_a_tag_and_does_not_earn_it_fails(checkout: Checkout, out: Path) -> None:
+    said = refused_build(with_source(checkout, NEW), out, env={"TINY_CUDA": "off", "TINY_MANYLINUX": "required"})
+
+    assert "libtiny_cpu.so: stat@GLIBC_2.33 of libc.so.6" in said
