@@ -42,6 +42,7 @@ with requirements.imports_checked_later():
     from .packing.core_metadata import completed, field_of
     from .toolchain import toolchain
     from .toolchain.binding import torch_release
+    from .toolchain.nvcc import NvccLimits
     from .toolchain.torch_files import Torch, brought_by_torch, find_torch
 
 Config = Mapping[str, Any] | None
@@ -173,7 +174,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
     if not facts.can_use_cuda:
         chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
-    tools = toolchain.find_toolchain(chosen, os.environ)
+    limits = NvccLimits(any_major=not facts.binds_cuda)
+    tools = toolchain.find_toolchain(chosen, os.environ, limits=limits)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
     for passed_over in tools.cxx.passed_over:
@@ -194,7 +196,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
         components = components_of(artifact.manifest, tools)
-        for line in (abi_audit.audit(plan, artifact), *tags.explain(tag), *without_text(components)):
+        for line in (abi_audit.audit(plan, artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         contents = wheel.Contents(
             facts.native,

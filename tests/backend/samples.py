@@ -56,7 +56,7 @@ BUILT_WITH: Values = {
         "cxx-flags": {"value": ["-DA=x y"], "origin": "[tool.kernelwheel]"},
     },
 }
-REQUIRES = Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2")
+REQUIRES = Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2")
 
 
 def sample(*libraries: Library, **planned: Any) -> Manifest:
@@ -68,7 +68,7 @@ def sample(*libraries: Library, **planned: Any) -> Manifest:
     plan = copy.deepcopy({**PLAN, "cuda": CUDA if with_cuda else None, **planned})
     built_with = copy.deepcopy(BUILT_WITH)
     built_with["cuda"]["enabled"] = with_cuda
-    requires = REQUIRES if with_cuda else REQUIRES._replace(cuda=None, driver=None, driver_for_ptx=None)
+    requires = REQUIRES if with_cuda else REQUIRES._replace(driver=None, driver_for_ptx=None)
     return Manifest(
         package=plan["package"],
         version=plan["version"],
@@ -101,7 +101,8 @@ def with_cuda(values: Values, *libraries: Library, sass: Sequence[str] = ("9.0",
     """Let a manifest of CPU kernels be one of these CUDA libraries too, or of the ones that it has."""
     values["plan"]["cuda"] = {**CUDA, "sass": list(sass), "ptx": []}
     values["built_with"]["cuda"]["enabled"] = True
-    values["requires"].update(cuda=13, driver="13.0", driver_for_ptx="13.0")
+    bound = values["plan"]["binding"] is not None
+    values["requires"].update(cuda=13 if bound else None, driver="13.0", driver_for_ptx="13.0")
     values["libraries"] += [library._asdict() for library in libraries]
 
 

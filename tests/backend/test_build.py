@@ -119,7 +119,8 @@ def test_the_wheel_has_the_libraries_that_its_torch_can_run(wheel: Wheel) -> Non
     cuda = ["libtiny_cuda.so"] if TORCH.cuda else []
 
     assert list(wheel.libraries) == ["libtiny_cpu.so", *cuda]
-    assert wheel.manifest["requires"]["cuda"] == (int(TORCH.cuda.split(".")[0]) if TORCH.cuda else None)
+    assert wheel.manifest["requires"]["cuda"] is None, "operators need no torch of one CUDA major"
+    assert (wheel.manifest["requires"]["driver"] is not None) is bool(TORCH.cuda)
 
 
 def test_the_sources_are_in_the_wheel_as_the_manifest_says(wheel: Wheel, checkout: Checkout) -> None:
@@ -193,6 +194,17 @@ def symbols(data: bytes, *, defined: bool) -> set[str]:
     tables = [section for section in elf(data).iter_sections() if isinstance(section, SymbolTableSection)]
     entries = [symbol for table in tables for symbol in table.iter_symbols()]
     return {s.name for s in entries if s.name and (s.entry.st_shndx != "SHN_UNDEF") == defined}
+
+
+@needs_cuda_torch
+def test_the_cuda_runtime_inside_operators_meets_no_other(wheel: Wheel) -> None:
+    """torch loads a CUDA runtime of its own, perhaps of another major, so that all libraries see its symbols."""
+    data = wheel.libraries["libtiny_cuda.so"]
+
+    seen = symbols(data, defined=True) | symbols(data, defined=False)
+
+    assert b"cudaLaunchKernel" in data, "the runtime is inside"
+    assert [name for name in seen if re.match(r"_*cu(da)?[A-Z]", name)] == []
 
 
 def test_each_library_names_the_torch_library_that_it_needs(wheel: Wheel) -> None:
@@ -290,7 +302,7 @@ def test_off_gives_a_wheel_without_cuda_kernels_that_says_why(
 
     assert list(built.libraries) == ["libtiny_cpu.so"]
     assert built.manifest["plan"]["cuda"] is None
-    assert built.manifest["requires"]["cuda"] is None
+    assert built.manifest["requires"]["driver"] is None
     assert not built.manifest["built_with"]["cuda"]["enabled"]
     assert re.search(r"off.*(TINY_CUDA|-C cuda)", built.manifest["built_with"]["cuda"]["because"])
 
@@ -330,14 +342,40 @@ def assert_names_every_place_and_three_ways_out(said: str) -> None:
 
 
 def test_a_torch_with_cuda_and_no_fitting_nvcc_is_an_error_and_no_silent_cpu_wheel(
-    checkout: Checkout, out: Path, tmp_path: Path
+    checkout: Callable[[str], Path], out: Path, tmp_path: Path
 ) -> None:
     make_torch(tmp_path, "2.11.0+cu990", NOWHERE)
 
-    said = refused_build(checkout(), out, env={"PYTHONPATH": str(tmp_path)})
+    said = refused_build(checkout("classic"), out, env={"PYTHONPATH": str(tmp_path)})
 
     assert_names_every_place_and_three_ways_out(said)
     assert "no usable nvcc for CUDA 99" in said
+
+
+@needs_cuda_torch
+def test_operators_are_built_with_an_nvcc_of_another_major_than_torch_s_which_is_said_and_recorded(
+    checkout: Checkout, out: Path, tmp_path: Path, two_archs_wheel: Wheel
+) -> None:
+    """With the files of the torch that is here, which calls itself one for another CUDA."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "triton").symlink_to(TORCH.root.with_name("triton"))  # for cuobjdump
+    for part in ("include", "lib", "__init__.py"):
+        (tmp_path / "torch" / part).symlink_to(TORCH.root / part)
+    (tmp_path / "torch/version.py").write_text("__version__ = '2.11.0+cu118'\ncuda = '11.8'\n")
+
+    built = build(checkout(), out, env={"PYTHONPATH": str(tmp_path), "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
+
+    nvcc = str(built.manifest["built_with"]["nvcc"])
+    driver = f"{nvcc.split('.')[0]}.0"
+    because = (
+        f"torch 2.11.0+cu118 is built for CUDA 11.8; with nvcc {nvcc}, the kernels need a driver for CUDA {driver} or"
+    )
+    assert because in built.manifest["built_with"]["cuda"]["because"]
+    assert f"CUDA kernels: yes, because {because}" in built.output
+    assert f"CUDA {nvcc}, of another major than torch's (11.8)" in built.output
+    assert (built.manifest["requires"]["cuda"], built.manifest["requires"]["driver"]) == (None, driver)
+    assert built.manifest["fingerprint"] == two_archs_wheel.manifest["fingerprint"]
+    assert built.libraries == two_archs_wheel.libraries
 
 
 def without_toolkits() -> tuple[str, ...]:

@@ -25,15 +25,17 @@ MANIFEST = Manifest(
     sources="5" * 64,
     plan={"torch_target": "2.10"},
     built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
-    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
+    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2"),
     libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
 )
-CPU_MANIFEST = MANIFEST._replace(requires=MANIFEST.requires._replace(cuda=None, driver=None), libraries=(CPU_LIBRARY,))
+CPU_MANIFEST = MANIFEST._replace(requires=MANIFEST.requires._replace(driver=None), libraries=(CPU_LIBRARY,))
 OLD = MANIFEST._replace(version="1.2.2")
 HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
 BLACKWELL = HOPPER._replace(capabilities=((12, 0),))
 NO_GPU = HOPPER._replace(capabilities=(), driver=None)
 CPU_TORCH = HOPPER._replace(torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
+EARLIER_CUDA = HOPPER._replace(torch="2.11.0+cu128", cuda="12.8")
+OLD_DRIVER = EARLIER_CUDA._replace(driver=(12, 9))
 OLD_TORCH = HOPPER._replace(torch="2.9.0+cu130")
 
 WHEEL = Artifact(Path("/site/tiny/_native"), MANIFEST, None)
@@ -97,6 +99,8 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "an entry for that GPU": ("cuda", BLACKWELL, at(WHEEL, BLACKWELL_ENTRY), "load", "in the store fit"),
     "an entry for another GPU": ("cuda", BLACKWELL, at(WHEEL, ENTRY), "compile", "SASS for 8.0, 9.0"),
     "a CPU wheel beside a CUDA torch": ("cuda", HOPPER, at(CPU_WHEEL), "compile", "CPU kernels only"),
+    "a torch of an earlier CUDA": ("cuda", EARLIER_CUDA, at(WHEEL), "load", "in the wheel fit"),
+    "a driver that serves torch alone": ("cuda", OLD_DRIVER, at(WHEEL), "compile", "found a driver for CUDA 12.9"),
     "no GPU": ("cuda", NO_GPU, at(WHEEL), "fail", "torch sees no GPU"),
     "no CUDA in torch": ("cuda", CPU_TORCH, at(WHEEL), "fail", "2.13.0+cpu has no CUDA"),
     "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),

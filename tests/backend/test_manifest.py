@@ -26,7 +26,7 @@ from kernelwheel.core.manifest import Library
 from kernelwheel.core.verdict import check, flags_of
 from kernelwheel.report.presentation import manifest_text
 from kernelwheel.runtime import Kernels
-from samples import CUDA_LIBRARY, Values, follow_plan, sample
+from samples import CPU_LIBRARY, CUDA_LIBRARY, Values, follow_plan, sample
 
 pytestmark = pytest.mark.once
 
@@ -150,16 +150,16 @@ def changed(place: Place, value: object) -> Values:
     return values
 
 
-@pytest.mark.parametrize("schema", [0, 1, 2, "3", None, [3], True])
+@pytest.mark.parametrize("schema", [0, 1, 2, 3, "4", None, [4], True])
 def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schema: object) -> None:
     error = refusal_of(tmp_path, {**MANIFEST.to_json(), "schema": schema})
 
-    assert error.required == "schema 3"
+    assert error.required == "schema 4"
     assert f"schema {schema!r}" in error.found
 
 
 def test_a_manifest_of_another_schema_is_refused_whatever_else_it_holds(tmp_path: Path) -> None:
-    assert refusal_of(tmp_path, b'{"schema": 4, "new": "shape"}').required == "schema 3"
+    assert refusal_of(tmp_path, b'{"schema": 5, "new": "shape"}').required == "schema 4"
 
 
 OBJECTS = [place for place in places(MANIFEST.to_json()) if isinstance(at(MANIFEST.to_json(), place), dict)]
@@ -277,6 +277,10 @@ def another_major(values: Values) -> None:
     values["requires"]["driver"] = "12.0"
 
 
+def a_cuda_of_another_major(values: Values) -> None:
+    values["requires"]["cuda"] = 12
+
+
 def cuda_is_not_enabled(values: Values) -> None:
     values["built_with"]["cuda"]["enabled"] = False
 
@@ -309,8 +313,9 @@ def another_platform(values: Values) -> None:
     "contradict",
     [
         no_cuda_in_the_plan, cpu_marked_cuda, cuda_marked_cpu, other_device_code, no_device_code, no_cuda_libraries,
-        no_driver, another_major, cuda_is_not_enabled, one_name_twice, a_module_without_a_binding,
-        a_binding_without_modules, a_python_without_a_binding, another_torch, another_platform,
+        no_driver, another_major, a_cuda_of_another_major, cuda_is_not_enabled, one_name_twice,
+        a_module_without_a_binding, a_binding_without_modules, a_python_without_a_binding, another_torch,
+        another_platform,
     ],
 )  # fmt: skip
 def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, contradict: Callable[[Values], None]) -> None:
@@ -319,6 +324,34 @@ def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, contradic
     follow_plan(values)
 
     refusal_of(tmp_path, values)
+
+
+@pytest.mark.parametrize(
+    ("bound", "cuda", "libraries", "why"),
+    [
+        (False, None, (CPU_LIBRARY, CUDA_LIBRARY), ""),
+        (False, 13, (CPU_LIBRARY, CUDA_LIBRARY), ""),
+        (False, 12, (CPU_LIBRARY, CUDA_LIBRARY), "requires.cuda is 12, but its releases are 13.0, 13.2, 13.2.86"),
+        (False, 13, (CPU_LIBRARY,), "requires.cuda does not match its libraries"),
+        (True, None, (CPU_LIBRARY,), ""),
+        (True, 13, (CPU_LIBRARY, CUDA_LIBRARY), ""),
+        (True, None, (CPU_LIBRARY, CUDA_LIBRARY), "its Plan has a binding, but requires.cuda is none"),
+    ],
+)
+def test_the_cuda_major_of_torch_is_required_where_it_binds(
+    tmp_path: Path, bound: bool, cuda: int | None, libraries: tuple[Library, ...], why: str
+) -> None:
+    values = sample(*libraries).to_json()
+    values["requires"]["cuda"] = cuda
+    if bound:
+        values["plan"]["binding"] = {"python": None, "torch": "2.13.0+cu132"}
+        values["requires"]["torch"] = "2.13.*"
+        follow_plan(values)
+
+    if why:
+        assert why in refusal_of(tmp_path, values).found
+    else:
+        assert manifests.from_bytes(manifests.signed(values), "a test").requires.cuda == cuda
 
 
 @pytest.mark.parametrize("name", ["package", "version", "sources", "fingerprint"])

@@ -417,7 +417,7 @@ SHAPES_NOTHING = {
     "plan": "the Plan itself", "readback": "reads what was made", "resources": "how many compilers at once",
     "entries": "where the folder lies", "toolchain": "what the Plan's identities are of",
     "variables": "names for errors", "version": "recorded beside the Plan",
-    "cxx_identity": "the Plan's own", "launchers": "run the same commands",
+    "cxx": "finds what its identity is of", "cxx_identity": "the Plan's own", "launchers": "run the same commands",
     "nvcc": "finds what the toolkit's identity is of", "toolkit": "the Plan's own",
     "compile": "puts the parts together",
 }  # fmt: skip

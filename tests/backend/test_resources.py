@@ -16,7 +16,7 @@ from kernelwheel.build.resources import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB, Resou
 from kernelwheel.core import manifest as manifests
 from kernelwheel.store.entries import Store
 from processes import RunPython
-from samples import rewrite_manifest
+from samples import CUDA_LIBRARY, rewrite_manifest
 
 GB = 1 << 30
 PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
@@ -415,7 +415,7 @@ def note_peak(entry: Path, peak_mb: int) -> None:
 
 def test_only_builds_of_the_same_kind_say_what_one_compiler_takes(compiled_once: Editable) -> None:
     cpu = manifest_of(compiled_once)
-    cuda = cpu._replace(requires=cpu.requires._replace(cuda=13), built_with={**cpu.built_with, "peak_mb": 2048})
+    cuda = cpu._replace(libraries=(CUDA_LIBRARY,), built_with={**cpu.built_with, "peak_mb": 2048})
     silent = cpu._replace(built_with={})
 
     assert resources.known_peak([silent, cpu, cuda], cuda=False) == SMALLEST_PEAK_MB

@@ -403,6 +403,7 @@ def test_a_library_has_kernels_for_its_own_architectures_or_none(light_cuda_whee
     listed = device_code(light_cuda_wheel.native / "light._hopper.so", "--dump-elf-symbols")
     assert re.findall(r"^arch = sm_(\w+)", listed, re.MULTILINE) == ["90a"]
     assert "libcublas.so" in (light_cuda_wheel.native / "light._C.so").read_bytes().decode("latin-1")
+    assert light_cuda_wheel.manifest["requires"]["cuda"] == TORCH.cuda_major, "modules are bound to it"
 
 
 @needs_cuda_torch

@@ -11,7 +11,7 @@ import pytest
 from builds import build, refused_build
 from kernelwheel.build.readback import needed, needed_symbols
 from kernelwheel.core.errors import BuildError
-from kernelwheel.packing.tags import Tag, explain, linux_tag, platform_tag
+from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines
 from standins import settings_with
 
 MACHINE = platform.machine()
@@ -67,7 +67,7 @@ def test_a_library_that_needs_a_newer_glibc_gets_its_tag_and_the_symbols_are_nam
     tag = platform_tag([library(NEW)], settings_with())
 
     assert tag == Tag(f"manylinux_2_34_{MACHINE}", ("libmade.so: stat@GLIBC_2.33 of libc.so.6",))
-    assert explain(tag) == [f"platform tag: manylinux_2_34_{MACHINE}, because of:", f"  {tag.reasons[0]}"]
+    assert tag_lines(tag) == [f"platform tag: manylinux_2_34_{MACHINE}, because of:", f"  {tag.reasons[0]}"]
 
 
 def test_a_wheel_has_the_tag_that_its_worst_library_earns(library: Compile, tmp_path: Path) -> None:

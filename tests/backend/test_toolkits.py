@@ -24,7 +24,7 @@ from kernelwheel.store.entries import Store
 from kernelwheel.toolchain import toolchain
 from kernelwheel.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.toolchain.cxx import host_limits
-from kernelwheel.toolchain.nvcc import Nvcc, find_cudart
+from kernelwheel.toolchain.nvcc import LIKE_TORCH, Nvcc, NvccLimits, find_cudart
 from kernelwheel.toolchain.torch_files import Torch
 from packaging.version import Version
 from standins import NOWHERE, make_cxx, make_program, settings_with
@@ -45,7 +45,13 @@ endif()
 }
 
 
-def compile_small(folder: Path, torch: Torch = TORCH, sources: Mapping[str, str] = SOURCES, **options: str) -> Artifact:
+def compile_small(
+    folder: Path,
+    torch: Torch = TORCH,
+    sources: Mapping[str, str] = SOURCES,
+    limits: NvccLimits = LIKE_TORCH,
+    **options: str,
+) -> Artifact:
     """Compile small sources with the real toolchain that the options name, for one architecture."""
     root = folder / "sources"
     root.mkdir(parents=True)
@@ -53,7 +59,7 @@ def compile_small(folder: Path, torch: Torch = TORCH, sources: Mapping[str, str]
         (root / name).write_text(text)
     chosen = settings_with(archs="9.0", **options)
     tools = toolchain.find_toolchain(chosen, os.environ)
-    tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path))
+    tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
     plan = plans.draw_plan(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     store = Store(folder / "cache", "tiny", "1.2.3")
     return compile_plan(plan, tools, root, folder / "artifact", jobs=1, say=print, store=store)
@@ -230,3 +236,37 @@ def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
 def test_a_torch_of_a_major_that_no_nvcc_here_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no usable nvcc for CUDA 99"):
         compile_small(tmp_path, replace(TORCH, cuda=NOWHERE))
+
+
+@pytest.fixture
+def linked_to_cublas(tmp_path: Path) -> dict[str, str]:
+    """Sources of operators that need a library of one CUDA major: a stand-in for cuBLAS, by that name."""
+    (tmp_path / "empty.c").touch()
+    soname = "-Wl,-soname,libcublas.so.13"
+    subprocess.run(["cc", "-shared", soname, tmp_path / "empty.c", "-o", tmp_path / "libcublas.so"], check=True)
+    links = f"  target_link_libraries(tiny_cuda PRIVATE {tmp_path}/libcublas.so)\nendif()"
+    return {**SOURCES, "CMakeLists.txt": SOURCES["CMakeLists.txt"].replace("endif()", links)}
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_operators_that_need_libraries_of_one_cuda_major_require_a_torch_of_it(
+    as_found: Artifact, linked_to_cublas: dict[str, str], tmp_path: Path
+) -> None:
+    bound = compile_small(tmp_path / "bound", sources=linked_to_cublas).manifest.requires
+    free = as_found.manifest.requires
+
+    assert (bound.cuda, free.cuda) == (int(str(TORCH.cuda).split(".")[0]), None)
+    assert bound.driver == free.driver == f"{bound.cuda}.0"
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_operators_that_need_libraries_of_one_cuda_major_are_not_made_by_an_nvcc_of_another(
+    linked_to_cublas: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(BuildError, match="needs CUDA libraries, and nvcc is for another CUDA than torch") as caught:
+        compile_small(tmp_path / "b", replace(TORCH, cuda="11.8"), linked_to_cublas, NvccLimits(any_major=True))
+
+    assert "libcublas.so.13" in caught.value.found
+    assert "CUDA 11" in caught.value.required

@@ -23,12 +23,12 @@ CUDA_MANIFEST = Manifest(
     sources="5" * 64,
     plan={},
     built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
-    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", 13, "13.0", "13.2"),
+    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2"),
     libraries=(CPU_LIBRARY, CUDA_LIBRARY),
 )
 CPU_MANIFEST = CUDA_MANIFEST._replace(
     built_with={"cuda": {"enabled": False, "because": "cuda is off (-C cuda)"}},
-    requires=CUDA_MANIFEST.requires._replace(cuda=None, driver=None, driver_for_ptx=None),
+    requires=CUDA_MANIFEST.requires._replace(driver=None, driver_for_ptx=None),
     libraries=(CPU_LIBRARY,),
 )
 HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
@@ -36,12 +36,17 @@ HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.
 
 # One module for CPU and GPU, as of an existing torch extension.
 MODULE_MANIFEST = CUDA_MANIFEST._replace(
-    requires=CUDA_MANIFEST.requires._replace(torch="2.11.*", python="cp312"),
+    requires=CUDA_MANIFEST.requires._replace(torch="2.11.*", python="cp312", cuda=13),
     libraries=(CUDA_LIBRARY._replace(file="_C.so", module="_C"),),
 )
 CPU_MODULE_MANIFEST = CPU_MANIFEST._replace(
     requires=CPU_MANIFEST.requires._replace(torch="2.11.*", python="cp312"),
     libraries=(CPU_LIBRARY._replace(file="_C.so", module="_C"),),
+)
+# Operators of an extension, in one library for CPU and GPU.
+WHOLE_MANIFEST = CUDA_MANIFEST._replace(
+    plan={"extensions": [{"name": "tiny._C", "cuda": "required", "archs": ""}]},
+    libraries=(CUDA_LIBRARY._replace(file="tiny._C.so"),),
 )
 
 
@@ -62,6 +67,12 @@ def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mi
 FITTING = {
     "the machine that it was built for": (CUDA_MANIFEST, HOST),
     "a newer torch": (CUDA_MANIFEST, host(torch="2.15.0+cu132", cuda="13.2")),
+    "operators beside a torch of an earlier CUDA": (CUDA_MANIFEST, host(torch="2.10.0+cu128", cuda="12.8")),
+    "operators beside a torch of a later CUDA": (CUDA_MANIFEST, host(torch="3.0.0+cu140", cuda="14.0", driver=(14, 0))),
+    "operators in one library, beside a torch of an earlier CUDA": (WHOLE_MANIFEST, host(cuda="12.8")),
+    "operators beside a torch of an earlier CUDA, and an unknown driver": (
+        CUDA_MANIFEST, host(torch="2.10.0+cu128", cuda="12.8", driver=None, capabilities=None),
+    ),
     "a torch of exactly the target": (CUDA_MANIFEST, host(torch="2.10.0")),
     "a release that sorts before as text": (requiring(torch="2.9"), host(torch="2.10.0")),
     "a nightly of the target": (CUDA_MANIFEST, host(torch="2.10.0.dev20251101+cu130")),
@@ -82,7 +93,7 @@ FITTING = {
     "a module for this Python and torch": (MODULE_MANIFEST, HOST),
     "a module for this minor release of torch": (MODULE_MANIFEST, host(torch="2.11.7+cu131", cuda="13.1")),
     "a module for a CPU torch": (CPU_MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("manifest", "machine"), FITTING.values(), ids=FITTING)
@@ -122,7 +133,7 @@ MISFITS = {
         "CUDA 13", "CUDA 12.8", "CUDA 13",
     ),
     "a module of the CPU beside a torch with CUDA": (
-        "cuda", "cuda", True, CPU_MODULE_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off", "rebuild the wheel",
+        "cuda", "cuda", True, CPU_MODULE_MANIFEST, HOST, "CUDA kernels", "cuda is off", "rebuild the wheel",
     ),
     "a module for other GPUs": (
         "capability", "cuda", True, MODULE_MANIFEST, host(capabilities=((7, 5),)),
@@ -149,17 +160,32 @@ MISFITS = {
     "an unknown C++ library": (
         "libstdcxx", "cpu", False, CUDA_MANIFEST, host(libstdcxx=""), "GLIBCXX_3.4.30", "no libstdc++", "libstdc++",
     ),
-    "a torch of an earlier CUDA": (
-        "cuda", "cuda", True, CUDA_MANIFEST, host(torch="2.10.0+cu128", cuda="12.8"), "CUDA 13", "CUDA 12.8", "CUDA 13",
+    "operators with CUDA's own libraries, beside a torch of an earlier CUDA": (
+        "cuda", "cuda", True, requiring(cuda=13), host(torch="2.10.0+cu128", cuda="12.8"),
+        "a torch for CUDA 13", "for CUDA 12.8", "install a torch for CUDA 13, or rebuild",
     ),
-    "a torch of a later CUDA": (
-        "cuda", "cuda", True, CUDA_MANIFEST, host(torch="3.0.0+cu140", cuda="14.0"), "CUDA 13", "CUDA 14.0", "CUDA 13",
+    "operators with CUDA's own libraries, beside a torch of a later CUDA": (
+        "cuda", "cuda", True, requiring(cuda=13), host(torch="3.0.0+cu140", cuda="14.0"),
+        "a torch for CUDA 13", "for CUDA 14.0", "install a torch for CUDA 13, or rebuild",
+    ),
+    "operators that need libtorch_cuda beside a CPU torch": (
+        "cuda", "cpu", True, WHOLE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None, capabilities=None),
+        "a torch with CUDA", "torch 2.11.0+cpu, which has no CUDA", "install a torch with CUDA",
     ),
     "CPU kernels beside a torch with CUDA": (
-        "cuda", "cuda", True, CPU_MANIFEST, HOST, "CUDA 13 kernels", "cuda is off (-C cuda)", "rebuild the wheel",
+        "cuda", "cuda", True, CPU_MANIFEST, HOST, "CUDA kernels", "cuda is off (-C cuda)", "rebuild the wheel",
     ),
     "a driver of an earlier CUDA": (
         "driver", "cuda", False, CUDA_MANIFEST, host(driver=(12, 9)),
+        "CUDA 13.0", "CUDA 12.9", "update the NVIDIA driver",
+    ),
+    "a driver that serves torch, and not the kernels of a later nvcc": (
+        "driver", "cuda", True, CUDA_MANIFEST, host(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9)),
+        "a driver for CUDA 13.0 or later", "a driver for CUDA 12.9",
+        "update the NVIDIA driver, or rebuild the wheel with an nvcc of CUDA 12",
+    ),
+    "a module beside a driver of an earlier CUDA": (
+        "driver", "cuda", False, MODULE_MANIFEST, host(driver=(12, 9)),
         "CUDA 13.0", "CUDA 12.9", "update the NVIDIA driver",
     ),
     "a GPU that is too old": (
@@ -208,7 +234,12 @@ def test_the_version_is_no_question_where_nobody_asks() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a torch of an earlier CUDA", "CPU kernels beside a torch with CUDA", "a GPU that is too old"]
+    "name",
+    [
+        "operators with CUDA's own libraries, beside a torch of an earlier CUDA",
+        "CPU kernels beside a torch with CUDA",
+        "a GPU that is too old",
+    ],
 )
 def test_what_forbids_cuda_kernels_leaves_those_for_the_cpu(name: str) -> None:
     verdict = check(*MISFITS[name][3:5], Wanted("1.2.3"))
@@ -230,6 +261,26 @@ def test_ptx_of_a_newer_minor_is_too_new_for_a_driver_and_the_sass_beside_it_is_
     assert check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((9, 0),))).usable
     assert not check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((10, 0),))).usable
     assert check(CUDA_MANIFEST, host(driver=(13, 2), capabilities=((10, 0),))).usable
+
+
+@pytest.mark.parametrize("nvcc", [11, 12, 13])
+@pytest.mark.parametrize("torch", [11, 12, 13])
+@pytest.mark.parametrize("driver", [11, 12, 13])
+def test_operators_need_a_driver_for_their_nvcc_whatever_torch_is_for(nvcc: int, torch: int, driver: int) -> None:
+    manifest = requiring(driver=f"{nvcc}.0", driver_for_ptx=f"{nvcc}.2")
+
+    found = check(manifest, host(cuda=f"{torch}.8", driver=(driver, 0))).mismatches
+
+    assert [mismatch.dimension for mismatch in found] == (["driver"] if driver < nvcc else [])
+    # Where torch itself cannot use the driver, there is no GPU to compile for.
+    assert [mismatch.compile_cures for mismatch in found] == [torch <= driver] * len(found)
+
+
+@pytest.mark.parametrize("torch", [11, 12, 13, 14])
+def test_modules_need_a_torch_of_their_cuda_major_whatever_the_driver(torch: int) -> None:
+    found = check(MODULE_MANIFEST, host(cuda=f"{torch}.0", driver=(14, 0))).mismatches
+
+    assert [mismatch.dimension for mismatch in found] == ([] if torch == 13 else ["cuda"])
 
 
 def test_each_gpu_that_does_not_fit_is_named() -> None:
@@ -256,13 +307,13 @@ def test_a_gpu_may_be_served_by_sass_in_one_library_and_by_ptx_in_another() -> N
 
 
 def test_every_misfit_is_reported_at_once() -> None:
-    machine = host(torch="2.9.0", cuda="12.8", libc="glibc 2.31")
+    machine = host(torch="2.9.0", driver=(12, 9), libc="glibc 2.31")
 
     assert [m.dimension for m in check(CUDA_MANIFEST, machine, Wanted("2.0")).mismatches] == [
         "version",
         "libc",
         "torch",
-        "cuda",
+        "driver",
     ]
 
 

@@ -121,10 +121,24 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
             or "no libraries",
             remedies=[_fix_targets(plan)],
         )
+    _refuse_libraries_of_another_major(plan, toolchain, paths)
     if plan.extensions:
         return tuple(_of_extension(plan, library, path) for library, path in zip(libraries, paths, strict=True))
     _check_abi(plan, libraries)
     return libraries
+
+
+def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> None:
+    """Reject operators made by an nvcc of another CUDA major than torch's, if they need libraries of that major too."""
+    needed = readback.libraries_of_cuda_major(paths)
+    nvcc, torch = toolchain.cuda.nvcc, toolchain.torch
+    if needed and nvcc and nvcc.release[0] != torch.cuda_major:
+        raise BuildError(
+            f"{plan.package} needs CUDA libraries, and nvcc is for another CUDA than torch",
+            required=f"nvcc and CUDA libraries for CUDA {torch.cuda_major}, as torch {torch.version}",
+            found=f"nvcc {nvcc.version}; needed by what it made: {', '.join(needed)}",
+            remedies=["build with an nvcc for torch's CUDA", "or link these libraries statically"],
+        )
 
 
 def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
@@ -187,6 +201,7 @@ def _describe_artifact(
     paths = [folder / library.file for library in libraries]
     nvcc = toolchain.cuda.nvcc
     cuda = plan.cuda is not None and nvcc is not None
+    binds_cuda = plan.binding is not None or readback.libraries_of_cuda_major(paths)
     glibc = readback.newest_symbol_version(paths, "GLIBC_")
     built_with = {
         "kernelwheel": VERSION,
@@ -203,7 +218,7 @@ def _describe_artifact(
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
-        cuda=nvcc.release[0] if cuda and nvcc else None,
+        cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
         driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
         driver_for_ptx="{}.{}".format(*nvcc.release) if cuda and nvcc else None,
         python=plan.binding.python if plan.binding else None,

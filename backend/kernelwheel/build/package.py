@@ -51,6 +51,14 @@ class PackageFacts(NamedTuple):
         return self.abi == "torch" or any(each.kind == "module" for each in self.extensions)
 
     @property
+    def binds_cuda(self) -> bool:
+        """Whether its libraries are compiled for the CUDA major of one torch, as far as is declared.
+
+        Operators need a driver instead: the CUDA runtime is linked into them.
+        """
+        return self.binds_torch or any(each.binds_cuda for each in self.extensions)
+
+    @property
     def whole(self) -> bool:
         """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
         return self.abi == "torch" or bool(self.extensions)

@@ -16,6 +16,7 @@ from elftools.elf.sections import SymbolTableSection
 from ..core.architectures import Arch
 from ..core.digests import file_sha256
 from ..core.errors import BuildError
+from ..core.extension import is_of_cuda_major
 from ..core.manifest import Library
 
 CUDA_LIBRARY = "libtorch_cuda.so"
@@ -78,6 +79,11 @@ def needed(path: Path) -> list[str]:
             if isinstance(section, DynamicSection):
                 return [str(getattr(tag, "needed")) for tag in section.iter_tags("DT_NEEDED")]  # noqa: B009
     return []
+
+
+def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
+    """The libraries of one CUDA major, such as `libcublas.so.13`, that any of these libraries needs."""
+    return sorted({name for path in paths for name in needed(path) if is_of_cuda_major(name)})
 
 
 def module_name(path: Path) -> str | None:

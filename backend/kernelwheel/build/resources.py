@@ -107,7 +107,7 @@ def known_peak(manifests: Iterable[Manifest], cuda: bool) -> int | None:
         manifests: the package's manifests, of any version.
         cuda: whether to use builds with or without CUDA kernels.
     """
-    built = (manifest.built_with for manifest in manifests if (manifest.requires.cuda is not None) is cuda)
+    built = (manifest.built_with for manifest in manifests if manifest.uses_cuda is cuda)
     return max((peak for values in built if isinstance(peak := values.get("peak_mb"), int)), default=None)
 
 

@@ -20,6 +20,11 @@ Kind = Literal["module", "operators", "torch-library"]
 CudaNeed = Literal["required", "optional", "none"]
 CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++")
 CUDA_SUFFIX = ".cu"
+# How the names of libraries begin that have one build for each CUDA major (CUDA Toolkit, "Release Notes", components).
+OF_CUDA_MAJOR = (
+    *("cublas", "cudart", "cudnn", "cudss", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "cutensor"),
+    *("nccl", "npp", "nvblas", "nvfatbin", "nvJitLink", "nvjpeg", "nvrtc", "nvshmem", "nvvm"),
+)
 _DEFINITION = re.compile(r"[A-Za-z_]\w*(\([^)]*\))?(=[^\n]*)?")
 _LIBRARY = re.compile(r"[A-Za-z0-9_][\w.+-]*")
 _RELOCATABLE = re.compile(r"--?(rdc|relocatable-device-code)=true$|--?(dc|device-c|dlink|device-link|dlto)$")
@@ -77,6 +82,11 @@ class Extension:
         return self.cuda != "none" and any(source.endswith(CUDA_SUFFIX) for source in self.sources)
 
     @property
+    def binds_cuda(self) -> bool:
+        """Whether it needs libraries that belong to one CUDA major."""
+        return self.cuda != "none" and any(map(is_of_cuda_major, self.libraries))
+
+    @property
     def own_archs(self) -> ArchList:
         """`archs`, parsed; only if there are some."""
         return architectures.parse(self.archs, f"archs of {self.name}")
@@ -87,6 +97,15 @@ class Extension:
             return tuple(sorted({*self.sources, *self.cuda_sources}))
         left_out = {*self.cuda_sources, *(source for source in self.sources if source.endswith(CUDA_SUFFIX))}
         return tuple(source for source in self.sources if source not in left_out)
+
+
+def is_of_cuda_major(library: str) -> bool:
+    """Whether a library belongs to one CUDA major, by its name for the linker, `cublas`, or by its file.
+
+    The CUDA runtime is linked statically, and the driver's own libraries serve every major.
+    """
+    name = library.removeprefix("lib").partition(".")[0]
+    return name.startswith(OF_CUDA_MAJOR) and not name.endswith("_static")
 
 
 class Key(NamedTuple):

@@ -57,8 +57,10 @@ class Requires(NamedTuple):
         platform: `linux-x86_64`.
         libc: `glibc 2.34`; empty if the platform's libc does not identify itself.
         libstdcxx: the newest symbol version used, `GLIBCXX_3.4.30`.
-        cuda: the CUDA major of libtorch_cuda, or None for a CPU-only Artifact.
-        driver: the oldest CUDA version that a driver must support to run the SASS, `13.0`.
+        cuda: the CUDA major that torch must be for; None if any will do, as for operators, which bring the CUDA runtime
+            along, and if no library uses CUDA.
+        driver: the oldest CUDA version that a driver must support to run the SASS, `13.0`; None if no library uses
+            CUDA.
         driver_for_ptx: the same for the PTX: a driver cannot compile PTX newer than itself.
         python: the ABI of the one Python that modules are for, `cp312`; None if any Python will do.
     """
@@ -109,6 +111,11 @@ class Manifest(NamedTuple):
         """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
         extensions = self.extensions.values()
         return not extensions or any(extension["cuda"] != "none" for extension in extensions)
+
+    @property
+    def uses_cuda(self) -> bool:
+        """Whether any library uses CUDA; otherwise the kernels are for the CPU only."""
+        return any(library.device == "cuda" for library in self.libraries)
 
     @property
     def whole(self) -> bool:

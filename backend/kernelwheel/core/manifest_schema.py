@@ -272,15 +272,15 @@ def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tup
     there = any(library["device"] == "cuda" for library in values["libraries"])
     yield there == (cuda is not None), "its Plan has CUDA kernels, but its libraries have none"
     yield there == values["built_with"]["cuda"]["enabled"], "built_with.cuda.enabled does not match its libraries"
-    for name in ("cuda", "driver", "driver_for_ptx"):
+    for name in ("driver", "driver_for_ptx"):
         yield there == (needs[name] is not None), f"requires.{name} does not match its libraries"
+    bound, major = there and plan["binding"] is not None, needs["cuda"]
+    yield not bound or major is not None, "its Plan has a binding, but requires.cuda is none"
+    yield there or major is None, "requires.cuda does not match its libraries"
     if cuda and there:
         releases = (needs["driver"] or "", needs["driver_for_ptx"] or "", cuda["toolkit"]["version"])
-        majors = {release.partition(".")[0] for release in releases}
-        yield (
-            majors == {str(needs["cuda"])},
-            f"requires.cuda is {needs['cuda']}, but its releases are {', '.join(releases)}",
-        )
+        majors = {release.partition(".")[0] for release in releases} | ({str(major)} if major is not None else set())
+        yield len(majors) == 1, f"requires.cuda is {major}, but its releases are {', '.join(releases)}"
 
 
 def _planned(cuda: Mapping[str, Any], extension: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

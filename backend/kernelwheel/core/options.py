@@ -193,7 +193,7 @@ class Options:
         environment="CUDACXX",
         decides="tools",
         cuda_only=True,
-        help="The nvcc to use; empty: searched for.",
+        help="The nvcc to use; empty: searched for. For operators, it may be of another CUDA major than torch's.",
     )
     cuda_home: Option[str] = Option(
         _text,

@@ -181,38 +181,45 @@ def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mis
 
 
 def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mismatch]:
-    """What rules out the CUDA kernels; `device` is what cannot be used with a torch for another CUDA."""
+    """What rules out the CUDA kernels; `device` is what cannot be used with a torch that does not fit.
+
+    Operators bring the CUDA runtime along, so the driver must suffice, and torch may be for any CUDA; see
+    docs/design.md.
+    """
     needs = manifest.requires
-    major = int(host.cuda.split(".")[0]) if host.cuda else None
-    if needs.cuda is None:
+    if not manifest.uses_cuda:
         because = manifest.built_with.get("cuda", {}).get("because", "not recorded")
         yield Mismatch(
             "cuda",
-            f"CUDA {major} kernels, for torch {host.torch}",
+            f"CUDA kernels, for torch {host.torch}",
             f"CPU kernels only, because at build time: {because}",
-            f"rebuild the wheel against a torch with CUDA {major}",
+            "rebuild the wheel against a torch with CUDA",
             "cuda",
             True,
         )
         return
-    if needs.cuda != major:
+    major = int(host.cuda.split(".")[0]) if host.cuda else None
+    if major is None or needs.cuda not in (None, major):
+        torch = "a torch with CUDA" if needs.cuda is None else f"a torch for CUDA {needs.cuda}"
         yield Mismatch(
             "cuda",
-            f"a torch for CUDA {needs.cuda}",
+            torch,
             f"torch {host.torch}, " + (f"for CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
-            f"install a torch for CUDA {needs.cuda}, or rebuild the wheel against this torch",
+            f"install {torch}, or rebuild the wheel against this torch",
             device,
             True,
         )
         return
-    if host.driver is not None and host.driver[0] < needs.cuda:
+    if host.driver is not None and host.driver < _numbers(needs.driver or ""):
+        serves_torch = major <= host.driver[0]  # if not, torch sees no GPU, and no other kernels would help
+        earlier = f", or rebuild the wheel with an nvcc of CUDA {host.driver[0]}" if serves_torch else ""
         yield Mismatch(
             "driver",
             f"a driver for CUDA {needs.driver} or later",
             "a driver for CUDA {}.{}".format(*host.driver),
-            "update the NVIDIA driver",
+            f"update the NVIDIA driver{earlier}",
             "cuda",
-            False,
+            serves_torch,
         )
         return
     for capability in host.capabilities or ():

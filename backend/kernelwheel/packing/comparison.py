@@ -19,13 +19,12 @@ from elftools.elf.sections import Section, SymbolTableSection
 
 from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError
-from ..report.cache_arguments import existing_file
 
 MOST_LINES = 10  # of one text, section or list
 LARGEST_MEMBER = 1 << 32
 
 
-class Difference(NamedTuple):
+class WheelDifference(NamedTuple):
     """A place where two wheels differ: a member, where in it (may be empty), and how."""
 
     member: str
@@ -41,25 +40,24 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kernelwheel compare", description="Show what differs between two wheels of the same build."
     )
-    parser.add_argument("one", type=existing_file, metavar="ONE")
-    parser.add_argument("other", type=existing_file, metavar="OTHER")
+    parser.add_argument("one", type=Path, metavar="ONE")
+    parser.add_argument("other", type=Path, metavar="OTHER")
     args = parser.parse_args(arguments)
-    if file_sha256(args.one) == file_sha256(args.other):
-        print(f"equal, byte for byte: {args.one.name}")
-        return 0
-    for difference in compare(args.one, args.other):
-        print(difference)
-    return 1
+    found = compare(args.one, args.other)
+    print("\n".join(map(str, found)) or f"equal, byte for byte: {args.one.name}")
+    return 1 if found else 0
 
 
-def compare(one: Path, other: Path) -> list[Difference]:
-    """The differences of two wheels that are not equal byte for byte.
+def compare(one: Path, other: Path) -> list[WheelDifference]:
+    """The differences of two wheels; none if they are equal byte for byte.
 
     Raises:
         IncompatibleArtifactError: one of them is not a zip file.
     """
-    names = [Difference("", "file name", f"{one.name}, {other.name}")] if one.name != other.name else []
+    names = [WheelDifference("", "file name", f"{one.name}, {other.name}")] if one.name != other.name else []
     try:
+        if file_sha256(one) == file_sha256(other):
+            return names
         with ZipFile(one) as first, ZipFile(other) as second:
             found = [*names, *_members(first, second)]
     except (BadZipFile, OSError) as error:
@@ -69,58 +67,58 @@ def compare(one: Path, other: Path) -> list[Difference]:
             found=f"{type(error).__name__}: {error}",
             remedies=["build them again"],
         ) from error
-    return found or [Difference("", "zip", "the members are equal, the bytes around them are not")]
+    return found or [WheelDifference("", "zip", "the members are equal, the bytes around them are not")]
 
 
-def _members(one: ZipFile, other: ZipFile) -> Iterator[Difference]:
+def _members(one: ZipFile, other: ZipFile) -> Iterator[WheelDifference]:
     ones, others = ({info.filename: info for info in each.infolist()} for each in (one, other))
     for name in sorted(ones.keys() ^ others.keys()):
-        yield Difference(name, "", "only in the first" if name in ones else "only in the second")
+        yield WheelDifference(name, "", "only in the first" if name in ones else "only in the second")
     common = [name for name in ones if name in others]
     if common != [name for name in others if name in ones]:
-        yield Difference("", "zip", "the members are in another order")
+        yield WheelDifference("", "zip", "the members are in another order")
     for name in common:
         yield from _headers(ones[name], others[name])
         if max(ones[name].file_size, others[name].file_size) > LARGEST_MEMBER:
-            yield Difference(name, "", "too large to compare")
+            yield WheelDifference(name, "", "too large to compare")
             continue
         left, right = one.read(name), other.read(name)
         if left != right:
             yield from _contents(name, left, right)
 
 
-def _headers(one: ZipInfo, other: ZipInfo) -> Iterator[Difference]:
+def _headers(one: ZipInfo, other: ZipInfo) -> Iterator[WheelDifference]:
     """What zip says of a member besides its contents (APPNOTE.TXT, 4.3.7)."""
     for what in ("date_time", "external_attr", "compress_type", "create_system", "extra"):
         left, right = getattr(one, what), getattr(other, what)
         if left != right:
-            yield Difference(one.filename, f"zip {what}", f"{left!r}, {right!r}")
+            yield WheelDifference(one.filename, f"zip {what}", f"{left!r}, {right!r}")
     if one.CRC == other.CRC and one.compress_size != other.compress_size:
-        yield Difference(one.filename, "zip", "compressed by another zlib")
+        yield WheelDifference(one.filename, "zip", "compressed by another zlib")
 
 
-def _contents(name: str, one: bytes, other: bytes) -> Iterator[Difference]:
+def _contents(name: str, one: bytes, other: bytes) -> Iterator[WheelDifference]:
     if one.startswith(b"\x7fELF") and other.startswith(b"\x7fELF"):
         try:
             yield from _sections(name, ELFFile(io.BytesIO(one)), ELFFile(io.BytesIO(other)))
         except (ELFError, ValueError) as error:
-            yield Difference(name, "", f"an ELF file that cannot be read: {error}")
+            yield WheelDifference(name, "", f"an ELF file that cannot be read: {error}")
         return
     try:
         left, right = (text.decode("utf-8").splitlines() for text in (one, other))
     except UnicodeDecodeError:
-        yield Difference(name, f"byte {_first(one, other)}", f"{len(one)} bytes, {len(other)} bytes")
+        yield WheelDifference(name, f"byte {_first(one, other)}", f"{len(one)} bytes, {len(other)} bytes")
         return
     lines = [line for line in difflib.unified_diff(left, right, lineterm="", n=0) if line[:3] not in ("---", "+++")]
     for line in lines[:MOST_LINES]:
-        yield Difference(name, "", line[:200])
+        yield WheelDifference(name, "", line[:200])
 
 
-def _sections(name: str, one: ELFFile, other: ELFFile) -> Iterator[Difference]:
+def _sections(name: str, one: ELFFile, other: ELFFile) -> Iterator[WheelDifference]:
     """The sections that differ, and the symbol at the first differing byte (System V ABI, "Sections")."""
     ones, others = ({section.name: section for section in each.iter_sections()} for each in (one, other))
     for section in sorted(ones.keys() ^ others.keys()):
-        yield Difference(name, section, "only in the first" if section in ones else "only in the second")
+        yield WheelDifference(name, section, "only in the first" if section in ones else "only in the second")
     for section in ones:
         if section not in others or ones[section].header["sh_type"] == "SHT_NOBITS":
             continue
@@ -129,7 +127,9 @@ def _sections(name: str, one: ELFFile, other: ELFFile) -> Iterator[Difference]:
             at = _first(left, right)
             symbol = _symbol_at(one, ones[section], at)
             sizes = f"{len(left)} bytes" + (f", {len(right)} bytes" if len(left) != len(right) else "")
-            yield Difference(name, section, f"differs from byte {at} of {sizes}" + (f", in {symbol}" if symbol else ""))
+            yield WheelDifference(
+                name, section, f"differs from byte {at} of {sizes}" + (f", in {symbol}" if symbol else "")
+            )
 
 
 def _symbol_at(elf: ELFFile, section: Section, offset: int) -> str | None:

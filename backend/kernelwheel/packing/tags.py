@@ -71,7 +71,7 @@ def platform_tag(libraries: Sequence[Path], settings: Settings, brought: Collect
     return _checked(Tag(linux_tag(), tuple(failed or ["this system has no glibc"])), settings)
 
 
-def explain(tag: Tag) -> list[str]:
+def tag_lines(tag: Tag) -> list[str]:
     """Lines that say which tag a wheel has and why not a better one."""
     shown = tag.reasons[:MOST_REASONS]
     more = [f"  and {len(tag.reasons) - len(shown)} more"] if len(tag.reasons) > len(shown) else []

@@ -63,7 +63,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = _stores(package, host)
-    nvccs = list_nvccs(package, environ, path)
+    nvccs = list_nvccs(package, host, environ, path)
     calls = list(next_calls(package, host, nvccs))
     findings = [*installation.look(_installation(package, path), environ), *_damage(package), *findings]
     for decision, _ in calls:
@@ -74,7 +74,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     return {
         **kernels.info(),
         "settings": _settings(package),
-        "toolchain": _toolchain(package, environ, path, nvccs),
+        "toolchain": _toolchain(package, host, environ, path, nvccs),
         "stores": stores,
         "next": [view_decision(*each) for each in calls],
         "build": view_decision(next_build(package, host, nvccs)),
@@ -153,6 +153,7 @@ def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
 
 def _toolchain(
     package: InstalledPackage,
+    host: Host,
     environ: Mapping[str, str],
     path: Sequence[str],
     nvccs: Sequence[NvccCandidate] | None,
@@ -164,16 +165,17 @@ def _toolchain(
     except BuildError as error:
         return {**view, "settings": str(error)}
     view.update({name: state for name, state in jit.find_tools().items() if state != jit.INSTALLED})
-    taken = next((each.nvcc for each in nvccs or () if each.nvcc), None)
-    for each in nvccs or ():
-        seen = {"origin": each.origin, "place": each.place, "outcome": each.outcome, "usable": each.nvcc is not None}
-        view["candidates"].append({**seen, "taken": taken is not None and each.nvcc is taken})
+    taken = None
     try:
         torch = find_torch()
         view["torch"] = f"{torch.root}: {torch.version}"
-        view["cuda"] = decide_cuda(chosen, torch, environ, path, nvccs).reason
+        decision = decide_cuda(chosen, torch, environ, path, nvccs, jit.nvcc_limits(package.source, host))
+        view["cuda"], taken = decision.reason, decision.nvcc
     except BuildError as error:
         view["cuda"] = error.problem
+    for each in nvccs or ():
+        seen = {"origin": each.origin, "place": each.place, "outcome": each.outcome, "usable": each.nvcc is not None}
+        view["candidates"].append({**seen, "taken": taken is not None and each.nvcc is taken})
     try:
         cxx = find_cxx(chosen, environ, taken)
         view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])

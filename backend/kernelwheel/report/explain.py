@@ -79,7 +79,7 @@ class Explanation:
 def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
     """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
     device = "cuda" if cuda else "cpu"
-    nvccs = list_nvccs(package, os.environ, sys.path)
+    nvccs = list_nvccs(package, host, os.environ, sys.path)
     calls = tuple(each for each in next_calls(package, host, nvccs) if each.decision.device == device)
     examined = tuple(_examine(package, host, cuda, archs))
     plan, error = plan_for(package, host, cache_build.settings_for(package, archs), device, nvccs)

@@ -76,23 +76,23 @@ def plan_for(
     """The Plan that would be compiled for a machine's GPUs, or the error that prevents it."""
     if package.source is None:
         return None, no_sources(package.package)
-    capabilities = host.capabilities or () if device == "cuda" else ()
     try:
-        plan, _ = jit.draw_plan_here(package.source, package.version, settings, device == "cuda", capabilities, nvccs)
+        plan, _ = jit.draw_plan_here(package.source, package.version, settings, device == "cuda", host, nvccs)
     except KernelWheelError as error:
         return None, error
     return plan, None
 
 
 def list_nvccs(
-    package: InstalledPackage, environ: Mapping[str, str], path: Sequence[str]
+    package: InstalledPackage, host: Host, environ: Mapping[str, str], path: Sequence[str]
 ) -> tuple[NvccCandidate, ...] | None:
     """Every place where nvcc may be, searched once for all predictions; None if not needed or not possible."""
     try:
         torch = find_torch()
         if torch.cuda is None or package.settings.cuda == "off":
             return None
-        return tuple(look_for_nvcc(package.settings, torch, environ, path))
+        limits = jit.nvcc_limits(package.source, host)
+        return tuple(look_for_nvcc(package.settings, torch, environ, path, limits))
     except KernelWheelError:  # whoever needs nvcc will get the same error
         return None
 

@@ -29,10 +29,9 @@ def manifest_text(manifest: Manifest) -> str:
         ("settings", settings_text(built.get("settings", {}))),
         ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
     ]
-    if needs.cuda:
-        rows.append(
-            ("", f"for CUDA: torch with CUDA {needs.cuda}, driver {needs.driver} (PTX: {needs.driver_for_ptx})")
-        )
+    if manifest.uses_cuda:
+        torch = "any CUDA" if needs.cuda is None else f"CUDA {needs.cuda}"
+        rows.append(("", f"for CUDA: torch with {torch}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
     for library in manifest.libraries:
         kind = f", imported as {library.module}" if library.module else ""
         rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
@@ -120,12 +119,12 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
 
 
 def targets_text(manifest: Manifest) -> str:
-    """The targets of an Artifact's kernels: `CPU`, or `CPU; CUDA 13: SASS 8.0 9.0, PTX 9.0`."""
+    """The targets of an Artifact's kernels: `CPU`, or `CPU; CUDA 13.0: SASS 8.0 9.0, PTX 9.0`."""
     cuda = [
         f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
         for library in manifest.libraries_for("cuda")
     ]
-    return f"CPU; CUDA {manifest.requires.cuda}: {'; '.join(cuda)}" if cuda else "CPU"
+    return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(cuda)}" if cuda else "CPU"
 
 
 def entry_text(view: Mapping[str, Any], now: float) -> str:

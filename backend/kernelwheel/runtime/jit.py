@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from ..build import plan as plans
 from ..build.plan import Plan
 from ..core.errors import BuildError
+from ..core.host import Host
 from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
 from ..toolchain import toolchain
-from ..toolchain.nvcc import NvccCandidate
+from ..toolchain.nvcc import NvccCandidate, NvccLimits
 from ..toolchain.toolchain import Toolchain
 from .source import Source
 
@@ -26,7 +27,7 @@ def draw_plan_here(
     version: str,
     settings: Settings,
     cuda: bool,
-    capabilities: Sequence[tuple[int, int]],
+    host: Host,
     nvccs: Sequence[NvccCandidate] | None = None,
 ) -> tuple[Plan, Toolchain]:
     """Draw up the Plan for this machine.
@@ -36,20 +37,26 @@ def draw_plan_here(
         version: the package's version.
         settings: the effective options; if they name no architectures, the GPUs' are used.
         cuda: CUDA and CPU kernels, or only CPU kernels.
-        capabilities: the compute capabilities of the visible GPUs; if empty, a wheel's default list is used.
+        host: the machine. CUDA kernels are for its driver, and for its visible GPUs; without any, for a wheel's default
+            list.
         nvccs: the result of `look_for_nvcc`, if the search has already been done.
 
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
     require_tools()
-    if not settings.archs and capabilities:
-        gpus = ";".join("{}.{}".format(*capability) for capability in capabilities)
+    if not settings.archs and cuda and host.capabilities:
+        gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
     cuda = cuda and source.facts.can_use_cuda
     settings = settings.changed("cuda", "on" if cuda else "off", Origin("what this call needs"))
-    tools = toolchain.find_toolchain(settings, os.environ, nvccs)
+    tools = toolchain.find_toolchain(settings, os.environ, nvccs, nvcc_limits(source, host))
     return plans.draw_plan(source.facts, version, source.folder, settings, tools), tools
+
+
+def nvcc_limits(source: Source | None, host: Host) -> NvccLimits:
+    """Which nvcc will do for a compile on this machine, whose driver must run the kernels."""
+    return NvccLimits(any_major=source is not None and not source.facts.binds_cuda, driver=host.driver)
 
 
 def find_tools() -> dict[str, str]:

@@ -53,8 +53,7 @@ def provide(
         cuda = request.device == "cuda"
         if package.source.facts.whole and not request.build:  # one file for both; without a GPU, on request
             cuda = cuda or package.needs_cuda or settings.cuda == "on"
-        capabilities = host.capabilities or () if cuda else ()
-        plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, capabilities)
+        plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, host)
         if plan.sources_digest != package.wanted.sources:
             package.look_again(plan.sources_digest)
         return Provided(*cached_build.compile_once(plan, tools, package.source.folder, store, settings.jobs, say))

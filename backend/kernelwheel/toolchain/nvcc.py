@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..core.architectures import Arch
 from ..core.errors import BuildError
@@ -44,6 +45,34 @@ class Nvcc:
         """The CUDA release: major and minor."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
+
+
+class NvccLimits(NamedTuple):
+    """Which CUDA majors an nvcc may be of.
+
+    Attributes:
+        any_major: whether one of another major than torch's will do: for operators, which need a driver and not torch's
+            CUDA.
+        driver: the CUDA version that the driver supports, if the kernels are for this machine; None if they are for
+            others, or if it is not known.
+    """
+
+    any_major: bool = False
+    driver: tuple[int, int] | None = None
+
+    def against(self, version: str, torch_cuda: str) -> str:
+        """What rules out an nvcc of this version beside a torch; empty if nothing does."""
+        major = int(version.split(".")[0])
+        if major == int(torch_cuda.split(".")[0]):
+            return ""
+        if not self.any_major:
+            return f"is for CUDA {version}, torch is for CUDA {torch_cuda}"
+        if self.driver is not None and self.driver[0] < major:
+            return f"is for CUDA {version}, the driver is for CUDA {{}}.{{}}".format(*self.driver)
+        return ""
+
+
+LIKE_TORCH = NvccLimits()
 
 
 @dataclass(frozen=True)
@@ -95,9 +124,14 @@ def _version_key(path: Path) -> tuple[int, ...]:
 
 
 def inspect_nvcc(
-    origin: str, place: str, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str]
+    origin: str,
+    place: str,
+    torch_cuda: str,
+    sites: Sequence[Path],
+    environ: Mapping[str, str],
+    limits: NvccLimits = LIKE_TORCH,
 ) -> NvccCandidate:
-    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (same CUDA major, any minor) and is complete."""
+    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete."""
     path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
         return NvccCandidate(origin, place, None, _why_not(Path(place)))
@@ -105,9 +139,9 @@ def inspect_nvcc(
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
         return NvccCandidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
+    if unfit := limits.against(match[1], torch_cuda):
+        return NvccCandidate(origin, place, None, unfit)
     major = match[1].split(".")[0]
-    if major != torch_cuda.split(".")[0]:
-        return NvccCandidate(origin, place, None, f"is for CUDA {match[1]}, torch is for CUDA {torch_cuda}")
     # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
     # INCLUDES has the folder of its headers.
     profile = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
@@ -125,8 +159,9 @@ def inspect_nvcc(
     inner = root / "bin" / "nvcc"
     real = inner if inner.is_file() else Path(path)
     nvcc = Nvcc(real, root, include, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
-    other = "" if f"{match[1]}.".startswith(f"{torch_cuda}.") else f", another release of torch's major ({torch_cuda})"
-    return NvccCandidate(origin, place, nvcc, f"CUDA {match[1]}{other}")
+    other = "another release of torch's major" if major == torch_cuda.split(".")[0] else "of another major than torch's"
+    alike = f"{match[1]}.".startswith(f"{torch_cuda}.")
+    return NvccCandidate(origin, place, nvcc, f"CUDA {match[1]}" + ("" if alike else f", {other} ({torch_cuda})"))
 
 
 def _why_not(place: Path) -> str:

@@ -17,7 +17,7 @@ from .binding import cuda_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
 from .launchers import Launchers, find_launchers
-from .nvcc import NvccCandidate, find_cuobjdump
+from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, find_cuobjdump
 from .torch_files import Torch, find_torch
 
 
@@ -39,20 +39,24 @@ class Toolchain:
 
 
 def find_toolchain(
-    settings: Settings, environ: Mapping[str, str], nvccs: Iterable[NvccCandidate] | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    nvccs: Iterable[NvccCandidate] | None = None,
+    limits: NvccLimits = LIKE_TORCH,
 ) -> Toolchain:
     """Find everything that the settings require.
 
     Args:
         settings: the effective settings.
         environ: the process environment, for PATH.
-        nvccs: the result of `look_for_nvcc`; None: it is called here.
+        nvccs: the result of `look_for_nvcc` with the same limits; None: it is called here.
+        limits: which majors of nvcc will do.
 
     Raises:
         BuildError: something is missing or does not fit; lists the places searched and the remedies.
     """
     torch = find_torch()
-    cuda = decide_cuda(settings, torch, environ, sys.path, nvccs)
+    cuda = decide_cuda(settings, torch, environ, sys.path, nvccs, limits)
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
     launchers = find_launchers(settings, environ, cuda.nvcc is not None)
     return Toolchain(torch, find_cxx(settings, environ, cuda.nvcc), cuda, cuobjdump, launchers, settings)

@@ -35,6 +35,11 @@ class Torch:
     hip: str | None
     toolkit: str | None = None
 
+    @property
+    def cuda_major(self) -> int | None:
+        """The major of `cuda`."""
+        return int(self.cuda.split(".")[0]) if self.cuda else None
+
 
 def find_torch() -> Torch:
     """The torch that this Python would import, read from its files, because its import may be slow or broken."""

@@ -1,0 +1,316 @@
+"""An nvcc of another CUDA major than torch's: who may use it, which one is taken, and what the Artifact then needs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from kernelwheel.build.package import Abi, PackageFacts, split_table
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.core.extension import is_of_cuda_major
+from kernelwheel.core.host import Host
+from kernelwheel.core.manifest import Library
+from kernelwheel.report import foresight
+from kernelwheel.report.presentation import manifest_text, targets_text
+from kernelwheel.runtime import Kernels, jit
+from kernelwheel.runtime.source import Source
+from kernelwheel.toolchain import toolchain
+from kernelwheel.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
+from kernelwheel.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
+from kernelwheel.toolchain.torch_files import Torch, read_torch
+from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
+from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+
+pytestmark = pytest.mark.once
+
+OPERATORS = NvccLimits(any_major=True)
+
+
+@pytest.fixture
+def cuda_torch(tmp_path: Path) -> Path:
+    return make_torch(tmp_path / "site", "2.11.0+cu990", NOWHERE)
+
+
+def decide(
+    torch_root: Path, limits: NvccLimits = OPERATORS, *, path: Path | str = "", named: Mapping[str, str] | None = None
+) -> CudaDecision:
+    """The decision with no nvcc on PATH except in `path`, and with the variables that name one."""
+    seen = {"PATH": str(path), **(named or {})}
+    return decide_cuda(settings_with(seen), read_torch(torch_root), seen, limits=limits)
+
+
+# Which nvcc
+
+
+@pytest.mark.parametrize("release", GPU_CODES)
+@pytest.mark.parametrize("torch_cuda", GPU_CODES)
+def test_operators_take_any_nvcc_and_modules_one_of_torch_s_major(
+    tmp_path: Path, release: str, torch_cuda: str
+) -> None:
+    torch = make_torch(tmp_path / "site", "2.12.0", torch_cuda)
+    toolkit = make_toolkit(tmp_path / "toolkit", f"{release}.88", GPU_CODES[release])
+    alike = release.split(".")[0] == torch_cuda.split(".")[0]
+
+    for_operators = decide(torch, named={"CUDA_HOME": str(toolkit)})
+
+    assert for_operators.nvcc is not None
+    assert for_operators.nvcc.root == toolkit
+    needs = f"; with nvcc {release}.88, the kernels need a driver for CUDA {release.split('.')[0]}.0 or later"
+    assert for_operators.reason == f"torch 2.12.0 is built for CUDA {torch_cuda}" + ("" if alike else needs)
+    outcome = inspect_nvcc("X", str(toolkit / "bin/nvcc"), torch_cuda, (), {}).outcome
+    assert (outcome == f"is for CUDA {release}.88, torch is for CUDA {torch_cuda}") is not alike
+
+
+def test_an_nvcc_of_torch_s_major_goes_before_those_of_others_wherever_they_are(
+    tmp_path: Path, cuda_torch: Path
+) -> None:
+    make_toolkit(cuda_torch.parent / "nvidia/cu12", "12.8.93")
+    toolkit = make_toolkit(tmp_path / "toolkit")
+
+    decision = decide(cuda_torch, path=toolkit / "bin")
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == toolkit
+    assert [candidate.outcome for candidate in decision.candidates] == [
+        "CUDA 12.8.93, of another major than torch's (99.0)",
+        f"CUDA {NOWHERE}.1",
+    ]
+
+
+def test_of_several_nvccs_of_other_majors_the_first_is_taken(tmp_path: Path, cuda_torch: Path) -> None:
+    first = make_toolkit(cuda_torch.parent / "nvidia/cu12", "12.8.93")
+    toolkit = make_toolkit(tmp_path / "toolkit", "13.2.86")
+
+    decision = decide(cuda_torch, path=toolkit / "bin")
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == first
+
+
+@pytest.mark.parametrize(("variable", "place"), [("CUDACXX", "bin/nvcc"), ("CUDA_HOME", "")])
+def test_an_nvcc_that_the_user_names_is_taken_whatever_its_major(
+    tmp_path: Path, cuda_torch: Path, variable: str, place: str
+) -> None:
+    beside_torch = make_toolkit(cuda_torch.parent / "nvidia/cu99")
+    toolkit = make_toolkit(tmp_path / "toolkit", "12.8.93")
+    named = {variable: str(toolkit / place)}
+
+    for_operators, for_modules = decide(cuda_torch, named=named).nvcc, decide(cuda_torch, LIKE_TORCH, named=named).nvcc
+
+    assert for_operators is not None
+    assert for_operators.root == toolkit
+    assert for_modules is not None
+    assert for_modules.root == beside_torch
+
+
+def test_two_toolkits_that_both_will_do_are_refused_for_operators_and_not_for_modules(
+    tmp_path: Path, cuda_torch: Path
+) -> None:
+    other, same = make_toolkit(tmp_path / "other", "12.8.93"), make_toolkit(tmp_path / "same")
+    named = {"CUDACXX": f"{other}/bin/nvcc", "CUDA_HOME": str(same)}
+
+    with pytest.raises(SettingsError, match="name two CUDA toolkits") as caught:
+        decide(cuda_torch, named=named)
+
+    assert caught.value.required == "one toolkit"
+    for_modules = decide(cuda_torch, LIKE_TORCH, named=named).nvcc
+    assert for_modules is not None
+    assert for_modules.root == same
+
+
+@pytest.mark.parametrize(
+    ("driver", "version"), [((99, 0), "13.2.86"), ((13, 0), "13.2.86"), ((12, 9), "12.8.93"), ((12, 0), "12.8.93")]
+)
+def test_an_nvcc_of_another_major_must_be_one_that_the_driver_serves(
+    tmp_path: Path, cuda_torch: Path, driver: tuple[int, int], version: str
+) -> None:
+    make_toolkit(cuda_torch.parent / "nvidia/cu13", "13.2.86")
+    toolkit = make_toolkit(tmp_path / "toolkit", "12.8.93")
+
+    decision = decide(cuda_torch, NvccLimits(any_major=True, driver=driver), path=toolkit / "bin")
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.version == version
+    if driver < (13, 0):
+        served = ".".join(map(str, driver))
+        assert decision.candidates[0].outcome == f"is for CUDA 13.2.86, the driver is for CUDA {served}"
+
+
+def test_an_nvcc_of_torch_s_major_is_taken_whatever_the_driver(tmp_path: Path, cuda_torch: Path) -> None:
+    """What torch itself cannot use is not for the choice of a compiler to find."""
+    toolkit = make_toolkit(tmp_path / "toolkit")
+
+    decision = decide(cuda_torch, NvccLimits(any_major=True, driver=(12, 0)), named={"CUDA_HOME": str(toolkit)})
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.root == toolkit
+
+
+@pytest.mark.parametrize(
+    ("torch_cuda", "driver", "required", "first"),
+    [
+        (
+            "12.8", None, "nvcc from CUDA 12.x, or of another major, which the kernels then need a driver for",
+            "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.0.*'; the kernels then need a driver for CUDA 13",
+        ),
+        (
+            "12.8", (13, 2), "nvcc from CUDA 12.x, or of another major, which the driver, for CUDA 13.2, serves",
+            "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.0.*'; the kernels then need a driver for CUDA 13",
+        ),
+        (
+            "12.8", (12, 9), "nvcc from CUDA 12.x, or of another major, which the driver, for CUDA 12.9, serves",
+            "install the CUDA 12.8 toolkit and set CUDA_HOME to it",
+        ),
+        (
+            "13.2", None, "nvcc from CUDA 13.x, or of another major, which the kernels then need a driver for",
+            "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.2.*'",
+        ),
+    ],
+)  # fmt: skip
+def test_the_error_without_any_nvcc_says_which_majors_would_do(
+    torch_cuda: str, driver: tuple[int, int] | None, required: str, first: str
+) -> None:
+    torch = Torch(Path("torch"), "2.11.0", torch_cuda, None)
+
+    error = no_nvcc(torch, [], settings_with(), NvccLimits(any_major=True, driver=driver))
+
+    assert error.problem.endswith("but no usable nvcc was found")
+    assert error.required == required
+    assert first in error.remedies[0]
+    assert "cuda=off" in error.remedies[-1]
+
+
+# A compile at run time
+
+
+HOST = Host("linux-x86_64", "glibc 2.99", "GLIBCXX_3.4.99", "2.10.0+cu128", "12.8", "cp312", (13, 0), ((9, 0),))
+
+
+@pytest.fixture
+def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with a torch for CUDA 12.8 and the nvcc of 13.2 alone; returns a folder with sources."""
+    machine = make_machine(tmp_path / "machine")
+    torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
+    monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
+    monkeypatch.setattr(foresight, "find_torch", lambda: torch)
+    monkeypatch.setattr(jit, "require_tools", lambda: None)
+    monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
+    monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
+    return machine.sources
+
+
+def draw_here(folder: Path, host: Host, abi: Abi = "stable") -> str:
+    """The release of CUDA that a compile at run time would use."""
+    source = Source(PackageFacts("tiny", "native", "2.10", abi), folder, {})
+    settings = settings_with(os.environ)
+    plan, _ = jit.draw_plan_here(source, "1.2.3", settings, True, host)
+    assert plan.cuda is not None
+    assert plan.cuda.sass == ("9.0",)
+    return plan.cuda.toolkit["version"]
+
+
+def test_a_compile_for_this_machine_uses_an_nvcc_that_its_driver_serves(earlier_cuda: Path) -> None:
+    assert draw_here(earlier_cuda, HOST) == "13.2.86"
+
+
+def test_an_nvcc_that_the_driver_does_not_serve_is_refused_before_anything_is_compiled(earlier_cuda: Path) -> None:
+    with pytest.raises(BuildError, match="no usable nvcc was found") as caught:
+        draw_here(earlier_cuda, HOST._replace(driver=(12, 9)))
+
+    line = next(line for line in caught.value.found.splitlines() if line.startswith("environment variable CUDA_HOME"))
+    assert line.endswith("is for CUDA 13.2.86, the driver is for CUDA 12.9")
+    assert "CUDA 12.8 toolkit" in caught.value.remedies[0]
+
+
+def test_modules_are_not_compiled_by_an_nvcc_of_another_major(earlier_cuda: Path) -> None:
+    with pytest.raises(BuildError, match="no usable nvcc for CUDA 12 was found"):
+        draw_here(earlier_cuda, HOST, abi="torch")
+
+
+def test_what_is_foreseen_of_a_driver_is_what_happens(
+    entry: Path, tiny_checkout: Path, tmp_path: Path, earlier_cuda: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel that nvcc 13 made, on a machine whose driver is for CUDA 12, as its torch is."""
+    native = tmp_path / "tiny/_native"
+    shutil.copytree(entry, native)
+    shutil.copytree(tiny_checkout / "native", native / "src")
+    (native / "libtiny_cuda.so").write_bytes(b"code")
+    library = Library("libtiny_cuda.so", hashlib.sha256(b"code").hexdigest(), 4, "cuda", ("9.0",))
+    rewrite_manifest(native, lambda values: with_cuda(values, library))
+    kernels = Kernels("tiny", "1.2.3", native, os.environ)
+    kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9), capabilities=((9, 0),))
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (9, 0))
+
+    nvccs = foresight.list_nvccs(kernels.installed, kernels.host, os.environ, [])
+    calls = {
+        call.decision.device: call.decision for call in foresight.next_calls(kernels.installed, kernels.host, nvccs)
+    }
+    with pytest.raises(BuildError, match="no usable nvcc was found"):
+        kernels.require("cuda", 0)
+
+    assert calls["cpu"].outcome == "load"
+    assert calls["cuda"].outcome == "fail"
+    assert "required a driver for CUDA 13.0 or later, found a driver for CUDA 12.9" in calls["cuda"].because
+    assert "no usable nvcc was found" in calls["cuda"].because
+
+
+def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
+    entry: Path, tiny_checkout: Path, tmp_path: Path, earlier_cuda: Path
+) -> None:
+    native = tmp_path / "tiny/_native"
+    shutil.copytree(entry, native)
+    shutil.copytree(tiny_checkout / "native", native / "src")
+    kernels = Kernels("tiny", "1.2.3", native, os.environ)
+    kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(13, 0), capabilities=((9, 0),))
+
+    nvccs = foresight.list_nvccs(kernels.installed, kernels.host, os.environ, [])
+    calls = foresight.next_calls(kernels.installed, kernels.host, nvccs)
+
+    assert {call.decision.device: call.decision.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
+
+
+# What binds
+
+
+@pytest.mark.parametrize(
+    ("library", "binds"),
+    [
+        ("cublas", True), ("libcublas.so.13", True), ("cublasLt", True), ("libcudart.so.12", True), ("nvrtc", True),
+        ("nvJitLink", True), ("libnvJitLink.so.13", True), ("libcusparse.so.12", True), ("nccl", True),
+        ("libcuda.so.1", False), ("cuda", False), ("libnvidia-ml.so.1", False), ("cudart_static", False),
+        ("libtorch_cuda.so", False), ("libcurl.so.4", False), ("z", False), ("libc.so.6", False),
+    ],
+)  # fmt: skip
+def test_libraries_of_one_cuda_major_are_known_by_name(library: str, binds: bool) -> None:
+    assert is_of_cuda_major(library) is binds
+
+
+@pytest.mark.parametrize(
+    ("kind", "cuda", "libraries", "binds"),
+    [
+        ("operators", "required", [], False), ("operators", "required", ["z"], False),
+        ("operators", "required", ["cublas"], True), ("operators", "none", ["cublas"], False),
+        ("torch-library", "required", [], True), ("module", "required", [], True),
+    ],
+)  # fmt: skip
+def test_which_packages_need_an_nvcc_of_torch_s_major(kind: str, cuda: str, libraries: list[str], binds: bool) -> None:
+    table = {"name": "tiny._C", "sources": ["a.cpp"], "kind": kind, "cuda": cuda, "libraries": libraries}
+
+    facts, _ = split_table({"extension": [table]})
+
+    assert facts.binds_cuda is binds
+
+
+def test_reports_say_the_driver_and_which_torch() -> None:
+    operators = sample(CPU_LIBRARY, CUDA_LIBRARY)
+    bound = operators._replace(requires=operators.requires._replace(cuda=13))
+
+    assert "for CUDA: torch with any CUDA, driver 13.0 (PTX: 13.2)" in manifest_text(operators)
+    assert "for CUDA: torch with CUDA 13, driver 13.0 (PTX: 13.2)" in manifest_text(bound)
+    assert "for CUDA" not in manifest_text(sample(CPU_LIBRARY))
+    assert targets_text(operators) == "CPU; CUDA 13.0: SASS 9.0 12.0f, PTX 12.0f"
+    assert targets_text(sample(CPU_LIBRARY)) == "CPU"
