@@ -53,7 +53,7 @@ def describe(use: Use) -> str:
 
 def read(file: Path) -> dict[tuple[str, str], Use]:
     """By architecture and kernel, what cuobjdump says of splat's own."""
-    text = _run(_cuobjdump(), "--dump-resource-usage", str(file))
+    text = _run(find_cuobjdump(), "--dump-resource-usage", str(file))
     found: dict[tuple[str, str], Use] = {}
     architecture = kernel = ""
     for line in text.splitlines():
@@ -73,7 +73,8 @@ def _short(declaration: str) -> str:
     return declaration.split("splat::kernels::", 1)[1].split("(", 1)[0]
 
 
-def _cuobjdump() -> str:
+def find_cuobjdump() -> str:
+    """NVIDIA's reader of device code."""
     site = Path(sysconfig.get_path("purelib"))
     # The toolkit's, else the one that triton brings, which torch needs.
     beside = [*site.glob("nvidia/cu*/bin/cuobjdump"), site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"]

@@ -19,6 +19,26 @@ def test_the_wheel_serves_every_python_of_the_platform(splat_wheel: Path) -> Non
     assert "-py3-none-manylinux_2_28_" in splat_wheel.name
 
 
+def test_the_wheel_is_small(splat_wheel: Path) -> None:
+    with ZipFile(splat_wheel) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+
+    assert splat_wheel.stat().st_size < 10e6
+    assert unpacked < 10e6
+
+
+def test_the_wheel_says_what_is_compiled_into_it(splat_wheel: Path) -> None:
+    with ZipFile(splat_wheel) as archive:
+        (name,) = (name for name in archive.namelist() if ".dist-info/sboms/" in name)
+        (licences,) = (name for name in archive.namelist() if name.endswith("/licenses/compiled-in/LICENSES.txt"))
+        components = {each["name"] for each in json.loads(archive.read(name))["components"]}
+        text = archive.read(licences).decode()
+
+    assert name.endswith("/splat_kernels.cdx.json")
+    assert {"cccl", "cuda-crt", "cuda-runtime", "kernelwheel", "libstdc++", "torch"} < components
+    assert "text: none was found" not in text
+
+
 @pytest.mark.usefixtures("splat_wheel")
 def test_its_cuda_kernels_are_there_for_every_default_architecture() -> None:
     manifest = splat.build_info()["manifest"]

@@ -27,7 +27,18 @@ with requirements.imports_checked_later():
     from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
     from .build.package import PackageFacts, read_project, read_toml
     from .build.source_files import source_digests
-    from .packing import abi_audit, editable, module_files, other_torch, sdist, setuptools_project, tags, wheel
+    from .packing import (
+        abi_audit,
+        editable,
+        licences,
+        module_files,
+        other_torch,
+        sdist,
+        setuptools_project,
+        tags,
+        wheel,
+    )
+    from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
     from .toolchain import toolchain
     from .toolchain.binding import torch_release
@@ -76,7 +87,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     torch = _bound_torch(facts, settings.resolve(facts.import_name, options, os.environ, ours))
     with _outside_checkout(torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", torch.version)
+    _complete(Path(metadata_directory) / name / "METADATA", torch.version, licences.FILE)
     return name
 
 
@@ -184,10 +195,19 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
         artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
-        for line in (abi_audit.audit(plan, artifact), *tags.tag_lines(tag)):
+        components = components_of(artifact.manifest, tools)
+        for line in (abi_audit.audit(plan, artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
-        epoch = chosen.source_date_epoch
-        contents = wheel.Contents(facts.native, artifact, plan, sources, epoch, tag.platform, bound.build_tag)
+        contents = wheel.Contents(
+            facts.native,
+            artifact,
+            plan,
+            sources,
+            chosen.source_date_epoch,
+            tag.platform,
+            components,
+            bound.build_tag,
+        )
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
     _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
@@ -236,8 +256,8 @@ def _bound_torch(facts: PackageFacts, chosen: settings.Settings, torch: Torch | 
     return _Bound(version, build_tag=f"{major}{minor:0>2}torch" if chosen.torch_tag == "build" else "")
 
 
-def _complete(metadata: Path, torch: str | None) -> None:
-    metadata.write_text(completed(metadata.read_text(encoding="utf-8"), torch), encoding="utf-8")
+def _complete(metadata: Path, torch: str | None, *licence_files: str) -> None:
+    metadata.write_text(completed(metadata.read_text(encoding="utf-8"), torch, licence_files), encoding="utf-8")
 
 
 def _modules_of(package: str) -> list[str]:

@@ -130,6 +130,6 @@ def cuobjdump() -> str:
     return str(next(place for place in places if place))
 
 
-def device_code(library: Path, option: str) -> str:
-    """What `cuobjdump --list-elf` or `--list-ptx` prints of a library."""
-    return subprocess.run([cuobjdump(), option, library], capture_output=True, text=True, check=False).stdout
+def device_code(library: Path, *options: str) -> str:
+    """What cuobjdump prints of a library, such as with `--list-elf` or `--list-ptx`."""
+    return subprocess.run([cuobjdump(), *options, library], capture_output=True, text=True, check=False).stdout

@@ -90,9 +90,10 @@ def repack(installed: Distribution, folder: Path) -> None:
     """The wheel that an installed distribution came from, stored without compression."""
     stem = f"{re.sub(r'[-.]+', '_', installed.metadata['Name'])}-{installed.version}"
     tags = re.findall(r"^Tag: (\S+)$", installed.read_text("WHEEL") or "", re.MULTILINE)
-    python, abi = tags[0].split("-")[:2]
-    platforms = ".".join(dict.fromkeys(tag.split("-")[2] for tag in tags))
-    with WheelFile(folder / f"{stem}-{python}-{abi}-{platforms}.whl", "w", ZIP_STORED) as archive:
+    pythons, abis, platforms = (
+        ".".join(dict.fromkeys(parts)) for parts in zip(*(tag.split("-") for tag in tags), strict=True)
+    )
+    with WheelFile(folder / f"{stem}-{pythons}-{abis}-{platforms}.whl", "w", ZIP_STORED) as archive:
         for member, path in members(installed, stem):
             archive.write(str(path), member)
 

@@ -382,7 +382,7 @@ def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Artifact, tmp
         view = view_wheel(tmp_path / "hostile")
     except IncompatibleArtifactError:
         return
-    assert view.damage
+    assert [line for line in view.damage if "RECORD" not in line] != [], "none of these files has one"
 
 
 def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Artifact, tmp_path: Path) -> None:

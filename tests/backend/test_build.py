@@ -277,6 +277,16 @@ def test_torch_cuda_arch_list_is_what_is_compiled(two_archs_wheel: Wheel) -> Non
 
 
 @needs_cuda_torch
+def test_all_device_code_is_compressed(two_archs_wheel: Wheel) -> None:
+    """By default nvcc compresses PTX alone."""
+    listing = device_code(two_archs_wheel.native / "libtiny_cuda.so")
+
+    images = re.findall(r"^Fatbin (elf|ptx) code:\n=+\n((?:.+\n)+)", listing, re.MULTILINE)
+    assert {kind for kind, _ in images} == {"elf", "ptx"}
+    assert [said for _, said in images if "\ncompressed\n" not in said] == []
+
+
+@needs_cuda_torch
 def test_a_cuda_wheel_says_which_driver_it_needs(wheel: Wheel) -> None:
     release = ".".join(wheel.manifest["built_with"]["nvcc"].split(".")[:2])
 

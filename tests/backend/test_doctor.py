@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,7 +151,7 @@ def record(folder: Path, files: Sequence[str] = KERNELS) -> None:
     name, _, version = folder.name.removesuffix(".dist-info").partition("-")
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (folder / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in (f"{folder.name}/METADATA", *files)))
+    (folder / "RECORD").write_text("".join(f"{file},,\n" for file in (f"{folder.name}/METADATA", *files)))
 
 
 @pytest.fixture
@@ -184,6 +186,36 @@ def test_a_whole_environment_has_no_finding(site: Site) -> None:
     (site.packages / "torch" / "lib").mkdir()
     (site.packages / "torch" / "lib" / "libc10.so").touch()
     assert look(installation(site), {"LD_LIBRARY_PATH": f"{site.packages}/torch/lib:/usr/lib:", "PATH": "/bin"}) == []
+
+
+@pytest.mark.parametrize("name", ["tiny/_native/src/twice.cpp", "tiny_kernels-1.2.3.dist-info/sboms/tiny.cdx.json"])
+def test_files_that_are_no_longer_as_they_were_installed_are_found(site: Site, name: str) -> None:
+    path = site.packages / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("as installed")
+    digest = urlsafe_b64encode(hashlib.sha256(b"as installed").digest()).decode().rstrip("=")
+    with (site.packages / "tiny_kernels-1.2.3.dist-info/RECORD").open("a") as rows:
+        rows.write(f"{name},sha256={digest},12\n")
+    assert look(installation(site)) == []
+
+    path.write_text("now edited..")
+    edited = look(installation(site))
+    path.unlink()
+    missing = look(installation(site))
+
+    assert edited == [
+        f"files were changed since they were installed: {name}: its sha256 does not match RECORD; {REINSTALL}"
+    ]
+    assert f"{name}: FileNotFoundError" in missing[0]
+
+
+def test_a_damaged_install_record_is_found(site: Site) -> None:
+    with (site.packages / "tiny_kernels-1.2.3.dist-info/RECORD").open("a") as rows:
+        rows.write("tiny/_native/libtiny_cpu.so,crc=1,1\n")
+
+    (said,) = look(installation(site))
+
+    assert said.startswith("the install record is damaged: RECORD of tiny_kernels: the row ")
 
 
 @pytest.mark.parametrize("package", ["tiny", "torch"])

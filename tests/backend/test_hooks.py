@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Callable
+from email.parser import HeaderParser
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -104,6 +105,20 @@ def test_the_metadata_is_the_project_s(checkout: Checkout, tmp_path: Path, run_p
 
     metadata = (tmp_path / result_of(done) / "METADATA").read_text()
     assert "Name: tiny\nVersion: 1.2.3\n" in metadata
+
+
+def test_the_wheel_s_metadata_is_what_was_prepared_and_its_licence_files_are_there(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, cpu_wheel: Wheel
+) -> None:
+    """PEP 517, build_wheel; PEP 639, License-File: one name, because nobody knows the toolkit before the build."""
+    done = run_python(HOOK, "prepare_metadata_for_build_wheel", str(tmp_path), cwd=checkout())
+    prepared = (tmp_path / result_of(done) / "METADATA").read_text()
+    (folder,) = cpu_wheel.unpacked.glob("*.dist-info")
+
+    assert (folder / "METADATA").read_text() == prepared
+    declared = HeaderParser().parsestr(prepared).get_all("License-File", [])
+    assert declared == ["compiled-in/LICENSES.txt"]
+    assert [name for name in declared if not (folder / "licenses" / name).is_file()] == []
 
 
 @pytest.mark.parametrize(

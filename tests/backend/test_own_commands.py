@@ -17,6 +17,7 @@ from kept import fill
 from kernelwheel.core.errors import command
 from kernelwheel.store.entries import Store
 from processes import Done, run
+from wheel.wheelfile import WheelFile
 
 pytestmark = pytest.mark.slow
 
@@ -112,9 +113,10 @@ def test_the_distribution_runs_the_package_s_own_copy(user: Editable) -> None:
 @pytest.mark.parametrize("words", [["inspect", "tiny.whl"], ["inspect", "tiny.whl", "--json"]], ids=str)
 @pytest.mark.parametrize("start", [OWN, ANY, FOR_TINY], ids=["own copy", "distribution", "for a package"])
 def test_inspect_shows_a_wheel(user: Editable, entry: Path, start: tuple[str, ...], words: list[str]) -> None:
-    with ZipFile(user.folder / "tiny.whl", "w") as archive:
+    with WheelFile(user.folder / "tiny-1.2.3-py3-none-any.whl", "w") as archive:
         for file in ("manifest.json", "libtiny_cpu.so"):
-            archive.write(entry / file, f"tiny/_native/{file}")
+            archive.write(str(entry / file), f"tiny/_native/{file}")
+    (user.folder / "tiny-1.2.3-py3-none-any.whl").rename(user.folder / "tiny.whl")
 
     done = call(user, *start, *words)
 

@@ -143,7 +143,7 @@ def meaning(words: list[str]) -> set[str]:
 
 # What differs on purpose; docs/adopt.md says why.
 OURS_ALONE = re.compile(
-    r"@\.\./recipe/|-fno-canonical|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc)="
+    r"@\.\./recipe/|-fno-canonical|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc|fatbin)="
 )
 THEIRS_ALONE = {"-g", "-Wsign-compare", "-Wno-unused-result", f"-I{sys.prefix}/include"}
 

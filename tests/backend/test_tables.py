@@ -69,6 +69,8 @@ def test_the_wheel_holds_the_package_the_runtime_and_what_a_compile_needs(light_
         "light/__init__.py", "light/_C.py", "light/_C.pyi", "light/_native/light._C.so", "light/_native/manifest.json",
         "light/_native/src/native/module.cpp", "light/_native/src/third_party/answers/answer.h",
         *(f"light_weight-1.0.dist-info/{name}" for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt")),
+        "light_weight-1.0.dist-info/sboms/light_weight.cdx.json",
+        "light_weight-1.0.dist-info/licenses/compiled-in/LICENSES.txt",
     }  # fmt: skip
     assert "light/_kernelwheel/cmake/KernelWheel.cmake" in packed
 

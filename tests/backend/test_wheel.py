@@ -94,6 +94,7 @@ def test_it_holds_the_pure_wheel_the_artifact_and_the_plan_s_sources_and_nothing
     assert {name for name in names if not name.startswith("tiny/_kernelwheel/")} == {
         "tiny/__init__.py",
         "tiny-1.2.3.dist-info/METADATA", "tiny-1.2.3.dist-info/WHEEL", "tiny-1.2.3.dist-info/RECORD",
+        "tiny-1.2.3.dist-info/sboms/tiny.cdx.json", "tiny-1.2.3.dist-info/licenses/compiled-in/LICENSES.txt",
         "tiny/_native/manifest.json", f"tiny/_native/{LIBRARY.file}",
         *(f"tiny/_native/src/{name}" for name in SOURCES),
     }  # fmt: skip

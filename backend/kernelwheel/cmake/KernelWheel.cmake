@@ -37,6 +37,9 @@ if(KERNELWHEEL_CUDA)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   set(CMAKE_CUDA_FLAGS_RELEASE "")  # each kind of library has its own
   enable_language(CUDA)
+  # nvcc compresses PTX alone unless it is asked for all. That is in its own format, which every driver of its major
+  # unpacks. --compress-mode=size would save a little more, but takes seconds for each file, and is unknown before 12.4.
+  set(KERNELWHEEL_COMPRESSION -Xfatbin=-compress-all)
 endif()
 
 # The interface of an older glibc and libstdc++ (toolchain/older_libraries.py): stub libraries, and an archive of what is
@@ -145,7 +148,7 @@ function(_kernelwheel_add_library function target)
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${cuda_flags}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${KERNELWHEEL_COMPRESSION};${cuda_flags}>")
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" ${KERNELWHEEL_LIBRARIES})

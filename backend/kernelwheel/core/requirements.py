@@ -18,6 +18,7 @@ TO_BUILD = (
     ("wheel", "wheel"),
     ("auditwheel", "auditwheel"),
     *([("torch_abi_audit", "torch-abi-audit")] if sys.version_info >= (3, 11) else []),
+    ("cyclonedx", "cyclonedx-python-lib"),
     ("platformdirs", "platformdirs"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )

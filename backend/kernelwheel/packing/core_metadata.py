@@ -1,4 +1,4 @@
-"""What METADATA requires besides what the project declares: the runtime's needs, and the torch of its modules."""
+"""What METADATA has besides what the project declares: the runtime's needs, the torch of its modules, licences."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ RUNTIME_NEEDS = ("packaging>=24", "platformdirs>=4", "rich>=13", 'tomli>=2; pyth
 
 
 def field_of(metadata: str, name: str) -> str:
-    """The value of a field that METADATA has once, such as Name."""
-    return str(HeaderParser().parsestr(metadata)[name])
+    """The value of a field that METADATA has once, such as Name; empty if it has not."""
+    return str(HeaderParser().parsestr(metadata)[name] or "")
 
 
-def completed(metadata: str, torch: str | None) -> str:
-    """METADATA with further requirements (core metadata specification, Requires-Dist).
+def completed(metadata: str, torch: str | None, licence_files: Iterable[str] = ()) -> str:
+    """METADATA with further requirements and licence files (core metadata specification, Requires-Dist, License-File).
+
+    The project's own licence stays what it declares, because it is that of the sources.
 
     Args:
         metadata: the text that setuptools wrote.
         torch: the version that modules were compiled for; None if there are none.
+        licence_files: what this backend adds to the folder of licences; none to an editable wheel, without libraries.
     """
     declared = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     names = set(_unconditional(declared))
     added = [need for need in RUNTIME_NEEDS if canonicalize_name(Requirement(need).name) not in names]
     if torch:
         added.append(f"torch=={torch_release(torch)}.*")
-    return with_fields(metadata, [f"Requires-Dist: {requirement}" for requirement in added])
+    files = [f"License-File: {name}" for name in licence_files]
+    return with_fields(metadata, [*(f"Requires-Dist: {requirement}" for requirement in added), *files])
 
 
 def with_fields(metadata: str, fields: Iterable[str]) -> str:

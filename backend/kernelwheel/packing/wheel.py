@@ -1,4 +1,4 @@
-"""Turning the pure wheel from setuptools into a platform wheel with the Artifact and its sources."""
+"""Turning the pure wheel from setuptools into a platform wheel with the Artifact, its sources and its SBOM."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipInfo
 
+from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile
 
 from ..build.plan import Plan
@@ -18,6 +19,8 @@ from ..core import manifest as manifests
 from ..core.errors import BuildError
 from ..core.variables import variable_set
 from ..store.artifact import Artifact
+from . import licences, sbom
+from .components import Component
 from .core_metadata import completed, field_of
 from .module_files import module_files
 from .tags import python_tag
@@ -37,6 +40,7 @@ class Contents:
         sources: the folder of the source files.
         epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
         platform: the wheel's platform tag, `manylinux_2_28_x86_64`.
+        components: what is compiled or linked into the Artifact.
         build_tag: the wheel's build number, which says which torch it is for; may be empty.
     """
 
@@ -46,6 +50,7 @@ class Contents:
     sources: Path
     epoch: int
     platform: str
+    components: tuple[Component, ...] = ()
     build_tag: str = ""
 
     @property
@@ -61,6 +66,20 @@ class Contents:
         yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
         for name in sorted(self.plan.sources):
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
+
+
+def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tuple[str, bytes]]:
+    """The files that say what the libraries are made of, by their names in `.dist-info` (PEP 770, PEP 639)."""
+    subject = sbom.Subject(
+        name=canonicalize_name(field_of(metadata, "Name")),
+        version=field_of(metadata, "Version"),
+        licence=field_of(metadata, "License-Expression"),
+        native=contents.native,
+        manifest=contents.artifact.manifest,
+        epoch=contents.epoch,
+    )
+    yield f"sboms/{name}.cdx.json", sbom.document(subject, contents.components)
+    yield f"licenses/{licences.FILE}", licences.licence_texts(contents.components)
 
 
 def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
@@ -90,13 +109,15 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         binding = contents.plan.binding
         changed = {
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
-            metadata: completed(declared, binding.torch if binding else None).encode("utf-8"),
+            metadata: completed(declared, binding.torch if binding else None, [licences.FILE]).encode("utf-8"),
         }
+        descriptions = _descriptions(contents, declared, source.parsed_filename["name"])
         runtime = f"{contents.package}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
             module_files(contents.plan.extensions, contents.package, field_of(declared, "Name")),
             contents.members(),
+            ((f"{source.dist_info_path}/{name}", data) for name, data in descriptions),
         )
         # A copy of the runtime that the project packs by itself may be another version: ours is the one.
         write_wheel(source, path, contents.epoch, added, changed, without=f"{runtime}/")

@@ -59,7 +59,8 @@ class WheelView:
 def view_wheel(path: Path) -> WheelView:
     """Read a wheel or exported file without unpacking it.
 
-    Its libraries are checked against its manifest, and the manifest against this machine.
+    Its libraries are checked against its manifest, all files of a wheel against its RECORD, and the manifest against
+    this machine.
 
     Raises:
         IncompatibleArtifactError: the file contains no Artifact.
@@ -74,4 +75,5 @@ def view_wheel(path: Path) -> WheelView:
                 raise
             except IncompatibleArtifactError as error:
                 damage.append(error.found.removeprefix(f"{path}: "))
+        damage += packed.record_damage()
     return WheelView(path.name, packed.manifest, tuple(damage), check(packed.manifest, hosts.with_gpus(hosts.probe())))

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from ..core.errors import REINSTALL
 from ..core.files import is_seen
 from ..core.manifest import Manifest
 from ..core.settings import set_variables
+from ..store.wheel_record import Recorded, parse_record, unlike_record
 
 # Variables not of ours that change what is found or loaded.
 VARIABLES = {
@@ -64,6 +66,7 @@ def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield from _two_installs(name, used, at.path)
     yield from _other_versions(at)
     yield from _other_owners(at)
+    yield from _changed_files(at)
     yield from _other_torch(at)
     yield from _other_libraries(at, environ)
 
@@ -115,6 +118,36 @@ def _other_owners(at: Installation) -> Iterator[Finding]:
                 f"{each.name} {each.version} in {at.folder.parent}",
                 f"pip uninstall {each.name}, then {REINSTALL}",
             )
+
+
+def _changed_files(at: Installation) -> Iterator[Finding]:
+    """Files that came with the libraries, their sources and the software bill of materials, unlike the wheel's."""
+    for record in importlib.metadata.distributions(path=[str(at.folder.parent)]):
+        text = record.read_text("RECORD") or ""
+        if f"\n{at.package}/_native/manifest.json," not in f"\n{text}":
+            continue
+        try:
+            files = parse_record(text.encode("utf-8"))
+        except ValueError as error:
+            yield Finding("the install record is damaged", f"RECORD of {record.metadata['Name']}: {error}", REINSTALL)
+            continue
+        changed = [
+            f"{name}: {unlike}"
+            for name, recorded in files.items()
+            if recorded.algorithm
+            and (name.startswith(f"{at.package}/_native/") or re.match(r"[^/]+\.dist-info/sboms/", name))
+            and (unlike := _unlike(at.folder.parent / name, recorded))
+        ]
+        if changed:
+            yield Finding("files were changed since they were installed", "; ".join(changed), REINSTALL)
+
+
+def _unlike(path: Path, recorded: Recorded) -> str:
+    try:
+        with path.open("rb") as stream:
+            return unlike_record(recorded, iter(partial(stream.read, 1 << 20), b""))
+    except OSError as error:
+        return f"{type(error).__name__}: {error.strerror}"
 
 
 class _Owner(NamedTuple):

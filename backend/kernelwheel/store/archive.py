@@ -11,24 +11,30 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import struct
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from ..core import manifest as manifests
-from ..core.errors import IncompatibleArtifactError
+from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Library, Manifest
 from ..core.manifest_schema import short
 from . import elf
+from .wheel_record import LARGEST_RECORD, parse_record, unlike_record
 
 BLOCK = 1 << 20
 # Of a zip file: enough for 30 000 members, more than a torch wheel has. Each byte takes ten bytes of memory.
 LARGEST_DIRECTORY = 4 << 20
+MOST_DAMAGE = 20  # lines about one wheel
+LONGEST_SHOWN = 200
 _END_OF_ZIP = struct.Struct("<4s4H2LH")  # APPNOTE.TXT, 4.3.16: "End of central directory record"
 _ZIP64_LOCATOR = 20  # bytes, just before that record
 _OF_ZIPFILE = (EOFError, ValueError, OverflowError, RuntimeError)  # raised by zipfile besides BadZipFile
@@ -43,12 +49,14 @@ class Packed(NamedTuple):
         manifest: its parsed manifest.
         text: the manifest's bytes.
         open_library: returns a stream positioned at a library's first byte.
+        record_damage: yields how a wheel's files differ from its RECORD; nothing for another file.
     """
 
     source: Path
     manifest: Manifest
     text: bytes
     open_library: Callable[[Library], IO[bytes]]
+    record_damage: Callable[[], Iterator[str]] = lambda: iter(())
 
     def blocks(self, library: Library) -> Iterator[bytes]:
         """The bytes of a library, as many as the manifest says. They are not verified until the last block is read.
@@ -187,7 +195,60 @@ def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
             )
         return _zip_member(source, archive, info, library.size)
 
-    return Packed(source, manifest, text, open_library)
+    return Packed(source, manifest, text, open_library, partial(_record_damage, source, stream, archive))
+
+
+def _record_damage(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:
+    """How the members of a wheel differ from its RECORD, one line each, and no more than anybody reads."""
+    damage = _unlike_record(source, stream, archive)
+    try:
+        yield from islice(damage, MOST_DAMAGE)
+        if next(damage, None):
+            yield "and more"
+    except UnreadableArtifactError:
+        raise
+    except IncompatibleArtifactError as error:  # a member that cannot be unpacked
+        yield error.found
+
+
+def _unlike_record(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:
+    everything = [info for info in archive.infolist() if not info.is_dir()]
+    members = {info.filename: info for info in everything}
+    records = [name for name in members if re.fullmatch(r"[^/]+\.dist-info/RECORD", name)]
+    # Deflate makes a thousand bytes of one at most, so what is read is bounded by the file, unless members overlap.
+    if sum(info.compress_size for info in everything) > stream.seek(0, os.SEEK_END):
+        yield "its members overlap"
+        return
+    if len(records) != 1 or len(members) < len(everything):
+        yield f"it contains {len(records)} RECORDs" if len(records) != 1 else "it contains a file twice"
+        return
+    (record,) = records
+    try:
+        recorded = parse_record(b"".join(_member_blocks(source, archive, members.pop(record), LARGEST_RECORD)))
+    except ValueError as error:
+        yield f"RECORD: {error}"
+        return
+    for missing in sorted(recorded.keys() - members.keys() - {record}):
+        yield f"{_shown(missing)}: it is in RECORD, but not in the wheel"
+    for name, info in members.items():
+        said = recorded.get(name)
+        if said is not None and said.algorithm:
+            unlike = unlike_record(said, _member_blocks(source, archive, info, info.file_size))
+        else:  # signatures of RECORD cannot be in it
+            unlike = "" if name in (f"{record}.jws", f"{record}.p7s") else "RECORD has no digest of it"
+        if unlike:
+            yield f"{_shown(name)}: {unlike}"
+
+
+def _shown(name: str) -> str:
+    """The name of a member for a message: in full, unless it is one that nobody gives."""
+    return name if len(name) <= LONGEST_SHOWN and name.isprintable() else short(name)
+
+
+def _member_blocks(source: Path, archive: ZipFile, info: ZipInfo, most: int) -> Iterator[bytes]:
+    with _documented(source), _zip_member(source, archive, info, most) as member:
+        while block := member.read(BLOCK):
+            yield block
 
 
 def _check_directory(source: Path, stream: IO[bytes]) -> None:

@@ -1,0 +1,67 @@
+"""RECORD, the list of a wheel's files with their digests, in the wheel and where it was installed.
+
+The specifications are PyPA's: binary distribution format, "The .dist-info directory"; recording installed projects.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..core.manifest_schema import short
+
+# Enough for as many members as a readable zip file has.
+LARGEST_RECORD = 8 << 20
+# "sha256 or better", of those that every Python has.
+_ALGORITHMS = ("sha256", "sha384", "sha512")
+
+
+class Recorded(NamedTuple):
+    """What RECORD says of one file; the algorithm is empty if it has no digest, as of RECORD itself."""
+
+    algorithm: str
+    digest: str
+    size: int | None
+
+
+def parse_record(text: bytes) -> dict[str, Recorded]:
+    """The files that RECORD lists.
+
+    Raises:
+        ValueError: it is malformed; says how.
+    """
+    if len(text) > LARGEST_RECORD:
+        raise ValueError(f"it is larger than {LARGEST_RECORD} bytes")
+    found: dict[str, Recorded] = {}
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text.decode("utf-8"), newline="")) if row]
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+    for row in rows:
+        if len(row) != 3:
+            raise ValueError(f"the row {short(row)}")
+        name, digest, size = row
+        algorithm, _, value = digest.partition("=")
+        if name in found:
+            raise ValueError(f"two rows of {short(name)}")
+        if (digest and algorithm not in _ALGORITHMS) or not (size or "0").isdecimal() or len(size) > 15:
+            raise ValueError(f"the row {short(row)}")
+        found[name] = Recorded(algorithm, value, int(size) if size else None)
+    return found
+
+
+def unlike_record(recorded: Recorded, blocks: Iterable[bytes]) -> str:
+    """How a file with a digest differs from what RECORD says; empty if it does not."""
+    digest, size = hashlib.new(recorded.algorithm), 0
+    for block in blocks:
+        digest.update(block)
+        size += len(block)
+    if recorded.size not in (None, size):
+        return f"{size} bytes; RECORD says {recorded.size}"
+    if urlsafe_b64encode(digest.digest()).decode("ascii").rstrip("=") != recorded.digest.rstrip("="):
+        return f"its {recorded.algorithm} does not match RECORD"
+    return ""

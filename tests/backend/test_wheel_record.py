@@ -1,0 +1,180 @@
+"""What `inspect` and `doctor` notice of a file that is not what RECORD says."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import tracemalloc
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core.errors import IncompatibleArtifactError
+from kernelwheel.report.inspection import view_wheel
+from kernelwheel.store import archive, wheel_record
+from kernelwheel.store.wheel_record import parse_record, unlike_record
+from samples import Values, rewrite_manifest
+from wheel.wheelfile import WheelFile
+
+pytestmark = pytest.mark.once
+
+INFO = "tiny-1.2.3.dist-info"
+RECORD = f"{INFO}/RECORD"
+SBOM = f"{INFO}/sboms/tiny.cdx.json"
+MANIFEST = f"tiny/_native/{manifests.FILE}"
+LIBRARY = "tiny/_native/libtiny_cpu.so"
+Members = dict[str, bytes]
+Change = Callable[[Members], object]
+
+
+@pytest.fixture(scope="module")
+def whole(entry: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of real kernels and of other files, with its RECORD."""
+    path = tmp_path_factory.mktemp("whole") / "tiny-1.2.3-py3-none-any.whl"
+    with WheelFile(path, "w", ZIP_DEFLATED) as target:
+        for name in (MANIFEST, LIBRARY):
+            target.write(str(entry / Path(name).name), name)
+        target.writestr(SBOM, '{"bomFormat": "CycloneDX"}')
+        target.writestr("tiny/a, b.py", "")
+    return path
+
+
+def changed(whole: Path, folder: Path, change: Change) -> Path:
+    """The wheel after a change to its members, packed again."""
+    with ZipFile(whole) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    change(members)
+    path = folder / whole.name
+    with ZipFile(path, "w") as target:
+        for name, data in members.items():
+            target.writestr(name, data)
+    return path
+
+
+def edit(name: str, old: bytes, new: bytes) -> Change:
+    def change(members: Members) -> None:
+        assert members[name].count(old) >= 1
+        members[name] = members[name].replace(old, new, 1)
+
+    return change
+
+
+def write(name: str, data: bytes) -> Change:
+    return lambda members: members.update({name: data})
+
+
+def take(name: str) -> Change:
+    return lambda members: members.pop(name)
+
+
+def test_a_whole_wheel_has_no_damage(whole: Path) -> None:
+    assert view_wheel(whole).damage == ()
+
+
+DAMAGE: dict[str, tuple[Change, str]] = {
+    "an edited library": (edit(LIBRARY, b"\x7fELF", b"\x7fELG"), f"{LIBRARY}: its sha256 does not match RECORD"),
+    "an edited bill of materials": (edit(SBOM, b"Cyclone", b"cyclone"), f"{SBOM}: its sha256 does not match RECORD"),
+    "a longer bill of materials": (write(SBOM, bytes(30)), f"{SBOM}: 30 bytes; RECORD says 26"),
+    "a file that is missing": (take(SBOM), f"{SBOM}: it is in RECORD, but not in the wheel"),
+    "a file that was added": (write("tiny/new.py", b""), "tiny/new.py: RECORD has no digest of it"),
+    "no RECORD": (take(RECORD), "it contains 0 RECORDs"),
+    "another RECORD": (write("x.dist-info/RECORD", b""), "it contains 2 RECORDs"),
+    "a RECORD that is cut off": (edit(RECORD, b",", b"\n"), "RECORD: the row "),
+    "a RECORD that is no text": (write(RECORD, b"\xff\n"), "RECORD: 'utf-8' codec"),
+    "a RECORD with two rows of a file": (edit(RECORD, b"tiny/", b"tiny/x,,\ntiny/x,,\ntiny/"), "RECORD: two rows of "),
+    "a RECORD with a weak digest": (edit(RECORD, b"sha256=", b"md5="), "RECORD: the row "),
+    "a RECORD with another digest": (edit(RECORD, b"sha256=", b"sha256=x"), "its sha256 does not match RECORD"),
+    "a RECORD with a file that is not there": (edit(RECORD, b"tiny/", b"no.py,,\ntiny/"), "no.py: it is in RECORD"),
+    "a RECORD without a digest": (write(RECORD, f"{MANIFEST},,\n".encode()), f"{MANIFEST}: RECORD has no digest"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), DAMAGE.values(), ids=DAMAGE)
+def test_inspect_notices(whole: Path, tmp_path: Path, change: Change, said: str) -> None:
+    damage = view_wheel(changed(whole, tmp_path, change)).damage
+
+    assert [line for line in damage if said in line] != [], damage
+
+
+def test_inspect_notices_a_manifest_that_was_edited(whole: Path, tmp_path: Path) -> None:
+    path = changed(whole, tmp_path, edit(MANIFEST, b"GLIBCXX_", b"GLIBCXY_"))
+
+    with pytest.raises(IncompatibleArtifactError, match=r"manifest\.json: its digest does not match its content"):
+        view_wheel(path)
+
+
+def test_inspect_notices_a_manifest_that_was_edited_and_given_its_digest(
+    whole: Path, entry: Path, tmp_path: Path
+) -> None:
+    def without_libc(values: Values) -> None:
+        values["requires"]["libc"] = ""
+
+    rewrite_manifest(entry, without_libc, tmp_path)
+    path = changed(whole, tmp_path, write(MANIFEST, (tmp_path / manifests.FILE).read_bytes()))
+
+    assert any(f"{MANIFEST}: " in line and "RECORD" in line for line in view_wheel(path).damage)
+
+
+def test_a_file_with_damage_everywhere_is_told_in_a_few_lines(whole: Path, tmp_path: Path) -> None:
+    def more(members: Members) -> None:
+        members.update({f"tiny/{number}.py": b"" for number in range(1000)})
+
+    damage = view_wheel(changed(whole, tmp_path, more)).damage
+
+    assert len(damage) == archive.MOST_DAMAGE + 1
+    assert damage[-1] == "and more"
+
+
+def test_members_that_overlap_are_not_read(whole: Path, tmp_path: Path) -> None:
+    """Many names of the same bytes: a small file that would take for ever to read."""
+    path = tmp_path / whole.name
+    with ZipFile(whole) as source, ZipFile(path, "w", ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+        for number in range(50):
+            again = copy.copy(target.getinfo(LIBRARY))
+            again.filename = f"tiny/{number}.so"
+            target.filelist.append(again)
+
+    assert view_wheel(path).damage == ("its members overlap",)
+
+
+def test_members_are_read_in_little_memory(whole: Path, tmp_path: Path) -> None:
+    path, size = tmp_path / whole.name, 100 << 20
+    zeros = urlsafe_b64encode(hashlib.sha256(bytes(size)).digest()).decode().rstrip("=")
+    with ZipFile(whole) as source, ZipFile(path, "w", ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            more = f"zeros.bin,sha256={zeros},{size}\n" if name == RECORD else ""
+            target.writestr(name, source.read(name) + more.encode())
+        target.writestr("zeros.bin", bytes(size))
+
+    tracemalloc.start()
+    view = view_wheel(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert view.damage == ()
+    assert peak < 10 << 20
+
+
+def test_a_record_that_is_too_large_is_not_read(whole: Path, tmp_path: Path) -> None:
+    def large(members: Members) -> None:
+        members[RECORD] += bytes(wheel_record.LARGEST_RECORD)
+
+    (damage,) = view_wheel(changed(whole, tmp_path, large)).damage
+
+    assert f"the limit is {wheel_record.LARGEST_RECORD}" in damage
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512"])
+def test_sha256_or_better_is_understood(algorithm: str) -> None:
+    digest = urlsafe_b64encode(hashlib.new(algorithm, b"ab").digest()).decode().rstrip("=")
+    recorded = parse_record(f"a.py,{algorithm}={digest},2\r\nRECORD,,\r\n".encode())
+
+    assert unlike_record(recorded["a.py"], [b"a", b"b"]) == ""
+    assert unlike_record(recorded["a.py"], [b"a", b"c"]) == f"its {algorithm} does not match RECORD"
+    assert unlike_record(recorded["a.py"], [b"a"]) == "1 bytes; RECORD says 2"
+    assert recorded["RECORD"].algorithm == ""
