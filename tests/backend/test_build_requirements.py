@@ -1,0 +1,48 @@
+"""The build requirements: whichever order a front end gives them in, torch comes first, and nvcc in its release.
+
+`python -m build` passes them in the order of a set, which changes from run to run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import permutations
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from kernelwheel.build.package import read_toml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_wheel(folder: Path, name: str, version: str, *requires: str) -> None:
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Provides-Extra: nvcc"]
+    with ZipFile(folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{info}/METADATA", "\n".join([*lines, *(f"Requires-Dist: {each}" for each in requires), ""]))
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("project", ["pyproject.toml", "tests/packages/tiny/pyproject.toml"])
+def test_the_order_of_the_requirements_does_not_matter(project: str, tmp_path: Path) -> None:
+    """An older torch has no toolkit that it is pinned to, so a resolver that begins with the toolkit ends there."""
+    make_wheel(tmp_path, "torch", "2.10.0")
+    make_wheel(tmp_path, "torch", "2.15.0", "cuda-toolkit==13.2.2")
+    make_wheel(tmp_path, "cuda-toolkit", "13.2.2")
+    make_wheel(tmp_path, "cuda-toolkit", "13.5.0")
+    declared = map(Requirement, read_toml(ROOT / project)["build-system"]["requires"])
+    needed = [str(each) for each in declared if each.name in ("torch", "cuda-toolkit")]
+    assert len(needed) == 2
+
+    for order in permutations(needed):
+        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-index"]
+        env = {**os.environ, "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+        words = [*command, "--find-links", tmp_path, *order]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+        assert "Would install cuda-toolkit-13.2.2 torch-2.15.0" in done.stdout, done.stdout + done.stderr
