@@ -202,7 +202,8 @@ def nobody(work: Path) -> tuple[str, ...]:
     work.chmod(0o711)
     shutil.chown(work, "nobody")
     tried = work / "tried"
-    for command in ([sys.executable, "-m", "venv", "--without-pip", tried], [tried / "bin" / "python", "-c", ""]):
+    seen = "import os, sys; sys.exit(not os.path.exists(sys.executable))"
+    for command in ([sys.executable, "-m", "venv", "--without-pip", tried], [tried / "bin" / "python", "-c", seen]):
         try:
             subprocess.run([*words, *command], capture_output=True, check=True, cwd=work)
         except subprocess.CalledProcessError:
@@ -263,7 +264,10 @@ def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check
 
 def write_report(wheel: Path, dist: Path) -> None:
     """dist/report.html, the page to sign off."""
-    done = kernelwheel("inspect", wheel, "--html", dist / "report.html", "--results", dist / "results.json")
+    matrix = ROOT / "dist" / "matrix.json"
+    further = ["--matrix", matrix] if matrix.is_file() else []
+    results = ["--results", dist / "results.json"]
+    done = kernelwheel("inspect", wheel, "--html", dist / "report.html", *results, *further)
     if not (dist / "report.html").is_file():
         raise Refused("a report of the wheel", done.stdout + done.stderr, "mend what it names")
 

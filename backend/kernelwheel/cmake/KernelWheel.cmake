@@ -46,30 +46,30 @@ endif()
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
-  set(compile "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
+  set(compile COMMAND "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
+  set(commands)
   set(objects)
   file(GLOB sources "${KERNELWHEEL_OLDER}/linked-in/*.cpp")
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM name)
     list(APPEND objects "older/${name}.o")
-    add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/older/${name}.o" DEPENDS "${source}" VERBATIM
-      COMMAND ${compile} -c "${source}" -o "older/${name}.o")
+    list(APPEND commands ${compile} -c "${source}" -o "older/${name}.o")
   endforeach()
-  list(TRANSFORM objects PREPEND "${CMAKE_BINARY_DIR}/" OUTPUT_VARIABLE made)
-  add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/older/libolder.a" DEPENDS ${made} VERBATIM
-    COMMAND "${CMAKE_COMMAND}" -E rm -f older/libolder.a COMMAND "${CMAKE_AR}" qcsD older/libolder.a ${objects})
+  list(APPEND commands COMMAND "${CMAKE_COMMAND}" -E rm -f older/libolder.a
+    COMMAND "${CMAKE_AR}" qcsD older/libolder.a ${objects})
   set(older older/libolder.a)
-  file(GLOB sources "${KERNELWHEEL_OLDER}/stubs/*.cpp")
-  foreach(source IN LISTS sources)
+  file(GLOB stubs "${KERNELWHEEL_OLDER}/stubs/*.cpp")
+  foreach(source IN LISTS stubs)
     cmake_path(GET source STEM LAST_ONLY library)
     list(APPEND older "older/${library}")
-    set(script "${KERNELWHEEL_OLDER}/stubs/${library}.map")
-    add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/older/${library}" DEPENDS "${source}" "${script}" VERBATIM
-      COMMAND ${compile} -shared -nostdlib "-Wl,-soname,${library}" "-Wl,--version-script=${script}" -o "older/${library}"
-        "${source}")
+    list(APPEND commands ${compile} -shared -nostdlib "-Wl,-soname,${library}"
+      "-Wl,--version-script=${KERNELWHEEL_OLDER}/stubs/${library}.map" -o "older/${library}" "${source}")
   endforeach()
+  file(GLOB scripts "${KERNELWHEEL_OLDER}/stubs/*.map")
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/older")
   list(TRANSFORM older PREPEND "${CMAKE_BINARY_DIR}/" OUTPUT_VARIABLE made)
+  add_custom_command(OUTPUT ${made} ${commands} DEPENDS ${sources} ${stubs} ${scripts} VERBATIM
+    COMMENT "the interface of older system libraries")
   add_custom_target(kernelwheel_older DEPENDS ${made})
   list(JOIN older " " older)
   foreach(language IN ITEMS CXX CUDA)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +16,36 @@ from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
 from ..core.verdict import Verdict, check
 from ..store import archive
+from ..store.archive import Packed
+from . import page
 from .cache_arguments import existing_file
 from .presentation import manifest_text, verdict_text
+
+LARGEST_SBOM = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `inspect`."""
     parser.add_argument("wheel", type=existing_file, metavar="WHEEL", help="the wheel file to inspect")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page about it, too")
+    results = "for the page: a file with the results of "
+    parser.add_argument("--results", type=existing_file, metavar="FILE", help=f"{results}checks, from ci/wheels")
+    parser.add_argument("--matrix", type=existing_file, metavar="FILE", help=f"{results}environments, from ci/matrix")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what the wheel contains; return 1 if it is damaged or does not fit."""
     view = view_wheel(args.wheel)
+    if args.html:
+        checks = page.read_results(_text(args.results), args.results.name) if args.results else []
+        rows = page.read_matrix(_text(args.matrix), args.matrix.name) if args.matrix else []
+        whole = page.Page(view.wheel, view.manifest, view.damage, view.members, view.sbom, checks, rows)
+        try:
+            args.html.write_text(page.page_html(whole), encoding="utf-8")
+        except OSError as error:
+            print(f"{args.html} cannot be written: {error}", file=sys.stderr)
+            return 1
     if args.json:
         print(json.dumps(view.to_json(), indent=1))
     else:
@@ -39,12 +59,23 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class WheelView:
-    """A wheel's manifest, any damage to its files, and its Verdict on this machine."""
+    """A wheel's manifest, any damage to its files, and its Verdict on this machine.
+
+    Attributes:
+        wheel: the file's name.
+        manifest: its manifest.
+        damage: how its files differ from its manifest and RECORD.
+        verdict: whether it can be used here.
+        members: name, size in the file and size unpacked, of every member.
+        sbom: its software bill of materials, empty if there is none.
+    """
 
     wheel: str
     manifest: Manifest
     damage: tuple[str, ...]
     verdict: Verdict
+    members: tuple[tuple[str, int, int], ...] = ()
+    sbom: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The view as plain JSON values."""
@@ -76,4 +107,23 @@ def view_wheel(path: Path) -> WheelView:
             except IncompatibleArtifactError as error:
                 damage.append(error.found.removeprefix(f"{path}: "))
         damage += packed.record_damage()
-    return WheelView(path.name, packed.manifest, tuple(damage), check(packed.manifest, hosts.with_gpus(hosts.probe())))
+        members = tuple((info.filename, info.compress_size, info.file_size) for info in packed.members)
+        sbom = _sbom(packed)
+    verdict = check(packed.manifest, hosts.with_gpus(hosts.probe()))
+    return WheelView(path.name, packed.manifest, tuple(damage), verdict, members, sbom)
+
+
+def _sbom(packed: Packed) -> Mapping[str, Any]:
+    """A wheel's software bill of materials (PEP 770), as far as it can be read."""
+    for info in packed.members:
+        if fnmatchcase(info.filename, "*.dist-info/sboms/*.cdx.json") and info.file_size <= LARGEST_SBOM:
+            try:
+                values = json.loads(packed.read_member(info, LARGEST_SBOM))
+            except (ValueError, RecursionError):
+                return {}
+            return values if isinstance(values, dict) else {}
+    return {}
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -50,6 +50,8 @@ class Packed(NamedTuple):
         text: the manifest's bytes.
         open_library: returns a stream positioned at a library's first byte.
         record_damage: yields how a wheel's files differ from its RECORD; nothing for another file.
+        members: what a wheel contains; empty for another file.
+        read_member: returns one member of a wheel, if it has no more than so many bytes.
     """
 
     source: Path
@@ -57,6 +59,8 @@ class Packed(NamedTuple):
     text: bytes
     open_library: Callable[[Library], IO[bytes]]
     record_damage: Callable[[], Iterator[str]] = lambda: iter(())
+    members: tuple[ZipInfo, ...] = ()
+    read_member: Callable[[ZipInfo, int], bytes] = lambda info, most: b""
 
     def blocks(self, library: Library) -> Iterator[bytes]:
         """The bytes of a library, as many as the manifest says. They are not verified until the last block is read.
@@ -195,7 +199,11 @@ def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
             )
         return _zip_member(source, archive, info, library.size)
 
-    return Packed(source, manifest, text, open_library, partial(_record_damage, source, stream, archive))
+    def read_member(info: ZipInfo, most: int) -> bytes:
+        return b"".join(_member_blocks(source, archive, info, most))
+
+    damage = partial(_record_damage, source, stream, archive)
+    return Packed(source, manifest, text, open_library, damage, tuple(members), read_member)
 
 
 def _record_damage(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:
