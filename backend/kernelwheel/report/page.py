@@ -36,6 +36,7 @@ td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabula
 th { white-space: nowrap; }
 td:first-child { overflow-wrap: anywhere; min-width: 8rem; }
 code, pre { font: .8125rem/1.45 ui-monospace, monospace; }
+.facts code { overflow-wrap: anywhere; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .25rem 0; min-width: 16rem; }
 .good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); }
 """
@@ -123,9 +124,9 @@ def read_matrix(text: str, where: str) -> list[Mapping[str, Any]]:
 def _read(text: str, where: str, fields: Mapping[str, type], part: Any) -> list[Mapping[str, Any]]:
     try:
         rows = part(json.loads(text))
-        if not all(isinstance(row[name], kind) for row in rows for name, kind in fields.items()):
-            raise TypeError(f"a row without {', '.join(fields)}")
-        return list(rows)
+        if type(rows) is not list or not all(isinstance(row[name], fields[name]) for row in rows for name in fields):
+            raise TypeError("no such rows")
+        return rows
     except (ValueError, TypeError, KeyError) as error:
         raise IncompatibleArtifactError(
             f"{where} cannot be shown",
@@ -228,7 +229,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     if not lines:
         return ""
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return '<div class="scroll"><table>' + (f"<tr>{top}</tr>" if head else "") + "\n".join(lines) + "</table></div>"
+    kind, first = ("", f"<tr>{top}</tr>") if head else (' class="facts"', "")
+    return f'<div class="scroll"><table{kind}>{first}' + "\n".join(lines) + "</table></div>"
 
 
 def _row(cells: Sequence[str], headless: bool) -> str:
