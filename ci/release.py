@@ -184,12 +184,13 @@ def torch_of(files: Sequence[Path]) -> str:
 def another_way(folder: Path, older: Path, torch: str) -> Way:
     """A way to build that differs from the first in everything that must not matter, as far as this machine has it."""
     (folder / "temporary").mkdir(parents=True)
-    (folder / "constraint.txt").write_text(f"torch=={torch.partition('+')[0]}\n", encoding="ascii")
+    constraint = folder.parent / "constraint.txt"  # pip takes no path with a space from a variable
+    constraint.write_text(f"torch=={torch.partition('+')[0]}\n", encoding="ascii")
     cache = subprocess.run(["pip", "cache", "dir"], capture_output=True, text=True, check=False).stdout.strip()
     env = {
         "HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), "XDG_CACHE_HOME": str(folder / "cache"),
         "PATH": f"{older}:{os.environ['PATH']}", "MAX_JOBS": "3", "LC_ALL": "C", "TZ": "Pacific/Kiritimati",
-        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache, "PIP_CONSTRAINT": str(folder / "constraint.txt"),
+        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache, "PIP_CONSTRAINT": str(constraint),
     }  # fmt: skip
     return Way(folder, env, 0o077, nobody(folder.parent), sys.executable)
 

@@ -1,0 +1,78 @@
+"""docs/publish.md and the hosted workflow: every command in them is one that a test runs, or a script that is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+# How a command begins, and the test that runs it.
+RUN_BY = {
+    "python -m kernelwheel inspect ": "backend/test_page.py::test_inspect_writes_the_page_of_any_wheel",
+    "python -m kernelwheel compare ": "backend/test_comparison.py::test_what_differs_is_named",
+    "python -m kernelwheel index ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
+    "python -m http.server ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
+    "pip install --index-url ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
+    "uv pip install --index-url ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
+    "pip install 'splat-kernels[jit]'": (
+        "test_jit_extra.py::test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release"
+    ),
+    "SPLAT_CACHE_DIR=/opt/kernels splat cache build ": (
+        "backend/test_cache_commands.py::test_build_makes_the_architectures_that_are_asked_for_and_knows_what_covers_them"
+    ),
+    "SPLAT_CACHE_PATH=/opt/kernels SPLAT_JIT=never splat doctor": (
+        "backend/test_cache_commands.py::test_build_takes_what_a_read_only_store_has"
+    ),
+}
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_test_runs_every_command(command: str) -> None:
+    (found,) = (test for start, test in RUN_BY.items() if command.startswith(start))
+    file, _, name = found.partition("::")
+
+    functions = [
+        node.name
+        for node in ast.walk(ast.parse((ROOT / "tests" / file).read_text()))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert name in functions
+
+
+@pytest.mark.parametrize("text", [PAGE, WORKFLOW.read_text(encoding="utf-8")], ids=["publish.md", "release.yml"])
+def test_every_script_that_is_named_is_there(text: str) -> None:
+    named = set(re.findall(r"\bci/[a-z]+\b", text))
+
+    assert {"ci/wheels", "ci/matrix", "ci/gpu"} <= named
+    assert all((ROOT / name).is_file() for name in named)
+
+
+@pytest.mark.slow
+def test_the_workflow_follows_its_schema() -> None:
+    command = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.github-workflows"]
+
+    done = subprocess.run([*command, WORKFLOW], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_publishes_what_was_checked_and_nothing_else_may_write() -> None:
+    text = WORKFLOW.read_text(encoding="utf-8")
+
+    assert "permissions: {}" in text
+    assert text.count("id-token: write") == 1
+    assert "needs: [build, matrix, gpu]" in text
+    assert "SPLAT_JIT: never" in text
+    assert "attestations: true" in text
