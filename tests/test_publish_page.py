@@ -21,7 +21,7 @@ RUN_BY = {
     "python -m http.server ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
     "pip install --index-url ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
     "uv pip install --index-url ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
-    "pip install 'splat-kernels[jit]'": (
+    'pip install "$WHEEL[jit]"': (
         "test_jit_extra.py::test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release"
     ),
     "SPLAT_CACHE_DIR=/opt/kernels splat cache build ": (

@@ -34,10 +34,9 @@ ALLOWED = {
         "reads 'CUDA_VISIBLE_DEVICES'": "which GPUs CUDA would show: the driver's variable, and its meaning",
         "reads 'CUDA_DEVICE_ORDER'": "how CUDA would number them",
     },
-    "cmake_build.py": {"reads name": "PASSED_ON, a list of its own: what a compiler may see, none of it an option"},
     "launchers.py": {"iterates environ": "what a launcher may see: a list of its own, none of it an option"},
     "cmake_driver.py": {"iterates environ": "as a whole: cmake_build made it, for CMake"},
-    "programs.py": {"subprocess.run without env": "a program that is asked what it is; the answer is in the Plan"},
+    "programs.py": {"reads name": "PASSED_ON, a list of its own: what a compiler may see, none of it an option"},
     "readback.py": {"subprocess.run without env": "cuobjdump, which has no options there"},
     "setup_script.py": {"reads name": "takes away what would tell a setup.py that is read about this machine"},
     "installation.py": {

@@ -41,10 +41,11 @@ OURS = re.compile(
 
 
 def own_names(text: str) -> list[str]:
-    """The words in a text's install commands that name the package itself."""
+    """The words in a text's install commands that name the package itself; from one's own index, it is nobody else's."""
     return [
         word
         for command in COMMAND.findall(text)
+        if not command.startswith(" --index-url ")
         for quoted in re.split(r"[\s,;()]+", command)
         if OURS.match(word := quoted.strip("'\"."))
     ]

@@ -31,6 +31,8 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
     "import-limit": ("100", "200", "300", 2000),
     "torch-tag": ("local", "none", "local", "build"),
+    "glibc": ("2.31", "2.34", "2.35", "2.28"),
+    "manylinux": ("off", "required", "off", "auto"),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]
@@ -333,6 +335,7 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
         "cxx-flags": {"value": (), "origin": "default"},
         "cuda-flags": {"value": (), "origin": "default"},
         "link-flags": {"value": ("-s",), "origin": "[tool.kernelwheel]"},
+        "glibc": {"value": "2.28", "origin": "default"},
     }
 
 
