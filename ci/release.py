@@ -201,12 +201,13 @@ def nobody(work: Path) -> tuple[str, ...]:
     if os.getuid() != 0 or not shutil.which("setpriv"):
         return ()
     work.chmod(0o711)
-    shutil.chown(work, "nobody")
-    tried = work / "tried"
+    probe = work / "probe"
+    probe.mkdir()
+    shutil.chown(probe, "nobody")
     seen = "import os, sys; sys.exit(not os.path.exists(sys.executable))"
-    for command in ([sys.executable, "-m", "venv", "--without-pip", tried], [tried / "bin" / "python", "-c", seen]):
+    for command in ([sys.executable, "-m", "venv", "--without-pip", probe], [probe / "bin" / "python", "-c", seen]):
         try:
-            subprocess.run([*words, *command], capture_output=True, check=True, cwd=work)
+            subprocess.run([*words, *command], capture_output=True, check=True, cwd=probe)
         except subprocess.CalledProcessError:
             return ()
     return words
