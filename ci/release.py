@@ -85,7 +85,7 @@ def release(work: Path, commit: str, version: str, older: Path | None) -> list[C
     say("checking")
     checks = check_files(files, checkout)
     if older:
-        way = another_way(work / "an other folder, ünlike the first", older, torch_of(files))
+        way = another_way(work / "another folder ünlike the first", older, torch_of(files))
         say(f"building again: {describe(way)}")
         checkout = clone(commit, version, way.folder / "checkout")
         for path in checkout.rglob("*"):

@@ -448,6 +448,17 @@ def test_a_cmakelists_that_makes_no_library_is_refused(checkout: Checkout, out: 
     assert "did not produce what the Plan specifies" in refused_build(folder, out, env={"TINY_CUDA": "off"})
 
 
+def test_folders_that_no_compiler_can_handle_are_refused_with_a_way_out(checkout: Checkout, out: Path) -> None:
+    odd = out.with_name("a comma, in a path")
+    odd.mkdir()
+    env = {"TINY_CUDA": "off", "TMPDIR": str(odd), "XDG_CACHE_HOME": str(odd)}
+
+    said = refused_build(checkout(), out, env=env)
+
+    assert "the kernels cannot be compiled in a folder with such a path" in said
+    assert "set TINY_CACHE_DIR to another folder" in said
+
+
 # The same bytes everywhere
 
 

@@ -41,7 +41,7 @@ OURS = re.compile(
 
 
 def own_names(text: str) -> list[str]:
-    """The words in a text's install commands that name the package itself; from one's own index, it is nobody else's."""
+    """The words in a text's install commands that name the package itself, unless it is taken from one's own index."""
     return [
         word
         for command in COMMAND.findall(text)

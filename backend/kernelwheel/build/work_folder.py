@@ -92,6 +92,7 @@ def claimed(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], 
 
     Raises:
         StoreError: other users could change the temporary folder too.
+        BuildError: its path is one that CMake and nvcc cannot handle.
         OSError: the folder cannot be created.
     """
     with ExitStack() as held:
@@ -102,7 +103,8 @@ def claimed(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], 
 def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack) -> Work | None:
     path = work_path(store, plan)
     try:
-        _refuse_unfit(path)
+        if not FIT.fullmatch(str(path)):
+            raise OSError(errno.EINVAL, "CMake and nvcc cannot handle this path", str(path))
         store.guard.make(store.builds.parent, FOLDER)
         store.guard.make(store.builds, PRIVATE)
         lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
@@ -126,15 +128,19 @@ def temporary_guard(package: str, trust: Trust) -> Guard:
 def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
     guard = temporary_guard(plan.package, trust)
     guard.check(guard.folder)
-    _refuse_unfit(guard.folder)
+    if not FIT.fullmatch(str(guard.folder)):
+        raise BuildError(
+            "the kernels cannot be compiled in a folder with such a path",
+            required="letters, digits, spaces and none but the characters /.=#()@+%&*!~-_, no more than 1000 in all",
+            found=str(guard.folder),
+            remedies=[
+                f"set {own_variable(plan.package, 'cache-dir')} to another folder",
+                "or set TMPDIR to another one, which is used where the cache cannot be",
+            ],
+        )
     path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=guard.folder))
     held.push(lambda kind, *_: _remove_all_but_log(path) if kind else shutil.rmtree(path, ignore_errors=True))
     return Work(path, ())
-
-
-def _refuse_unfit(path: Path) -> None:
-    if not FIT.fullmatch(str(path)):
-        raise OSError(errno.EINVAL, "CMake and nvcc cannot handle this path", str(path))
 
 
 def _remove_all_but_log(path: Path) -> None:
