@@ -57,17 +57,24 @@ def pythons_at_hand(environ: dict[str, str]) -> dict[str, Path]:
 
 
 def offered_torches(python: str) -> list[str]:
-    """The versions of torch that pip's indexes have for a Python."""
+    """The versions of torch that pip's indexes have for a Python.
+
+    Raises:
+        SystemExit: an index does not answer; pip goes on without it, and what it has would look as if nobody had it.
+    """
     minor = ".".join(python.split(".")[:2])
     words = ["index", "versions", "torch", "--python-version", minor, "--only-binary", ":all:"]
     listed = run([sys.executable, "-m", "pip", *words], limit=300)
+    silent = re.search(r"Retrying \(Retry\(total=0\b.*", listed.stderr)
+    if silent:
+        sys.exit(f"required: an answer from each of pip's indexes; found: {silent[0]}; to fix: try again later")
     match = re.search(r"^Available versions: (.+)$", listed.stdout, re.MULTILINE)
     return match[1].split(", ") if match else []
 
 
-def try_pair(pair: Pair, python: Path | None, place: Workplace) -> Row:
+def try_pair(pair: Pair, python: Path, place: Workplace) -> Row:
     """Make the environment of a pair, run the probe in it, and remove it."""
-    if not pair.offered or python is None:
+    if not pair.offered:
         return Row(pair.python, pair.torch, None, "not offered", "no index has it for this Python")
     room = ROOM_CPU if pair.cpu else ROOM
     free = shutil.disk_usage(place.folder).free / 1e9
@@ -93,20 +100,13 @@ def install(pair: Pair, python: Path, place: Workplace, environment: Path) -> tu
     Returns:
         Outcome and reason, if that cannot be done.
     """
-    pip: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        environment,
-        "--cache-dir",
-        place.folder / "downloads",
-    ]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", environment]
+    options: list[str | Path] = ["--no-compile", "--progress-bar", "off", "--cache-dir", place.folder / "downloads"]
     commands: list[list[str | Path]] = [
         [python, "-m", "venv", "--without-pip", environment],
         # Three signs: two would take 2.13.0+cpu for 2.13.0.
-        [*pip, "install", "--no-compile", "--progress-bar", "off", f"torch==={pair.torch}"],
-        [*pip, "install", "--no-compile", "--progress-bar", "off", place.wheel],
+        [*pip, "install", *options, f"torch==={pair.torch}"],
+        [*pip, "install", *options, place.wheel],
     ]
     for command in commands:
         done = run(command, limit=3600)

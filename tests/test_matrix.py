@@ -279,6 +279,19 @@ def test_what_the_index_lacks_is_a_marked_row(index: Path, place: Workplace) -> 
 
 
 @pytest.mark.slow
+def test_an_index_that_does_not_answer_is_not_one_that_has_nothing(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_torch(index, "2.10.0")
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+
+    with pytest.raises(SystemExit, match="required: an answer from each of pip's indexes; found: Retrying"):
+        offered_torches(HERE)
+
+
+@pytest.mark.slow
 def test_what_torch_itself_lacks_is_a_failed_row(index: Path, place: Workplace) -> None:
     make_torch(index, "2.10.0", requires="nvidia-cublas==13.0")
     assert offered_torches(HERE) == ["2.10.0"]
@@ -347,13 +360,15 @@ def test_a_python_that_does_not_run_is_not_at_hand(tmp_path: Path) -> None:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
 
-    write("bin/python3.10", "echo 'no such version' >&2; exit 127")
+    write("bin/python3.10", "echo 3.10.99; exit 127")  # a shim without its Python
     write("bin/python3.11", "echo 3.11.2")
+    write("bin/python3.12", "echo 3.12.4")
     write("bin/python3.13", "")  # without the GIL
     write("bin/pyenv", f"echo '{tmp_path}/root'")
     write("root/versions/2.7.18/bin/python3", "echo 2.7.18")
     write("root/versions/3.10.13/bin/python3", "echo 3.10.13")
     write("root/versions/3.11.7/bin/python3", "echo 3.11.7")
+    write("root/versions/3.12.1/bin/python3", "echo 3.12.1")
 
     found = pythons_at_hand({"PATH": str(tmp_path / "bin")})
 
@@ -361,4 +376,5 @@ def test_a_python_that_does_not_run_is_not_at_hand(tmp_path: Path) -> None:
     assert found == {
         "3.10.13": versions / "3.10.13/bin/python3",
         "3.11.7": versions / "3.11.7/bin/python3",
+        "3.12.4": tmp_path / "bin" / "python3.12",
     }
