@@ -44,7 +44,10 @@ class Results:
         self.path = path
         self.head = {"wheel": wheel.name, "sha256": sha256(wheel), "probe": sha256(PROBE)}
         self.rows: dict[tuple[str, str], Row] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
         before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if path.is_file() and "rows" not in before:  # such as the results of ci/wheels
+            sys.exit(f"required: a file of ci/matrix, or none; found: another kind in {path}; to fix: name another")
         if {name: before.get(name) for name in self.head} == self.head:
             self.rows = {(row["python"], row["torch"]): Row(**row) for row in before["rows"]}
 

@@ -76,6 +76,8 @@ def ends(pairs: Sequence[Pair]) -> list[list[Pair]]:
     """The oldest Python with the oldest torch, and the newest with the newest; each with what to take instead, in
     order, if it turns out that pip may not install it. A CPU build goes before a CUDA build of the same release.
     """
+    if not pairs:
+        return []
     pythons = sorted({pair.python for pair in pairs}, key=numbers)
     oldest = [pair for pair in pairs if pair.python == pythons[0]]
     newest = [pair for pair in pairs if pair.python == pythons[-1]]

@@ -212,6 +212,25 @@ def test_a_difference_is_in_the_results_too(
     assert str(failed[0]["said"]).endswith("the picture")
 
 
+@pytest.mark.parametrize("form", [[], ["--short"]])
+def test_no_torch_anywhere_is_not_good(
+    place: Workplace, tried: list[Pair], monkeypatch: pytest.MonkeyPatch, form: list[str]
+) -> None:
+    monkeypatch.setattr(matrix, "offered_torches", lambda python: [])
+
+    assert run_main(place, *form) == 1
+    assert tried == []
+
+
+def test_a_file_of_another_kind_is_not_overwritten(place: Workplace, tried: list[Pair]) -> None:
+    (place.folder / "results.json").write_text("[]")
+
+    with pytest.raises(SystemExit, match="found: another kind"):
+        run_main(place)
+
+    assert (place.folder / "results.json").read_text() == "[]"
+
+
 def test_two_runs_do_not_share_an_environment(
     place: Workplace, tried: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
