@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -116,7 +117,15 @@ def test_results_of_another_kind_are_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"rows": [1]}', '{"rows": [{"python": "3.12"}]}'])
 def test_a_matrix_of_another_kind_is_refused(text: str) -> None:
     with pytest.raises(IncompatibleArtifactError, match=r"matrix\.json cannot be shown"):
-        read_matrix(text, "matrix.json")
+        read_matrix(text, "matrix.json", "a" * 64)
+
+
+def test_a_matrix_of_another_wheel_is_refused() -> None:
+    text = json.dumps({"wheel": WHEEL, "sha256": "b" * 64, "rows": [GREEN]})
+
+    assert read_matrix(text, "matrix.json", "b" * 64) == [GREEN]
+    with pytest.raises(IncompatibleArtifactError, match=r"matrix\.json is about another wheel"):
+        read_matrix(text, "matrix.json", "a" * 64)
 
 
 def test_inspect_writes_the_page_of_any_wheel(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import host as hosts
+from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
 from ..core.verdict import Verdict, check
@@ -39,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     view = view_wheel(args.wheel)
     if args.html:
         checks = page.read_results(_text(args.results), args.results.name) if args.results else []
-        rows = page.read_matrix(_text(args.matrix), args.matrix.name) if args.matrix else []
+        digest = file_sha256(args.wheel)
+        rows = page.read_matrix(_text(args.matrix), args.matrix.name, digest) if args.matrix else []
         whole = page.Page(view.wheel, view.manifest, view.damage, view.members, view.sbom, checks, rows)
         try:
             args.html.write_text(page.page_html(whole), encoding="utf-8")

@@ -112,13 +112,22 @@ def read_results(text: str, where: str) -> list[Mapping[str, Any]]:
     return _read(text, where, {"name": str, "passed": bool, "said": str}, lambda values: values)
 
 
-def read_matrix(text: str, where: str) -> list[Mapping[str, Any]]:
+def read_matrix(text: str, where: str, wheel_sha256: str) -> list[Mapping[str, Any]]:
     """The rows in a file that ci/matrix has written.
 
     Raises:
-        IncompatibleArtifactError: it is another kind of file.
+        IncompatibleArtifactError: it is another kind of file, or about another wheel.
     """
-    return _read(text, where, {"python": str, "torch": str, "outcome": str}, lambda values: values["rows"])
+    rows = _read(text, where, {"python": str, "torch": str, "outcome": str}, lambda values: values["rows"])
+    found = json.loads(text).get("sha256")
+    if found != wheel_sha256:
+        raise IncompatibleArtifactError(
+            f"{where} is about another wheel",
+            required=f"results for the wheel with sha256 {wheel_sha256}",
+            found=str(found),
+            remedies=["run ci/matrix --wheel with this wheel"],
+        )
+    return rows
 
 
 def _read(text: str, where: str, fields: Mapping[str, type], part: Any) -> list[Mapping[str, Any]]:
