@@ -99,6 +99,14 @@ def test_a_header_that_flags_include_is_found(machine: Machine) -> None:
     assert reached(machine, "", cxx_flags=f"-include {header}") == {"flags": {"all.h"}, "system": {"vector"}}
 
 
+def test_of_the_toolkit_s_folder_only_what_is_not_in_its_identity_is_found(machine: Machine) -> None:
+    write(machine.toolkit, "include/cublas_v2.h", '#include "cublas_api.h"\n#include "cuda_runtime.h"\n')
+    write(machine.toolkit, "include/cublas_api.h")
+    text = "#include <cublas_v2.h>\n#include <cuda_runtime.h>\n#include <nv/target>\n"
+
+    assert reached(machine, text) == {"cuda": {"cublas_v2.h", "cublas_api.h"}}
+
+
 def test_a_folder_or_a_broken_link_is_no_header(machine: Machine) -> None:
     (machine.torch / "include/torch/a.h").mkdir()
     (machine.torch / "include/torch/b.h").symlink_to("b.h")

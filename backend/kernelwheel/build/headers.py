@@ -21,6 +21,7 @@ from ..core.errors import BuildError, way_out
 from ..toolchain.binding import python_folders
 from ..toolchain.cxx_identity import search_folders
 from ..toolchain.toolchain import Toolchain
+from ..toolchain.toolkit import is_identified
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -61,20 +62,17 @@ class _Place(NamedTuple):
 def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Headers:
     """The headers that a Plan's sources can reach: of torch, Python, CUDA libraries, the C++ compiler and in its flags.
 
-    Those of the CUDA toolkit are left out, because the Plan has the toolkit's whole identity.
+    Those of the CUDA toolkit's identity are left out. In its folder there may be others, such as cuBLAS's.
 
     Raises:
         BuildError: a file cannot be read.
     """
     named, first = _named_in_flags(plan)
-    further = header_folders(plan, toolchain)
-    nvcc = toolchain.cuda.nvcc
     torch = toolchain.torch.root / "include"
     folders = {
         "flags": named,
         "torch": (torch, torch / API),
-        "cuda": tuple(folder for folder in further["cuda"] if not nvcc or folder != nvcc.include),
-        "python": further["python"],
+        **header_folders(plan, toolchain),
         "system": search_folders(toolchain.cxx),
     }
     try:
@@ -172,7 +170,7 @@ def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> H
             text = stream.read()
         by_name = found.setdefault(place.origin, {})
         # Two folders may have one name: C++'s stdlib.h includes the next one, C's.
-        by_name[place.name] = " ".join(sorted([*by_name.get(place.name, "").split(), hashlib.sha256(text).hexdigest()]))
+        by_name[place.name] = " ".join(sorted({*by_name.get(place.name, "").split(), hashlib.sha256(text).hexdigest()}))
         pending += search.named_in(text, place)
     return found
 
@@ -193,13 +191,15 @@ class _Search:
             if place and kind == '"':
                 beside = place._replace(name=normpath(f"./{dirname(place.name)}/{name}"))
                 if self._is_file(beside.path):
-                    yield beside
+                    if beside.origin != "cuda" or not is_identified(beside.name):
+                        yield beside
                     continue
             yield from self._find(normpath(name))
 
     def _find(self, name: str) -> tuple[_Place, ...]:
         if name not in self._known:
-            places = (_Place(origin, folder, name) for origin, folder in self._folders)
+            folders = [each for each in self._folders if each[0] != "cuda" or not is_identified(name)]
+            places = (_Place(origin, folder, name) for origin, folder in folders)
             self._known[name] = tuple(place for place in places if self._is_file(place.path))
         return self._known[name]
 

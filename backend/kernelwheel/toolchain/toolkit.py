@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..core.digests import file_sha256
@@ -66,6 +67,13 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
     if cudart:
         identity["cudart_static"] = file_sha256(cudart)
     return identity
+
+
+def is_identified(header: str) -> bool:
+    """Whether a header is in the identity, by its name in the folder that nvcc searches: `cub/cub.cuh`."""
+    patterns = (pattern for part in PARTS.values() for pattern in part if pattern.startswith("include/"))
+    # fnmatch's * takes slashes too: what is below a folder of the toolkit's belongs to it.
+    return any(fnmatchcase(f"include/{header}", pattern.replace("/**/*", "/*")) for pattern in patterns)
 
 
 def cccl_version(nvcc: Nvcc) -> str | None:
