@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from ..core import host as hosts
 from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
-from ..core.verdict import Verdict, check
+from ..core.verdict import Mismatch, Verdict, check
 from ..store import archive
 from ..store.archive import Packed
 from . import page
@@ -111,8 +112,15 @@ def view_wheel(path: Path) -> WheelView:
         damage += packed.record_damage()
         members = tuple((info.filename, info.compress_size, info.file_size) for info in packed.members)
         sbom = _sbom(packed)
-    verdict = check(packed.manifest, hosts.with_gpus(hosts.probe()))
-    return WheelView(path.name, packed.manifest, tuple(damage), verdict, members, sbom)
+    return WheelView(path.name, packed.manifest, tuple(damage), _verdict(packed.manifest), members, sbom)
+
+
+def _verdict(manifest: Manifest) -> Verdict:
+    """The Verdict on this machine; a release is inspected where there is no torch, too."""
+    if importlib.util.find_spec("torch") is None:
+        needs = f"torch {manifest.requires.torch}"
+        return Verdict((Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),))
+    return check(manifest, hosts.with_gpus(hosts.probe()))
 
 
 def _sbom(packed: Packed) -> Mapping[str, Any]:
