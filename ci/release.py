@@ -49,7 +49,6 @@ class Way(NamedTuple):
     env: Mapping[str, str]
     umask: int = 0o022
     prefix: tuple[str, ...] = ()
-    python: str = sys.executable
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -158,7 +157,7 @@ def build(checkout: Path, way: Way, epoch: str) -> list[Path]:
     if way.prefix:  # another user
         for path in (way.folder, *way.folder.rglob("*")):
             shutil.chown(path, "nobody")
-    command = [*way.prefix, way.python, "-m", "build", "--verbose", "--outdir", str(out), str(checkout)]
+    command = [*way.prefix, sys.executable, "-m", "build", "--verbose", "--outdir", str(out), str(checkout)]
     said: list[str] = []
     with subprocess.Popen(
         command, env=env, umask=way.umask, cwd=way.folder, text=True, errors="replace",
@@ -192,7 +191,7 @@ def another_way(folder: Path, older: Path, torch: str) -> Way:
         "PATH": f"{older}:{os.environ['PATH']}", "MAX_JOBS": "3", "LC_ALL": "C", "TZ": "Pacific/Kiritimati",
         "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache, "PIP_CONSTRAINT": str(constraint),
     }  # fmt: skip
-    return Way(folder, env, 0o077, nobody(folder.parent), sys.executable)
+    return Way(folder, env, 0o077, nobody(folder.parent))
 
 
 def nobody(work: Path) -> tuple[str, ...]:

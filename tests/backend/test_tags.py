@@ -130,9 +130,9 @@ def test_functions_that_glibc_has_moved_are_bound_to_their_old_versions(checkout
 
     assert f"manylinux_2_28_{MACHINE}" in wheel.file.name
     symbols = {symbol.name: symbol for symbol in needed_symbols(wheel.native / "libtiny_cpu.so")}
-    assert symbols["pthread_create"].library == "libpthread.so.0"
-    assert symbols["dlopen"].library == "libdl.so.2"
-    assert symbols["pow"].library == "libm.so.6"
+    assert symbols["pthread_create"].soname == "libpthread.so.0"
+    assert symbols["dlopen"].soname == "libdl.so.2"
+    assert symbols["pow"].soname == "libm.so.6"
     assert {symbols[name].version for name in ("pthread_create", "dlopen", "exp", "pow")} <= {
         "GLIBC_2.2.5",
         "GLIBC_2.17",

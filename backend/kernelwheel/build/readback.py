@@ -111,7 +111,7 @@ class NeededSymbol(NamedTuple):
 
     name: str
     version: str
-    library: str
+    soname: str
 
 
 def needed_symbols(path: Path) -> Iterator[NeededSymbol]:

@@ -101,7 +101,7 @@ def _reasons(policy: Policy, path: Path, brought: Collection[str]) -> Iterator[s
     for symbol in symbols:
         prefix, _, number = symbol.version.partition("_")
         if prefix in policy.symbol_versions and number not in policy.symbol_versions[prefix]:
-            yield f"{path.name}: {symbol.name}@{symbol.version} of {symbol.library}"
+            yield f"{path.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
     for library in needed(path):
         if not _known(library, policy, brought):
             yield f"{path.name}: {library}, which not every Linux has"

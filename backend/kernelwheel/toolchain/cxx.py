@@ -45,6 +45,10 @@ class Cxx:
         """`12`."""
         return int(self.version.split(".")[0])
 
+    def answer(self, *arguments: str) -> str:
+        """What it prints when it is asked something, in the environment that it compiles in."""
+        return output_of(str(self.path), *arguments, environ=self.environ).rstrip()
+
 
 def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None) -> Cxx:
     """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ..core.digests import file_sha256, json_sha256
 from .cxx import Cxx
-from .programs import output_of
 
 # What becomes part of every shared library (GCC Internals, "Initialization"; ld(1), "crti.o").
 LINKED_IN = ("crti.o", "crtbeginS.o", "crtendS.o", "crtn.o", "libgcc.a", "libc_nonshared.a")
@@ -30,7 +29,7 @@ def cxx_identity(cxx: Cxx) -> dict[str, str]:
     """
     identity = {"kind": cxx.kind, "version": cxx.version, "target": cxx.target}
     for part, name in {"compiler": COMPILERS[cxx.kind], "assembler": "as", "linker": "ld"}.items():
-        said = output_of(str(cxx.path), f"-print-prog-name={name}", environ=cxx.environ).strip()
+        said = cxx.answer(f"-print-prog-name={name}")
         program = shutil.which(said, path=cxx.environ.get("PATH", "")) if said else None
         if program:
             identity[part] = file_sha256(Path(program))
@@ -41,13 +40,13 @@ def cxx_identity(cxx: Cxx) -> dict[str, str]:
 
 def search_folders(cxx: Cxx) -> tuple[Path, ...]:
     """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
-    said = output_of(str(cxx.path), "-v", "-E", "-x", "c++", os.devnull, environ=cxx.environ)
+    said = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
     listed = (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
     return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
 
 
 def _linked_in(cxx: Cxx) -> Iterator[tuple[str, str]]:
     for name in LINKED_IN:
-        path = Path(output_of(str(cxx.path), f"-print-file-name={name}", environ=cxx.environ).strip())
+        path = Path(cxx.answer(f"-print-file-name={name}"))
         if path.is_absolute() and path.is_file():
             yield name, file_sha256(path)

@@ -92,8 +92,8 @@ def _version_script(symbols: Mapping[str, str]) -> str:
 
 def _listing(cxx: Cxx, library: str) -> str:
     """The symbols of a library that the compiler links to, with their versions, as nm prints them."""
-    nm = output_of(str(cxx.path), "-print-prog-name=nm", environ=cxx.environ).strip()
-    path = output_of(str(cxx.path), f"-print-file-name={library}", environ=cxx.environ).strip()
+    nm = cxx.answer("-print-prog-name=nm")
+    path = cxx.answer(f"-print-file-name={library}")
     return output_of(nm, "-D", "--defined-only", "--with-symbol-versions", path, environ=cxx.environ)
 
 
