@@ -16,7 +16,7 @@ from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
-from ..build.readback import needed, needed_symbols
+from ..build.readback import NeededSymbol, needed, needed_symbols
 from ..core.errors import BuildError
 from ..core.settings import Settings
 
@@ -32,6 +32,14 @@ class Tag(NamedTuple):
 
     platform: str
     reasons: tuple[str, ...] = ()
+
+
+class _Needs(NamedTuple):
+    """What a library needs: read once, and held against one policy after another."""
+
+    name: str
+    symbols: tuple[NeededSymbol, ...]
+    libraries: tuple[str, ...]
 
 
 def linux_tag() -> str:
@@ -63,8 +71,9 @@ def platform_tag(libraries: Sequence[Path], settings: Settings, brought: Collect
         return Tag(linux_tag())
     wanted = _wanted(settings.glibc) if Libc.detect() == Libc.GLIBC else []
     failed: list[str] = []
+    needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries if wanted]
     for policy in wanted:
-        reasons = [reason for path in libraries for reason in _reasons(policy, path, brought)]
+        reasons = [reason for each in needs for reason in _reasons(policy, each, brought)]
         if not reasons:
             return _checked(Tag(policy.name, tuple(failed)), settings)
         failed = failed or reasons
@@ -95,18 +104,17 @@ def _release(numbers: Iterable[str]) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def _reasons(policy: Policy, path: Path, brought: Collection[str]) -> Iterator[str]:
+def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterator[str]:
     """Why a library does not earn a policy's tag."""
-    symbols = list(needed_symbols(path))
-    for symbol in symbols:
+    for symbol in needs.symbols:
         prefix, _, number = symbol.version.partition("_")
         if prefix in policy.symbol_versions and number not in policy.symbol_versions[prefix]:
-            yield f"{path.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
-    for library in needed(path):
+            yield f"{needs.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
+    for library in needs.libraries:
         if not _known(library, policy, brought):
-            yield f"{path.name}: {library}, which not every Linux has"
-        for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in symbols}):
-            yield f"{path.name}: {name} of {library}, which newer releases lack"
+            yield f"{needs.name}: {library}, which not every Linux has"
+        for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in needs.symbols}):
+            yield f"{needs.name}: {name} of {library}, which newer releases lack"
 
 
 def _known(library: str, policy: Policy, brought: Collection[str]) -> bool:
