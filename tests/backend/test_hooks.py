@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -250,6 +251,26 @@ print(torch.ops.tiny.twice(torch.ones(1)).item())
     assert use() == (3.0, True)
     header.write_text(header.read_text().replace("3 * x", "x + x"))
     assert use() == (2.0, False)
+
+
+def test_an_sdist_has_the_same_bytes_whatever_the_builder_s_umask_and_clock(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython
+) -> None:
+    made = []
+    for name, (mode, clock, umask) in {"one": (0o644, 1e9, 0o022), "other": (0o640, 1.5e9 + 0.25, 0o077)}.items():
+        folder = checkout()
+        for path in folder.rglob("*"):
+            path.chmod(mode | 0o111 if path.is_dir() or path.name == "setup.py" else mode)
+            os.utime(path, (clock, clock))
+        (tmp_path / name).mkdir()
+        done = run_python(f"import os; os.umask({umask}){HOOK}", "build_sdist", str(tmp_path / name), cwd=folder)
+        made.append(tmp_path / name / result_of(done))
+
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with tarfile.open(made[0]) as archive:
+        members = archive.getmembers()
+    assert {(member.uid, member.gid, member.uname, member.gname) for member in members} == {(0, 0, "", "")}
+    assert {member.mode for member in members if member.name.endswith(".cpp")} == {0o644}
 
 
 def test_an_sdist_builds_the_same_wheel_as_the_checkout(

@@ -32,13 +32,11 @@ from .work_folder import Work, in_makefile, mark_rest_whole
 ROOM = 1 << 20
 
 
-def run(
-    work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, say: Callable[[str], None]
-) -> dict[str, Any]:
+def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, say: Callable[[str], None]) -> int:
     """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
 
     Returns:
-        What the manifest records: the versions of cmake and ninja, and the peak memory of the largest compiler.
+        The peak memory of the largest compiler, in MiB, rounded up.
 
     Raises:
         BuildError: it failed; the good objects are kept for the next attempt.
@@ -47,12 +45,12 @@ def run(
     while True:
         start = work.log.stat().st_size
         kills = resources.oom_kills()
-        status, programs = _drive(work, plan, toolchain, jobs, say)
+        status = _drive(work, plan, toolchain, jobs, say)
         file = work.path / "build" / "peak"
         peak = file.read_text(encoding="ascii") if file.exists() else ""
         peak_mb = resources.rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty if the disk was full
         if status == 0:
-            return {**programs, "peak_mb": peak_mb}
+            return peak_mb
         said = work.log.read_bytes()[start:].decode("utf-8", errors="replace")
         lack = resources.lack_of_memory(said, resources.oom_kills() - kills)
         if not lack:
@@ -68,10 +66,8 @@ def run(
         say(f"{lack}; retrying with fewer compilers at once: {jobs}")
 
 
-def _drive(
-    work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]
-) -> tuple[int, dict[str, str]]:
-    """Run the driver and log its output; return its exit status and the versions of cmake and ninja.
+def _drive(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callable[[str], None]) -> int:
+    """Run the driver and log its output; return its exit status.
 
     The driver runs in its own session and kills that session when this process dies, so no compiler keeps writing to
     the work folder afterwards. Until then it shares the lock.
@@ -87,7 +83,6 @@ def _drive(
     (work.path / "job.json").write_text(json.dumps(job), encoding="utf-8")
     (work.path / "recipe" / "paths.rsp").write_text(_prefix_map(work.path), encoding="utf-8")
     (work.path / "recipe" / "depfile.sed").write_text(_without_links(work.path), encoding="utf-8")
-    programs: dict[str, str] = {}
     drive = Path(__file__).with_name("cmake_driver.py")
     with (
         work.log.open("a", encoding="utf-8") as lines,
@@ -109,11 +104,9 @@ def _drive(
         for line in process.stdout:
             lines.write(line)
             lines.flush()
-            if match := re.match(r"cmake (\S+), ninja (\S+)$", line):
-                programs = {"cmake": match[1], "ninja": match[2]}
-            elif line.startswith("["):
+            if line.startswith("["):
                 say(build_log.progress(line))
-    return process.returncode, programs
+    return process.returncode
 
 
 def _prefix_map(work: Path) -> str:

@@ -23,6 +23,7 @@ from ..toolchain.binding import torch_release
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import cccl_version
 from . import cmake_build, readback, resources
+from .cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from .headers import check_headers, headers_of
 from .plan import Plan
 from .work_folder import claimed, headers_read, lay_out, mark_whole, tidy
@@ -75,10 +76,10 @@ def compile_plan(
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
             at_once = resources.plan_jobs(jobs, resources.find_resources(), known_peak_mb)
             say(f"compilers at once: {at_once.count}: {at_once.because}")
-            drivers = cmake_build.run(work, plan, toolchain, headers, at_once.count, say)
+            peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, say)
             check_headers(plan, headers, headers_read(work))
             libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
-            manifest = _describe_artifact(plan, toolchain, drivers, libraries, work.path / "out")
+            manifest = _describe_artifact(plan, toolchain, peak_mb, libraries, work.path / "out")
             mark_whole(work, plan, headers)
         except OSError as error:
             raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
@@ -196,7 +197,7 @@ def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
 
 
 def _describe_artifact(
-    plan: Plan, toolchain: Toolchain, drivers: dict[str, Any], libraries: tuple[Library, ...], folder: Path
+    plan: Plan, toolchain: Toolchain, peak_mb: int, libraries: tuple[Library, ...], folder: Path
 ) -> Manifest:
     paths = [folder / library.file for library in libraries]
     nvcc = toolchain.cuda.nvcc
@@ -210,7 +211,10 @@ def _describe_artifact(
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
         "nvcc": nvcc.version if cuda and nvcc else None,
         "cccl": cccl_version(nvcc) if cuda and nvcc else None,
-        **drivers,
+        # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
+        "cmake": CMAKE_VERSION,
+        "ninja": NINJA_VERSION,
+        "peak_mb": peak_mb,
         **decisions(plan, toolchain),
     }
     requires = Requires(

@@ -1,4 +1,7 @@
-"""Adding the native sources to the sdist from setuptools, which knows nothing of them without a MANIFEST.in."""
+"""The sdist from setuptools: made the same wherever it is built, with the native sources.
+
+Setuptools knows nothing of those without a MANIFEST.in, and records the modes, times and owner of the builder's files.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from .core_metadata import completed, with_fields
 
 
 def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, epoch: int) -> None:
-    """Rewrite an sdist with further files of the project (PyPA, source distribution format).
+    """Rewrite an sdist with further files of the project (PyPA, source distribution format), and nobody's as owner.
 
     Args:
         sdist: the archive, `<name>-<version>.tar.gz`.
         project: the folder of the project.
         files: what to add, relative to it, unless it is there already.
         bound: whether a wheel of it requires the torch that it is built for.
-        epoch: the timestamp of the added files, in seconds since 1970.
+        epoch: the timestamp of every file, in seconds since 1970; not the builder's clock.
     """
     top = sdist.name.removesuffix(".tar.gz")
     passing = sdist.with_name(f"{sdist.name}.part")
@@ -35,16 +38,21 @@ def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, e
             data = content.read() if content else b""
             if member.name == f"{top}/PKG-INFO":
                 data = _with_dynamic(data.decode("utf-8"), bound).encode("utf-8")
-                member.size = len(data)
-            target.addfile(member, io.BytesIO(data) if content else None)
+            target.addfile(_normal(member, len(data), epoch), io.BytesIO(data) if content else None)
             there.add(member.name)
         for name in files:
             if f"{top}/{name}" not in there:
-                member = tarfile.TarInfo(f"{top}/{name}")
                 data = (project / name).read_bytes()
-                member.size, member.mtime, member.mode = len(data), epoch, 0o644
-                target.addfile(member, io.BytesIO(data))
+                target.addfile(_normal(tarfile.TarInfo(f"{top}/{name}"), len(data), epoch), io.BytesIO(data))
     passing.replace(sdist)
+
+
+def _normal(member: tarfile.TarInfo, size: int, epoch: int) -> tarfile.TarInfo:
+    """A member without what depends on the builder: owner, umask, times. Of its mode, only "executable" stays."""
+    normal = tarfile.TarInfo(member.name)
+    normal.type, normal.linkname, normal.size, normal.mtime = member.type, member.linkname, size, epoch
+    normal.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    return normal
 
 
 def _with_dynamic(metadata: str, bound: bool) -> str:
