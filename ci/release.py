@@ -25,6 +25,7 @@ PROGRESS = re.compile(
     r" *(\[\d+/\d+\]|compiling |nvcc:|CUDA kernels:|platform tag:|stable ABI:|  \S+: \S+@|\* |Successfully"
     r"|Collecting (torch|cuda-toolkit)\b)"
 )
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Refused(Exception):
@@ -225,28 +226,33 @@ def describe(way: Way) -> str:
 def check_files(files: Sequence[Path], checkout: Path) -> list[Check]:
     """What outside tools say of the files."""
     wheel = next(path for path in files if path.suffix == ".whl")
-    tools = Path(sys.executable).parent
-    names = [str(path) for path in files]
-    shown = run("auditwheel show", [tools / "auditwheel", "show", wheel])
-    tag = wheel.stem.rpartition("-")[2]
-    earns = Check(shown.name, shown.passed and tag in shown.said.replace("\n", " ") and "manylinux" in tag, shown.said)
+    tools, folder = Path(sys.executable).parent, wheel.parent
     return [
-        run("twine check --strict", [tools / "twine", "check", "--strict", *names]),
-        run("check-wheel-contents", [tools / "check-wheel-contents", wheel]),
-        run(
-            "validate-pyproject",
-            [tools / "validate-pyproject", checkout / "pyproject.toml", checkout / "backend/pyproject.toml"],
-        ),
-        earns,
+        run(folder, "twine check --strict", tools / "twine", "check", "--strict", *(path.name for path in files)),
+        run(folder, "check-wheel-contents", tools / "check-wheel-contents", wheel.name),
+        run(checkout, "validate-pyproject", tools / "validate-pyproject", "pyproject.toml", "backend/pyproject.toml"),
+        check_tag(wheel.name, run(folder, "auditwheel show", tools / "auditwheel", "show", wheel.name)),
         check_abi(wheel, tools),
     ]
+
+
+def check_tag(wheel: str, shown: Check) -> Check:
+    """Whether a wheel has its platform tag from what auditwheel reads in it; a tag for a newer glibc is earned too.
+
+    The libraries of torch, which stay outside, make auditwheel's own tag `linux`; the symbols' tag is said after it.
+    """
+    said = " ".join(shown.said.split())
+    needs = re.search(r'This constrains the platform tag to "manylinux_2_(\d+)_(\w+)"', said)
+    has = re.search(r"-manylinux_2_(\d+)_(\w+)\.whl$", wheel)
+    earned = bool(needs and has and needs[2] == has[2] and int(needs[1]) <= int(has[1]))
+    return shown._replace(passed=shown.passed and earned)
 
 
 def check_abi(wheel: Path, tools: Path) -> Check:
     """What torch-abi-audit says of the libraries in a wheel."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.unpack_archive(wheel, folder, "zip")
-        return run("torch-abi-audit", [tools / "torch-abi-audit", f"{folder}/splat", "--check", "torch"])
+        return run(Path(folder), "torch-abi-audit", tools / "torch-abi-audit", "./splat", "--check", "torch")
 
 
 def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check:
@@ -280,11 +286,13 @@ def kernelwheel(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
-def run(name: str, command: Sequence[str | Path]) -> Check:
-    """Run a check that passes if its exit status is 0."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+def run(folder: Path, name: str, *command: str | Path) -> Check:
+    """Run a check in a folder, whose path is then in no report; it passes if its exit status is 0."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     print(f"  {name}: {'passed' if done.returncode == 0 else 'FAILED'}", flush=True)
-    return Check(name, done.returncode == 0, (done.stdout + done.stderr).strip())
+    said = COLOR.sub("", done.stdout + done.stderr)  # twine colours what is not a terminal, too
+    return Check(name, done.returncode == 0, said.strip())
 
 
 def git(*words: str, repository: Path = ROOT) -> str:

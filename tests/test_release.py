@@ -126,3 +126,39 @@ def test_a_build_that_is_missing_a_file_fails(release: ModuleType, tmp_path: Pat
     file.write_bytes(b"")
 
     assert not release.check_equal([file], [], "another way").passed
+
+
+# As auditwheel 6.8 says it of a library that is linked to libtorch: wrapped, and with its own tag before.
+SHOWN = """
+tiny-1-py3-none-{tag}.whl is consistent with the following platform tag: "linux_x86_64".
+
+This constrains the platform tag to "manylinux_2_27_x86_64". In order
+to achieve a more compatible tag, you would need to recompile a new
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "earned"),
+    [
+        ("manylinux_2_28_x86_64", True),
+        ("manylinux_2_27_x86_64", True),
+        ("manylinux_2_17_x86_64", False),
+        ("manylinux_2_28_aarch64", False),
+        ("linux_x86_64", False),
+    ],
+)
+def test_a_wheel_whose_tag_auditwheel_does_not_read_in_it_fails(release: ModuleType, tag: str, earned: bool) -> None:
+    wheel, said = f"tiny-1-py3-none-{tag}.whl", SHOWN.format(tag=tag)
+
+    assert release.check_tag(wheel, release.Check("auditwheel show", True, said)).passed is earned
+    assert not release.check_tag(wheel, release.Check("auditwheel show", True, "nothing of the kind")).passed
+    assert not release.check_tag(wheel, release.Check("auditwheel show", False, said)).passed
+
+
+@pytest.mark.slow
+def test_the_report_has_no_colours_and_no_path_of_the_builder(release: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+
+    check = release.run(tmp_path, "a check", sys.executable, "-c", r"import os; print('\x1b[32mfound', *os.listdir())")
+
+    assert check == ("a check", True, "found pyproject.toml")
