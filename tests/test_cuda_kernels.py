@@ -1,6 +1,6 @@
-"""The CUDA kernels' own source, executed on the CPU, against the CPU's operators and the float64 reference.
+"""The CUDA library's own source, executed on the CPU, against the CPU's operators and the float64 reference.
 
-What executes them (tests/simt) makes an error of each access outside of memory, race and divergence. Those of single
+What executes it (tests/simt) makes an error of each access outside of memory, race and divergence. Those of single
 Gaussians are in test_gradients_projection.py.
 """
 
@@ -14,7 +14,6 @@ from types import ModuleType
 import pytest
 import torch
 from scenes import random_scene
-from simt import gaussian_operators, operators
 from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
 from torch import Tensor
 
@@ -24,7 +23,7 @@ _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
 CUDA = Path(__file__).resolve().parent.parent / "csrc" / "cuda"
 
-OPERATORS = gaussian_operators.OPERATORS | operators.OPERATORS
+SIMT = torch.ops.splat_simt  # with the fixture simt
 
 
 @pytest.fixture(params=[0, 7], ids=["in-order", "shuffled"])
@@ -79,33 +78,36 @@ def intersect_arguments(
 def test_lists_are_those_of_the_cpu(any_order: ModuleType, size: str, tile_size: int, packed: bool) -> None:
     count = 60 if tile_size < 8 else 300
     arguments = intersect_arguments(1, size, tile_size, packed, count)
-    found = operators.intersect(any_order, arguments)
+    found = SIMT.intersect(**arguments)
     if size == "huge":
         assert (found[0] >= 64).any()  # written by a whole warp
     assert len(found[1]) > 0
     assert_same(found, OPS.intersect(**arguments))
 
 
-def test_lists_of_nothing(simt: ModuleType) -> None:
+@pytest.mark.usefixtures("simt")
+def test_lists_of_nothing() -> None:
     arguments = intersect_arguments(gaussians=5)
     arguments["opacities"] = torch.zeros_like(arguments["opacities"])
-    assert_same(operators.intersect(simt, arguments), OPS.intersect(**arguments))
+    assert_same(SIMT.intersect(**arguments), OPS.intersect(**arguments))
 
 
-def test_lists_of_parameters_that_are_not_finite(simt: ModuleType) -> None:
+@pytest.mark.usefixtures("simt")
+def test_lists_of_parameters_that_are_not_finite() -> None:
     arguments = intersect_arguments(gaussians=40)
     for i, name in enumerate(("means2d", "depths", "conics", "opacities")):
         for j, value in enumerate((torch.nan, torch.inf, -torch.inf)):
             arguments[name][0, 3 * i + j] = value
-    assert_same(operators.intersect(simt, arguments), OPS.intersect(**arguments))
+    assert_same(SIMT.intersect(**arguments), OPS.intersect(**arguments))
 
 
-def test_an_image_that_does_not_exist_is_reported(simt: ModuleType) -> None:
+@pytest.mark.usefixtures("simt")
+def test_an_image_that_does_not_exist_is_reported() -> None:
     arguments = intersect_arguments(packed=True)
     for image in (-1, 2):
         arguments["image_ids"][5] = image
         with pytest.raises(RuntimeError, match=r"image_ids must be in \[0, 2\)"):
-            operators.intersect(simt, arguments)
+            SIMT.intersect(**arguments)
 
 
 # Rasterization
@@ -131,14 +133,15 @@ CASES: dict[str, Arguments] = {
 }
 
 
-def backward_arguments(simt: ModuleType, arguments: Arguments, v: tuple[Tensor, Tensor], **flags: bool) -> Arguments:
-    _, alphas, last_ids = operators.rasterize(simt, arguments)
+def backward_arguments(arguments: Arguments, v: tuple[Tensor, Tensor], **flags: bool) -> Arguments:
+    _, alphas, last_ids = SIMT.rasterize(**arguments)
     flags = {"absgrad": True, "deterministic": False} | flags
     return arguments | {"alphas": alphas, "last_ids": last_ids, "v_colors": v[0], "v_alphas": v[1]} | flags
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_images_and_gradients_are_those_of_the_reference(simt: ModuleType, name: str) -> None:
+@pytest.mark.usefixtures("simt")
+def test_images_and_gradients_are_those_of_the_reference(name: str) -> None:
     arguments = gaussians(3, **CASES[name])
     if name == "several batches":
         arguments["opacities"] *= 0.02
@@ -146,13 +149,13 @@ def test_images_and_gradients_are_those_of_the_reference(simt: ModuleType, name:
         assert len(arguments["flatten_ids"]) > 2 * 256
     case = by_reference(arguments)
     assert case.compared.double().mean() > 0.9
-    colors, alphas, last_ids = operators.rasterize(simt, arguments)
+    colors, alphas, last_ids = SIMT.rasterize(**arguments)
     for found, expected in ((colors, case.colors), (alphas, case.alphas)):
         assert ((found - expected).abs()[case.compared] <= 1e-4).all()
     if name == "saturated":
         assert (alphas > 0.999).any()
-    backward = backward_arguments(simt, arguments, (case.v_colors, case.v_alphas))
-    means2d, means2d_abs, *others = operators.rasterize_backward(simt, backward)
+    backward = backward_arguments(arguments, (case.v_colors, case.v_alphas))
+    means2d, means2d_abs, *others = SIMT.rasterize_backward(**backward)
     if arguments["backgrounds"] is None:
         assert others.pop().shape == (0,)
     for parameter, found in zip(PARAMETERS, (means2d, *others), strict=False):
@@ -184,31 +187,32 @@ def assert_close(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], tolera
 
 
 def test_gradients_do_not_depend_on_the_order_when_deterministic(simt: ModuleType) -> None:
-    arguments = gaussians(5, count=60, width=40, height=33, channels=5)
-    backward = backward_arguments(simt, arguments, random_v(arguments), deterministic=True)
+    arguments = gaussians(5, count=40, width=20, height=33, channels=37)  # in two chunks
+    backward = backward_arguments(arguments, random_v(arguments), deterministic=True)
     results = []
     for seed in (0, 1, 2):
         simt.set_seed(seed)
-        results.append(operators.rasterize_backward(simt, backward, chunk=4))
+        results.append(SIMT.rasterize_backward(**backward))
     simt.set_seed(0)
     assert_same(results[1], results[0])
     assert_same(results[2], results[0])
-    added_as_it_comes = operators.rasterize_backward(simt, backward | {"deterministic": False})
+    added_as_it_comes = SIMT.rasterize_backward(**(backward | {"deterministic": False}))
     assert_close(added_as_it_comes, results[0], 1e-5)
     assert any(not torch.equal(*pair) for pair in zip(added_as_it_comes, results[0], strict=True))
 
 
 def test_gradients_agree_in_any_order(any_order: ModuleType) -> None:
     arguments = gaussians(6, count=70, images=2, has_masks=True, tile_size=8)
-    backward = backward_arguments(any_order, arguments, random_v(arguments), absgrad=False)
-    found = operators.rasterize_backward(any_order, backward)
+    backward = backward_arguments(arguments, random_v(arguments), absgrad=False)
+    found = SIMT.rasterize_backward(**backward)
     expected = OPS.rasterize_backward(**backward)
     # The CPU starts from 1 - alpha, the kernels from the product: they differ where little is left.
     assert_close(found, expected, 1e-3)
     assert found[1].shape == (0,)
 
 
-def test_indices_out_of_range_are_survived(simt: ModuleType) -> None:
+@pytest.mark.usefixtures("simt")
+def test_indices_out_of_range_are_survived() -> None:
     arguments = gaussians(2)
     count = arguments["opacities"].numel()
     expected = gaussians(2)
@@ -219,21 +223,22 @@ def test_indices_out_of_range_are_survived(simt: ModuleType) -> None:
     for name in PARAMETERS[:4]:
         expected[name] = torch.cat([expected[name], torch.zeros_like(expected[name][:, :1])], 1)
     expected["conics"][:, -1] = 1
-    images = operators.rasterize(simt, arguments)
-    assert_same(images, operators.rasterize(simt, expected))
+    images = SIMT.rasterize(**arguments)
+    assert_same(images, SIMT.rasterize(**expected))
     v = random_v(arguments)
     for deterministic in (False, True):
-        found = operators.rasterize_backward(simt, backward_arguments(simt, arguments, v, deterministic=deterministic))
-        others = operators.rasterize_backward(simt, backward_arguments(simt, expected, v, deterministic=deterministic))
+        found = SIMT.rasterize_backward(**backward_arguments(arguments, v, deterministic=deterministic))
+        others = SIMT.rasterize_backward(**backward_arguments(expected, v, deterministic=deterministic))
         assert_same(tuple(one[:, :count] for one in found[:5]), tuple(other[:, :count] for other in others[:5]))
 
 
 @pytest.mark.parametrize("how", ["again and again", "backwards", "anything"])
-def test_offsets_that_do_not_ascend_are_survived(simt: ModuleType, how: str) -> None:
+@pytest.mark.usefixtures("simt")
+def test_offsets_that_do_not_ascend_are_survived(how: str) -> None:
     """The CPU refuses them; to look at them on a GPU would be to wait for it."""
     arguments = gaussians(11, count=150, width=40, height=33)
     offsets, count = arguments["isect_offsets"], len(arguments["flatten_ids"])
-    backward = backward_arguments(simt, arguments, random_v(arguments))
+    backward = backward_arguments(arguments, random_v(arguments))
     backward["last_ids"] = torch.full_like(backward["last_ids"], count - 1)  # every tile is drawn to its end
     everywhere = torch.arange(offsets.numel(), dtype=torch.int32).reshape(offsets.shape)
     wrong = {
@@ -241,24 +246,26 @@ def test_offsets_that_do_not_ascend_are_survived(simt: ModuleType, how: str) -> 
         "backwards": offsets.flip(-1),
         "anything": (everywhere.long() * 2654435761 % 2**32 - 2**31).int(),
     }[how]
-    operators.rasterize(simt, arguments | {"isect_offsets": wrong})
-    for gradient in operators.rasterize_backward(simt, backward | {"isect_offsets": wrong}):
+    SIMT.rasterize(**(arguments | {"isect_offsets": wrong}))
+    for gradient in SIMT.rasterize_backward(**(backward | {"isect_offsets": wrong})):
         assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["means2d", "conics", "colors", "opacities"])
-def test_any_values_are_survived(simt: ModuleType, name: str) -> None:
+@pytest.mark.usefixtures("simt")
+def test_any_values_are_survived(name: str) -> None:
     arguments = gaussians(8, count=40)
     for i, value in enumerate((torch.nan, torch.inf, -torch.inf, 1e38)):
         arguments[name][:, 5 * i] = value
-    _, _, last_ids = operators.rasterize(simt, arguments)
+    _, _, last_ids = SIMT.rasterize(**arguments)
     assert torch.equal(last_ids, OPS.rasterize(**arguments)[2])
-    operators.rasterize_backward(simt, backward_arguments(simt, arguments, random_v(arguments)))
+    SIMT.rasterize_backward(**backward_arguments(arguments, random_v(arguments)))
 
 
 @pytest.mark.parametrize("width", [1, 3, 8])
 @pytest.mark.parametrize("covars", [False, True])
-def test_finite_gaussians_are_those_of_the_cpu(simt: ModuleType, covars: bool, width: int) -> None:
+@pytest.mark.usefixtures("simt")
+def test_finite_gaussians_are_those_of_the_cpu(covars: bool, width: int) -> None:
     generator = torch.Generator().manual_seed(width)
     shapes = {"means": (150, 3), "opacities": (150,), "colors": (2, 150, width)}
     shapes |= {"covars": (150, 9)} if covars else {"quats": (150, 4), "scales": (150, 3)}
@@ -266,9 +273,27 @@ def test_finite_gaussians_are_those_of_the_cpu(simt: ModuleType, covars: bool, w
     for name, shape in shapes.items():
         arguments[name] = torch.randn(2, *shape, generator=generator)
         arguments[name][torch.rand(2, *shape, generator=generator) < 0.01] = torch.inf
-    found, expected = OPERATORS["find_finite"](simt, arguments), OPS.find_finite(**arguments)
+    found, expected = SIMT.find_finite(**arguments), OPS.find_finite(**arguments)
     assert_same(found, expected)
     assert 0 < expected[1] < 200
+
+
+# Errors of the driver
+
+CALLS = ["cudaLaunchKernel", "cudaMemsetAsync", "cudaMemcpyAsync", "cudaStreamSynchronize"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_error_of_the_driver_is_reported_once(simt: ModuleType, call: str) -> None:
+    """As a wait is refused while a graph is captured. The runtime would report it again, at the next launch."""
+    arguments = intersect_arguments(gaussians=20)
+    expected = SIMT.intersect(**arguments)
+    simt.fail(call)
+
+    with pytest.raises(RuntimeError, match="CUDA error 999"):
+        SIMT.intersect(**arguments)
+
+    assert_same(SIMT.intersect(**arguments), expected)
 
 
 # All of it
@@ -315,9 +340,8 @@ def test_every_kernel_is_executed(simt: ModuleType) -> None:
     examples: dict[str, Arguments] = {
         "intersect": intersect_arguments(gaussians=5),
         "rasterize": rendered,
-        "rasterize_backward": backward_arguments(simt, rendered, random_v(rendered), deterministic=True),
+        "rasterize_backward": backward_arguments(rendered, random_v(rendered), deterministic=True),
     } | single_gaussians()
     for name, arguments in examples.items():
-        OPERATORS[name](simt, arguments)
-    assert set(examples) == set(OPERATORS)
+        getattr(SIMT, name)(**arguments)
     assert kernels_in_the_source() <= simt.launched()

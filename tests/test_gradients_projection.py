@@ -15,7 +15,6 @@ import reference_rasterizer as reference
 import torch
 from hypothesis import HealthCheck, given, settings
 from reference_rasterizer import sh_basis
-from simt.gaussian_operators import OPERATORS
 from torch import Tensor
 
 from splat import _kernels
@@ -592,10 +591,9 @@ def test_gradients_of_spherical_harmonics_do_not_depend_on_the_number_of_threads
 # The CUDA kernels' own source, executed on the CPU
 
 
-def assert_kernel_agrees(simt: ModuleType, name: str, arguments: dict[str, Any]) -> None:
-    result = getattr(OPS, name)(**arguments)
-    expected = (result,) if isinstance(result, Tensor) else result
-    for found, other in zip(OPERATORS[name](simt, arguments), expected, strict=True):
+def assert_kernel_agrees(name: str, arguments: dict[str, Any]) -> None:
+    results = [getattr(ops, name)(**arguments) for ops in (torch.ops.splat_simt, OPS)]
+    for found, other in zip(*[(each,) if isinstance(each, Tensor) else each for each in results], strict=True):
         if name == "project_backward" and found.shape[1:] == (4, 4):
             # Sums over all Gaussians: in another order, and in float32 within a block.
             assert (found - other).abs().max() <= 1e-5 * other.abs().max()
@@ -621,17 +619,16 @@ def test_cuda_kernels_of_projection_agree_with_the_cpu(
     known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3], "colors": outputs[4]}
     simt.set_seed(int(shared))
     try:
-        assert_kernel_agrees(simt, "project", arguments)
-        assert_kernel_agrees(simt, "project_backward", arguments | known | incoming_gradients)
+        assert_kernel_agrees("project", arguments)
+        assert_kernel_agrees("project_backward", arguments | known | incoming_gradients)
     finally:
         simt.set_seed(0)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("degree", "bases"), [(0, 1), (1, 5), (2, 9), (3, 16), (4, 25)])
-def test_cuda_kernels_of_spherical_harmonics_agree_with_the_cpu(
-    simt: ModuleType, degree: int, bases: int, shared: bool
-) -> None:
+@pytest.mark.usefixtures("simt")
+def test_cuda_kernels_of_spherical_harmonics_agree_with_the_cpu(degree: int, bases: int, shared: bool) -> None:
     generator = torch.Generator().manual_seed(degree)
     arguments = {
         "degree": degree,
@@ -639,6 +636,6 @@ def test_cuda_kernels_of_spherical_harmonics_agree_with_the_cpu(
         "coeffs": torch.randn(1 if shared else 2, 150, bases, 3, generator=generator),
         "mask": None if degree == 2 else torch.rand(2, 150, generator=generator) > 0.3,
     }
-    assert_kernel_agrees(simt, "spherical_harmonics", arguments)
+    assert_kernel_agrees("spherical_harmonics", arguments)
     v_colors = torch.randn(2, 150, 3, generator=generator)
-    assert_kernel_agrees(simt, "spherical_harmonics_backward", arguments | {"v_colors": v_colors})
+    assert_kernel_agrees("spherical_harmonics_backward", arguments | {"v_colors": v_colors})

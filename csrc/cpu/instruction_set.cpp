@@ -1,12 +1,13 @@
 #include "instruction_set.h"
 
-#include <atomic>
-#include <string>
+#include <string.h>
 
-#include <torch/csrc/stable/library.h>
-#include <torch/headeronly/util/Exception.h>
+#include <atomic>
+
+#include "functions.h"
 
 namespace splat {
+namespace cpu {
 namespace {
 
 constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
@@ -39,26 +40,20 @@ std::atomic<InstructionSet>& selected() {
   return set;
 }
 
-// The operator splat::instruction_set: selects an instruction set by name, unless that is empty, and returns the one in
-// use.
-std::string select(std::string name) {
-  if (!name.empty()) {
-    bool known = false;
-    for (const auto set : {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
-      if (name != kNames[static_cast<int>(set)]) continue;
-      STD_TORCH_CHECK(supported(set), "this CPU does not have the instruction set ", name);
-      selected() = set;
-      known = true;
-    }
-    STD_TORCH_CHECK(known, "instruction_set must be baseline, avx2 or avx512; found ", name);
-  }
-  return kNames[static_cast<int>(instruction_set())];
-}
-
 }  // namespace
 
 InstructionSet instruction_set() { return selected().load(); }
 
-}  // namespace splat
+bool select_instruction_set(const char* name) {
+  for (const auto set : {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    if (strcmp(name, kNames[static_cast<int>(set)]) != 0 || !supported(set)) continue;
+    selected() = set;
+    return true;
+  }
+  return false;
+}
 
-STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) { m.impl("instruction_set", TORCH_BOX(&splat::select)); }
+const char* instruction_set_name() { return kNames[static_cast<int>(instruction_set())]; }
+
+}  // namespace cpu
+}  // namespace splat

@@ -5,21 +5,13 @@
 // same for any number of threads.
 #include <algorithm>
 #include <numeric>
-#include <tuple>
-#include <vector>
 
-#include <torch/csrc/stable/library.h>
-
-#include "../intersect_operands.h"
+#include "functions.h"
 #include "parallel.h"
 
 namespace splat {
+namespace cpu {
 namespace {
-
-struct DepthEntry {
-  uint32_t key;  // bits of the depth
-  int32_t index;
-};
 
 // Sorts by the keys; stable.
 void radix_sort(std::vector<DepthEntry>& entries) {
@@ -65,78 +57,62 @@ void for_each_span(const IntersectInputs& in, const std::vector<DepthEntry>& ent
 
 // The number of contiguous pieces of the entries, each with its own counters for all tiles: one per thread, unless the
 // counters would take more than 64 MiB.
-int64_t piece_count(const IntersectOperands& p) {
-  const int64_t affordable = (int64_t{64} << 20) / (4 * std::max<int64_t>(p.tiles(), 1));
-  return std::clamp<int64_t>(affordable, 1, torch::stable::get_num_threads());
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics,
-                                                     Tensor opacities, std::optional<Tensor> image_ids, int64_t images,
-                                                     int64_t tile_size, int64_t tile_width, int64_t tile_height) {
-  const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
-                                              tile_width, tile_height);
-  const IntersectInputs in = p.inputs();
-  if (in.image_ids != nullptr) {
-    for (int64_t i = 0; i < p.count; ++i) {
-      STD_TORCH_CHECK(in.image_ids[i] >= 0 && in.image_ids[i] < images, "image_ids[", i, "] is ", in.image_ids[i],
-                      ", but there are ", images, " images");
-    }
-  }
-  const std::vector<DepthEntry> entries = sorted_by_depth(in);
-  const int64_t tiles = p.tiles(), visible = static_cast<int64_t>(entries.size());
-  const int64_t pieces = piece_count(p);
-  const auto piece_start = [&](int64_t piece) { return visible * piece / pieces; };
-
-  // First the number of entries of each piece in each tile, then the next free place.
-  std::vector<int32_t> places(static_cast<size_t>(pieces * tiles), 0);
-  std::vector<int64_t> totals(static_cast<size_t>(pieces), 0);
-  int32_t* tiles_per_gauss = p.tiles_per_gauss.mutable_data_ptr<int32_t>();
-  std::fill(tiles_per_gauss, tiles_per_gauss + p.count, 0);
-  parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
-    int32_t* counts = places.data() + piece * tiles;
-    int64_t total = 0;
-    for_each_span(in, entries, piece_start(piece), piece_start(piece + 1),
-                  [&](int64_t first, int64_t last, int32_t index) {
-                    for (int64_t tile = first; tile < last; ++tile) ++counts[tile];
-                    tiles_per_gauss[index] += static_cast<int32_t>(last - first);
-                    total += last - first;
-                  });
-    totals[piece] = total;
-  });
-  const int64_t total = std::accumulate(totals.begin(), totals.end(), int64_t{0});
-  check_intersections(total);
-  int32_t* offsets = p.offsets.mutable_data_ptr<int32_t>();
-  int32_t next = 0;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    offsets[tile] = next;
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      const int32_t count = places[piece * tiles + tile];
-      places[piece * tiles + tile] = next;
-      next += count;
-    }
-  }
-
-  Tensor isect_ids = empty_like_device({total}, ScalarType::Long, means2d);
-  Tensor flatten_ids = empty_like_device({total}, ScalarType::Int, means2d);
-  int64_t* ids = isect_ids.mutable_data_ptr<int64_t>();
-  int32_t* flat = flatten_ids.mutable_data_ptr<int32_t>();
-  parallel_dynamic(pieces, 1, [&](int64_t, int64_t piece) {
-    int32_t* place = places.data() + piece * tiles;
-    for_each_span(in, entries, piece_start(piece), piece_start(piece + 1),
-                  [&](int64_t first, int64_t last, int32_t index) {
-                    const int64_t image = image_of_tile(in.grid, first);
-                    const int64_t first_of_image = image * tiles_per_image(in.grid);
-                    for (int64_t tile = first; tile < last; ++tile) {
-                      const int32_t at = place[tile]++;
-                      ids[at] = intersection_key(tile_key(image, tile - first_of_image, in.tile_bits), in.depths[index]);
-                      flat[at] = index;
-                    }
-                  });
-  });
-  return {p.tiles_per_gauss, isect_ids, flatten_ids, p.offsets};
+int64_t piece_count(int64_t tiles) {
+  const int64_t affordable = (int64_t{64} << 20) / (4 * std::max<int64_t>(tiles, 1));
+  return std::clamp<int64_t>(affordable, 1, thread_count());
 }
 
 }  // namespace
-}  // namespace splat
 
-STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { m.impl("intersect", TORCH_BOX(&splat::intersect)); }
+TilePairs::TilePairs(const IntersectInputs& in, int32_t* tiles_per_gauss)
+    : in_(in),
+      entries_(sorted_by_depth(in)),
+      tiles_(in.images * tiles_per_image(in.grid)),
+      pieces_(piece_count(tiles_)),
+      places_(static_cast<size_t>(pieces_ * tiles_), 0) {
+  std::vector<int64_t> counts(static_cast<size_t>(pieces_), 0);
+  std::fill(tiles_per_gauss, tiles_per_gauss + in.count, 0);
+  parallel_dynamic(pieces_, 1, [&](int64_t, int64_t piece) {
+    int32_t* in_tiles = places_.data() + piece * tiles_;
+    int64_t count = 0;
+    for_each_span(in_, entries_, piece_start(piece), piece_start(piece + 1),
+                  [&](int64_t first, int64_t last, int32_t index) {
+                    for (int64_t tile = first; tile < last; ++tile) ++in_tiles[tile];
+                    tiles_per_gauss[index] += static_cast<int32_t>(last - first);
+                    count += last - first;
+                  });
+    counts[piece] = count;
+  });
+  count_ = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+void TilePairs::write(int64_t* keys, int32_t* indices, int32_t* offsets) {
+  int32_t next = 0;
+  for (int64_t tile = 0; tile < tiles_; ++tile) {
+    offsets[tile] = next;
+    for (int64_t piece = 0; piece < pieces_; ++piece) {
+      const int32_t count = places_[piece * tiles_ + tile];
+      places_[piece * tiles_ + tile] = next;
+      next += count;
+    }
+  }
+  parallel_dynamic(pieces_, 1, [&](int64_t, int64_t piece) {
+    int32_t* place = places_.data() + piece * tiles_;
+    for_each_span(in_, entries_, piece_start(piece), piece_start(piece + 1),
+                  [&](int64_t first, int64_t last, int32_t index) {
+                    const int64_t image = image_of_tile(in_.grid, first);
+                    const int64_t first_of_image = image * tiles_per_image(in_.grid);
+                    for (int64_t tile = first; tile < last; ++tile) {
+                      const int32_t at = place[tile]++;
+                      keys[at] =
+                          intersection_key(tile_key(image, tile - first_of_image, in_.tile_bits), in_.depths[index]);
+                      indices[at] = index;
+                    }
+                  });
+  });
+}
+
+int64_t TilePairs::piece_start(int64_t piece) const { return static_cast<int64_t>(entries_.size()) * piece / pieces_; }
+
+}  // namespace cpu
+}  // namespace splat

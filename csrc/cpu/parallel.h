@@ -1,20 +1,35 @@
-// Distributing work among torch's threads.
+// Distributing work among torch's threads, by the C interface of its stable ABI.
 #pragma once
 
 #include <atomic>
 
-#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/c/shim.h>
+#include <torch/headeronly/util/shim_utils.h>
 
 namespace splat {
+
+inline int64_t thread_count() {
+  uint32_t count = 1;
+  TORCH_ERROR_CODE_CHECK(torch_get_num_threads(&count));
+  return count;
+}
+
+// Calls work(begin, end) for parts of [0, count) of at least `grain` items.
+template <class Work>
+void parallel_for(int64_t count, int64_t grain, const Work& work) {
+  const auto call = [](int64_t begin, int64_t end, void* context) {
+    (*static_cast<const Work*>(context))(begin, end);
+  };
+  TORCH_ERROR_CODE_CHECK(torch_parallel_for(0, count, grain, call, const_cast<Work*>(&work)));
+}
 
 // Calls work(worker, i) for each i in [0, count), on the thread that is free next: for work of unequal size. Threads
 // take `piece` items at a time. `worker` is below the number of threads, and no two calls with the same one overlap.
 template <class Work>
 void parallel_dynamic(int64_t count, int64_t piece, const Work& work) {
   std::atomic<int64_t> next{0};
-  const int64_t workers = torch::stable::get_num_threads();
   // Each worker takes pieces until there are none left, so it does not matter how torch distributes the workers.
-  torch::stable::parallel_for(0, workers, 1, [&](int64_t worker, int64_t) {
+  parallel_for(thread_count(), 1, [&](int64_t worker, int64_t) {
     for (;;) {
       const int64_t begin = next.fetch_add(piece);
       if (begin >= count) return;

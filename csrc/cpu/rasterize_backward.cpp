@@ -4,38 +4,33 @@
 // and the order of the sums does not depend on timing. A second pass sums the slots of each Gaussian in the order of
 // the lists. Memory is linear in the number of pairs.
 #include <algorithm>
-#include <tuple>
-#include <vector>
-
-#include <torch/csrc/stable/library.h>
 
 #include "rasterize_tiles.h"
 
 namespace splat {
+namespace cpu {
 namespace {
 
+// Scratch memory, aligned as rasterize_block_backward needs it.
+struct alignas(64) CacheLine {
+  float values[16];
+};
+
 // Fills the slots. Returns, for each tile, the end of the part of its list that was filled.
-std::vector<int32_t> fill_slots(const RasterizeBackwardOperands& p, float* slots) {
-  const RasterizeOperands& forward = p.forward;
-  const Tensor records = gaussian_records(forward);
-  const BlockScene scene = block_scene(forward, records);
-  const BlockGradients gradients = {p.alphas.const_data_ptr<float>(),
-                                    p.last_ids.const_data_ptr<int32_t>(),
-                                    p.v_images.const_data_ptr<float>(),
-                                    p.v_alphas.const_data_ptr<float>(),
-                                    p.absgrad,
-                                    slots};
-  const int64_t scratch_size = backward_scratch(scene.channels);
-  const Tensor scratch = empty_like_device({torch::stable::get_num_threads() * scratch_size}, ScalarType::Float,
-                                           forward.means2d);
-  float* scratches = scratch.mutable_data_ptr<float>();
-  const int32_t* offsets = forward.offsets.const_data_ptr<int32_t>();
-  std::vector<int32_t> ends(static_cast<size_t>(forward.tiles()));
+std::vector<int32_t> fill_slots(const RasterizeInputs& in, const RasterizeGradients& gradients, bool absolute,
+                                float* slots) {
+  const auto records = gaussian_records(in);
+  const BlockScene scene = block_scene(in, records.get());
+  const BlockGradients block_gradients = {gradients.drawn_alphas, gradients.last_ids, gradients.colors,
+                                          gradients.alphas,       absolute,           slots};
+  const int64_t scratch_lines = divide_up(backward_scratch(scene.channels), 16);
+  const std::unique_ptr<CacheLine[]> scratch(new CacheLine[static_cast<size_t>(thread_count() * scratch_lines)]);
+  std::vector<int32_t> ends(static_cast<size_t>(in.tiles));
   const auto rasterize_block_backward = SPLAT_FOR_INSTRUCTION_SET(rasterize_block_backward);
-  for_each_tile(forward, [&](int64_t worker, int64_t tile, const auto& blocks) {
-    int32_t filled = offsets[tile];
+  for_each_tile(in, [&](int64_t worker, int64_t tile, const auto& blocks) {
+    int32_t filled = in.offsets[tile];
     blocks([&](const BlockJob& job) {
-      filled = rasterize_block_backward(scene, job, gradients, filled, scratches + worker * scratch_size);
+      filled = rasterize_block_backward(scene, job, block_gradients, filled, scratch[worker * scratch_lines].values);
     });
     ends[tile] = filled;
   });
@@ -64,61 +59,62 @@ struct MomentsToGradients {
   }
 };
 
-void sum_slots(const RasterizeBackwardOperands& p, const float* slots, const std::vector<int32_t>& ends) {
-  const RasterizeOperands& forward = p.forward;
-  const int32_t* ids = forward.flatten_ids.const_data_ptr<int32_t>();
-  const int32_t* offsets = forward.offsets.const_data_ptr<int32_t>();
-  const int64_t channels = forward.channels;
-  const int64_t size = slot_size(p.absgrad, static_cast<int>(channels));
-  float* v_colors = p.v_colors.mutable_data_ptr<float>();
-  float* v_absolute = p.absgrad ? p.v_means2d_abs.mutable_data_ptr<float>() : nullptr;
-  const MomentsToGradients finish = {forward.conics.const_data_ptr<float>(), forward.opacities.const_data_ptr<float>(),
-                                     p.v_means2d.mutable_data_ptr<float>(), p.v_conics.mutable_data_ptr<float>(),
-                                     p.v_opacities.mutable_data_ptr<float>()};
+void sum_slots(const RasterizeInputs& in, const float* slots, const std::vector<int32_t>& ends,
+               const RasterizeGradientOutputs& out) {
+  const int64_t channels = in.channels;
+  const int64_t size = slot_size(out.means_abs != nullptr, static_cast<int>(channels));
+  const MomentsToGradients finish = {in.conics, in.opacities, out.means, out.conics, out.opacities};
   // Each thread reads all lists, and sums the slots of its own Gaussians.
-  torch::stable::parallel_for(0, forward.count, 4096, [&](int64_t begin, int64_t end) {
-    std::fill(finish.v_means2d + 2 * begin, finish.v_means2d + 2 * end, 0.0f);
-    std::fill(finish.v_conics + 3 * begin, finish.v_conics + 3 * end, 0.0f);
-    std::fill(finish.v_opacities + begin, finish.v_opacities + end, 0.0f);
-    std::fill(v_colors + channels * begin, v_colors + channels * end, 0.0f);
-    if (p.absgrad) std::fill(v_absolute + 2 * begin, v_absolute + 2 * end, 0.0f);
+  parallel_for(in.count, 4096, [&](int64_t begin, int64_t end) {
+    std::fill(out.means + 2 * begin, out.means + 2 * end, 0.0f);
+    std::fill(out.conics + 3 * begin, out.conics + 3 * end, 0.0f);
+    std::fill(out.opacities + begin, out.opacities + end, 0.0f);
+    std::fill(out.colors + channels * begin, out.colors + channels * end, 0.0f);
+    if (out.means_abs != nullptr) std::fill(out.means_abs + 2 * begin, out.means_abs + 2 * end, 0.0f);
     for (size_t tile = 0; tile < ends.size(); ++tile) {
-      for (int32_t at = offsets[tile]; at < ends[tile]; ++at) {
-        const int64_t id = ids[at];
+      for (int32_t at = in.offsets[tile]; at < ends[tile]; ++at) {
+        const int64_t id = in.flatten_ids[at];
         if (id < begin || id >= end) continue;
         const float* slot = slots + at * size;
-        finish.v_opacities[id] += slot[0];
-        for (int j = 0; j < 2; ++j) finish.v_means2d[2 * id + j] += slot[1 + j];
-        for (int j = 0; j < 3; ++j) finish.v_conics[3 * id + j] += slot[3 + j];
+        out.opacities[id] += slot[0];
+        for (int j = 0; j < 2; ++j) out.means[2 * id + j] += slot[1 + j];
+        for (int j = 0; j < 3; ++j) out.conics[3 * id + j] += slot[3 + j];
         slot += kMoments;
-        if (p.absgrad) {
-          for (int j = 0; j < 2; ++j) v_absolute[2 * id + j] += *slot++;
+        if (out.means_abs != nullptr) {
+          for (int j = 0; j < 2; ++j) out.means_abs[2 * id + j] += *slot++;
         }
-        for (int64_t c = 0; c < channels; ++c) v_colors[channels * id + c] += slot[c];
+        for (int64_t c = 0; c < channels; ++c) out.colors[channels * id + c] += slot[c];
       }
     }
     for (int64_t i = begin; i < end; ++i) finish(i);
   });
 }
 
+}  // namespace
+
+void rasterize_backward(const RasterizeInputs& in, const RasterizeGradients& gradients,
+                        const RasterizeGradientOutputs& out) {
+  const bool absolute = out.means_abs != nullptr;
+  const int64_t size = slot_size(absolute, static_cast<int>(in.channels));
+  const std::unique_ptr<float[]> slots(new float[static_cast<size_t>(in.intersections * size)]);
+  sum_slots(in, slots.get(), fill_slots(in, gradients, absolute, slots.get()), out);
+}
+
 // The weight of the background in a pixel is its remaining transmittance.
-void sum_backgrounds(const RasterizeBackwardOperands& p) {
-  const RasterizeOperands& forward = p.forward;
-  const int64_t channels = forward.channels, rows = forward.height, width = forward.width;
-  const float* alphas = p.alphas.const_data_ptr<float>();
-  const float* v_images = p.v_images.const_data_ptr<float>();
-  float* v_backgrounds = p.v_backgrounds.mutable_data_ptr<float>();
-  std::vector<double> sums(static_cast<size_t>(forward.images * rows * channels), 0.0);
-  torch::stable::parallel_for(0, forward.images * rows, 16, [&](int64_t begin, int64_t end) {
+void sum_backgrounds(const RasterizeInputs& in, int64_t images, const RasterizeGradients& gradients,
+                     float* v_backgrounds) {
+  const int64_t channels = in.channels, rows = in.height, width = in.width;
+  std::vector<double> sums(static_cast<size_t>(images * rows * channels), 0.0);
+  parallel_for(images * rows, 16, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       double* sum = sums.data() + row * channels;
       for (int64_t pixel = row * width; pixel < (row + 1) * width; ++pixel) {
-        const float left = 1.0f - alphas[pixel];
-        for (int64_t c = 0; c < channels; ++c) sum[c] += left * v_images[pixel * channels + c];
+        const float left = 1.0f - gradients.drawn_alphas[pixel];
+        for (int64_t c = 0; c < channels; ++c) sum[c] += left * gradients.colors[pixel * channels + c];
       }
     }
   });
-  for (int64_t image = 0; image < forward.images; ++image) {
+  for (int64_t image = 0; image < images; ++image) {
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0.0;
       for (int64_t row = image * rows; row < (image + 1) * rows; ++row) sum += sums[row * channels + c];
@@ -127,24 +123,5 @@ void sum_backgrounds(const RasterizeBackwardOperands& p) {
   }
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
-    Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, std::optional<Tensor> backgrounds,
-    std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
-    Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad,
-    bool /*deterministic: it always is*/) {
-  const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
-                                                    height, tile_size, isect_offsets, flatten_ids);
-  const RasterizeBackwardOperands p = check_rasterize_backward(forward, alphas, last_ids, v_colors, v_alphas, absgrad);
-  check_lists(forward);
-  const int64_t size = slot_size(absgrad, static_cast<int>(forward.channels));
-  Tensor slots = empty_like_device({forward.intersections, size}, ScalarType::Float, means2d);
-  float* slot_data = slots.mutable_data_ptr<float>();
-  sum_slots(p, slot_data, fill_slots(p, slot_data));
-  if (forward.backgrounds) sum_backgrounds(p);
-  return {p.v_means2d, p.v_means2d_abs, p.v_conics, p.v_colors, p.v_opacities, p.v_backgrounds};
-}
-
-}  // namespace
+}  // namespace cpu
 }  // namespace splat
-
-STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { m.impl("rasterize_backward", TORCH_BOX(&splat::rasterize_backward)); }

@@ -1,28 +1,33 @@
 // The numbers of channels that kernels are compiled for. Each adds seconds to a build, for every architecture.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <type_traits>
+#include <stdint.h>
 
 namespace splat {
 
-// Calls run(std::integral_constant<int, C>(), first, channels) for each chunk of the channels, where C >= channels is a
-// number that kernels are compiled for.
-template <class Run>
-void for_each_chunk(int64_t all_channels, int largest, const Run& run) {
-  for (int64_t first = 0; first < all_channels; first += largest) {
-    const int channels = static_cast<int>(std::min<int64_t>(largest, all_channels - first));
+template <int C>
+struct Channels {
+  static constexpr int value = C;
+};
+
+// Calls run(Channels<C>(), first, channels) for each chunk of the channels, where C >= channels is a number that kernels
+// are compiled for, until a call returns an error; returns that.
+template <class Status, class Run>
+Status for_each_chunk(int64_t all_channels, int largest, const Run& run) {
+  Status status = Status();
+  for (int64_t first = 0; first < all_channels && status == Status(); first += largest) {
+    const int channels = all_channels - first < largest ? static_cast<int>(all_channels - first) : largest;
     if (channels <= 3) {
-      run(std::integral_constant<int, 3>(), first, channels);
+      status = run(Channels<3>(), first, channels);
     } else if (channels == 4) {
-      run(std::integral_constant<int, 4>(), first, channels);
+      status = run(Channels<4>(), first, channels);
     } else if (channels <= 8) {
-      run(std::integral_constant<int, 8>(), first, channels);
+      status = run(Channels<8>(), first, channels);
     } else {
-      run(std::integral_constant<int, 32>(), first, channels);
+      status = run(Channels<32>(), first, channels);
     }
   }
+  return status;
 }
 
 }  // namespace splat

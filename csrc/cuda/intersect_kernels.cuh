@@ -4,15 +4,11 @@
 #pragma once
 
 #include "../math/intersect_rows.h"
+#include "launches.h"
 #include "warp.cuh"
 
 namespace splat {
 namespace kernels {
-
-struct IntersectTotals {
-  unsigned long long tiles;      // pairs of all Gaussians
-  unsigned long long bad_image;  // Gaussians whose image does not exist
-};
 
 // One thread per Gaussian: its number of tiles, and its key for the sort by depth, which puts Gaussians without tiles
 // at the end. Adds to *totals. A Gaussian whose image does not exist has no tiles.
@@ -52,14 +48,14 @@ __global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32
 
 // One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth,
 // followed by 0, ready for a prefix sum.
-__global__ void order_counts(int64_t count, const int32_t* order, const int32_t* tiles_per_gauss, int64_t* starts) {
+__global__ void order_counts(int64_t count, const int32_t* order, const int32_t* tiles_per_gauss, int32_t* starts) {
   const int64_t rank = thread_index();
   if (rank > count) return;
   starts[rank] = rank < count ? tiles_per_gauss[order[rank]] : 0;
 }
 
 // Writes pairs of one Gaussian, whose places begin at `at`: columns `lane`, `lane + lanes`, ... of each row of tiles.
-static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int64_t at, int lane, int lanes,
+static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int32_t at, int lane, int lanes,
                                      uint32_t* tile_keys, int32_t* indices) {
   const int64_t image = image_of(in, i);
   const TileReach reach = reach_of(in, i);
@@ -79,13 +75,12 @@ static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int64
 // starts[count], and no image was bad. The spans are computed again, which moves fewer bytes than storing them
 // (docs/kernels.md), and are the same to the last bit, because this file is compiled without contraction to fused
 // operations.
-__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64_t* starts, uint32_t* tile_keys,
+__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts, uint32_t* tile_keys,
                            int32_t* indices) {
-  constexpr int64_t kMany = 64;
+  constexpr int kMany = 64;
   const int64_t rank = thread_index();
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  int64_t at = 0, tiles = 0;
-  int32_t i = 0;
+  int32_t at = 0, tiles = 0, i = 0;
   if (rank < in.count) {
     at = starts[rank];
     tiles = starts[rank + 1] - at;
@@ -96,7 +91,7 @@ __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int64
   for (; large != 0; large &= large - 1) {
     const int source = __ffs(static_cast<int>(large)) - 1;
     const int32_t gaussian = __shfl_sync(kAllLanes, i, source);
-    const long long first = __shfl_sync(kAllLanes, static_cast<long long>(at), source);
+    const int32_t first = __shfl_sync(kAllLanes, at, source);
     emit_gaussian(in, gaussian, first, lane, kWarp, tile_keys, indices);
   }
 }

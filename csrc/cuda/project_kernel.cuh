@@ -1,18 +1,11 @@
 #pragma once
 
 #include "../math/project_rows.h"
+#include "launches.h"
 #include "warp.cuh"
 
 namespace splat {
 namespace kernels {
-
-struct ProjectInputs {
-  GaussianParameters gaussians;        // N
-  Harmonics harmonics;                 // of N Gaussians, or of I N
-  const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
-  int64_t images, count;               // I, N
-  ProjectionSettings settings;
-};
 
 // One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, I N < 2^31.
 __global__ void project(ProjectInputs in, ProjectionRows out) {
@@ -23,7 +16,6 @@ __global__ void project(ProjectInputs in, ProjectionRows out) {
   project_row(camera, in.settings, in.gaussians, in.harmonics, row, i, out);
 }
 
-constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
 // Small blocks, because each thread uses many registers: three of these fit on a multiprocessor, but not two larger
 // ones.
 constexpr int kProjectBackwardThreads = 128;

@@ -8,12 +8,11 @@ namespace kernels {
 
 // Where `differentiate` puts the gradient of a Gaussian: it is either added to the outputs, or written to a slot for
 // each pair of Gaussian and tile, for `sum_slots` to add up in a fixed order.
-struct BackwardOutputs {
-  float *means, *means_abs, *conics, *colors, *opacities;  // like their inputs; means_abs may be null
-  float* slots;                                            // [intersections, kSlotValues + channels] or null
+struct BackwardOutputs : RasterizeGradientOutputs {
+  float* slots;  // [intersections, kSlotValues + channels] or null
 };
 
-constexpr int kSlotValues = 8;
+constexpr int kDifferentiateThreads = kWarp * kBucketsPerBlock;
 
 // The pixels that a block of `differentiate` holds in shared memory at a time.
 constexpr int kPixelGroup = 256;

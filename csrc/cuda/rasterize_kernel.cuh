@@ -5,11 +5,6 @@
 namespace splat {
 namespace kernels {
 
-struct RasterizeOutputs {
-  float *colors, *alphas;  // [images, height, width, channels], [images, height, width]
-  int32_t* last_ids;       // [images, height, width]
-};
-
 // Blends the colours [first_channel, first_channel + channels) of all pixels; alphas and last_ids are written with the
 // first channel. One block of tile_threads(tile_size) threads per tile.
 // Preconditions: 1 <= channels <= C; contiguous arrays of the shapes above; flatten_ids sorted as `intersect` does.

@@ -10,37 +10,11 @@
 // The gradient of a Gaussian is added up in the registers of its lane and is written to memory once per tile.
 #pragma once
 
+#include "rasterize_plan.h"
 #include "rasterize_tile.cuh"
 
 namespace splat {
 namespace kernels {
-
-constexpr int kBucket = kWarp;
-// The buckets of one block of `differentiate`, all of one tile; the number of buckets per tile is rounded up to this.
-constexpr int kBucketsPerBlock = 4;
-constexpr int kBlockGaussians = kBucket * kBucketsPerBlock;
-constexpr int kDifferentiateThreads = kWarp * kBucketsPerBlock;
-
-struct Checkpoint {
-  float transmittance;  // behind the bucket
-  float behind;
-};
-
-struct RasterizeGradients {
-  const float *colors, *alphas;  // incoming: [images, height, width, channels], [images, height, width]
-  const int32_t* last_ids;       // of the forward pass: [images, height, width]
-};
-
-// What the kernels pass on to each other. If the lists do not ascend, which only the CPU checks, tiles may need more
-// blocks than the bound allows: the excess is left out.
-struct BackwardPlan {
-  int32_t* block_starts;    // [tiles + 1]: the first block of each tile; the last entry is their number
-  int32_t* block_tiles;     // [bound]: a block's tile; -1 before `replay`
-  Checkpoint* checkpoints;  // [bound, kBucketsPerBlock, tile_size^2]
-  int64_t bound;            // block_bound(intersections, tiles)
-};
-
-SPLAT_HD int64_t block_bound(int64_t intersections, int64_t tiles) { return intersections / kBlockGaussians + tiles; }
 
 // The position after the last Gaussian that any pixel of the tile blends. All threads of the block must call it; `last`
 // is that of this thread's pixel, or -1 if it is outside.

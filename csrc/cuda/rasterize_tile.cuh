@@ -3,21 +3,12 @@
 #pragma once
 
 #include "../math/blend.h"
+#include "../math/rasterize_rows.h"
 #include "../math/tile_reach.h"
 #include "warp.cuh"
 
 namespace splat {
 namespace kernels {
-
-struct RasterizeInputs {
-  const float *means, *conics, *colors, *opacities;  // [count, 2], [count, 3], [count, channels], [count]
-  const float* backgrounds;                          // [images, channels] or null
-  const bool* masks;                                 // [images, rows, columns] or null; where false, nothing is drawn
-  const int32_t *offsets, *flatten_ids;              // [images, rows, columns], [intersections]
-  int64_t count, channels, intersections, tiles;     // tiles: of all images
-  int width, height;
-  TileGrid grid;
-};
 
 // A warp processes a patch of the tile's pixels, one for each lane; lanes of the last patches may lie outside the tile.
 constexpr int kPatchWidth = 8, kPatchHeight = 4;

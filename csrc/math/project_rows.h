@@ -17,6 +17,14 @@ struct Harmonics {
 
 SPLAT_HD int64_t coeffs_offset(const Harmonics& h, int64_t row, int64_t i) { return 3 * h.bases * (h.shared ? i : row); }
 
+struct ProjectInputs {
+  GaussianParameters gaussians;        // N
+  Harmonics harmonics;                 // of N Gaussians, or of I N
+  const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
+  int64_t images, count;               // I, N
+  ProjectionSettings settings;
+};
+
 struct ProjectionRows {
   int32_t* radii;                                    // [I, N, 2]
   float *means2d, *depths, *conics, *compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]

@@ -1,7 +1,7 @@
 """Shape inference and gradients of the compiled operators, which `torch.compile`, `torch.export` and autograd need.
 
-The schemas are in csrc/ops.cpp. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K coefficients of
-spherical harmonics, D channels, n intersections.
+The schemas are in csrc/operators/schemas.h. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K
+coefficients of spherical harmonics, D channels, n intersections.
 """
 
 from __future__ import annotations

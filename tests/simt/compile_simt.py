@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -38,21 +39,35 @@ def build(folder: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    shared, anchor = shared_memory(library)
-    module.set_shared(shared, anchor)
+    module.set_shared(*shared_memory(library))
+    module.set_kernels(kernels(library))
     return module
+
+
+def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:
+    """The symbols of a kind that a library defines: name, value, size."""
+    with library.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        return [
+            (symbol.name, symbol["st_value"], symbol["st_size"])
+            for symbol in table.iter_symbols()
+            if symbol["st_info"]["type"] == kind and symbol["st_shndx"] != "SHN_UNDEF"
+        ]
+
+
+def kernels(library: Path) -> dict[int, str]:
+    """The functions in the namespace splat::kernels: their own names, by their offsets."""
+    found = {}
+    for name, offset, _ in symbols(library, "STT_FUNC"):
+        if match := re.match(r"_ZN5splat7kernelsL?(\d+)(\w+)", name):
+            found[offset] = match[2][: int(match[1])]
+    return found
 
 
 def shared_memory(library: Path) -> tuple[list[tuple[str, int, int, bool]], int]:
     """What simt.h made thread-local: name, offset, bytes and whether it is `extern`; and the anchor's offset."""
-    with library.open("rb") as file:
-        table = ELFFile(file).get_section_by_name(".symtab")
-        assert isinstance(table, SymbolTableSection)
-        found = [
-            (symbol.name, symbol["st_value"], symbol["st_size"])
-            for symbol in table.iter_symbols()
-            if symbol["st_info"]["type"] == "STT_TLS" and symbol["st_shndx"] != "SHN_UNDEF"
-        ]
+    found = symbols(library, "STT_TLS")
     (anchor,) = (offset for name, offset, _ in found if name == "simt_anchor")
     # A variable of a function has a mangled name that begins so; its last part is its own name.
     shared = [(_own_name(name), offset, size, not name.startswith("_ZZ")) for name, offset, size in found]

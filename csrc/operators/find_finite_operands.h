@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checks.h"
-#include "math/find_finite_rows.h"
+#include "../math/find_finite_rows.h"
 
 namespace splat {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checks.h"
-#include "math/spherical_harmonics_rows.h"
+#include "../math/spherical_harmonics_rows.h"
 
 namespace splat {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "checks.h"
-#include "math/constants.h"
-#include "math/intersect_rows.h"
+#include "../math/constants.h"
+#include "../math/intersect_rows.h"
 
 namespace splat {
 
@@ -32,6 +32,11 @@ struct IntersectOperands {
             grid,
             tile_bits(grid)};
   }
+};
+
+// The pairs of Gaussian and tile, in order: their keys, int64 [n], and the Gaussians' indices, int32 [n].
+struct IntersectLists {
+  Tensor keys, indices;
 };
 
 inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& radii, const Tensor& depths,

@@ -1,8 +1,11 @@
-// The schemas of the operators. The CPU implementations are linked into the same library; those for CUDA are a separate
-// library, which registers them when it is loaded.
-#include <torch/csrc/stable/library.h>
+// The schemas of the operators. They come with the CPU's library; the one for CUDA adds its implementations.
+#pragma once
 
-STABLE_TORCH_LIBRARY(splat, m) {
+namespace splat {
+
+// `m`: what STABLE_TORCH_LIBRARY gives.
+template <class Library>
+void define_operators(Library& m) {
   m.def(
       "project(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, "
       "Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, "
@@ -38,3 +41,5 @@ STABLE_TORCH_LIBRARY(splat, m) {
       "Tensor v_backgrounds)");
   m.def("instruction_set(str name) -> str");
 }
+
+}  // namespace splat

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "checks.h"
-#include "math/constants.h"
-#include "math/tile_grid.h"
+#include "../math/constants.h"
+#include "../math/rasterize_rows.h"
 
 namespace splat {
 
@@ -20,6 +20,24 @@ struct RasterizeOperands {
   TileGrid grid;
 
   int64_t tiles() const { return images * tiles_per_image(grid); }
+
+  RasterizeInputs inputs() const {
+    return {means2d.const_data_ptr<float>(),
+            conics.const_data_ptr<float>(),
+            colors.const_data_ptr<float>(),
+            opacities.const_data_ptr<float>(),
+            data_or_null<float>(backgrounds),
+            data_or_null<bool>(masks),
+            offsets.const_data_ptr<int32_t>(),
+            flatten_ids.const_data_ptr<int32_t>(),
+            count,
+            channels,
+            intersections,
+            tiles(),
+            width,
+            height,
+            grid};
+  }
 };
 
 inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
@@ -70,6 +88,10 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
 
 struct RasterizeImages {
   Tensor colors, alphas, last_ids;  // [I, H, W, D], [I, H, W, 1], [I, H, W]
+
+  RasterizeOutputs outputs() const {
+    return {colors.mutable_data_ptr<float>(), alphas.mutable_data_ptr<float>(), last_ids.mutable_data_ptr<int32_t>()};
+  }
 };
 
 inline RasterizeImages empty_images(const RasterizeOperands& p) {
@@ -87,6 +109,17 @@ struct RasterizeBackwardOperands {
   // values of their contributions to v_means2d, has size 0 unless absgrad; v_backgrounds has size 0 without
   // backgrounds.
   Tensor v_means2d, v_means2d_abs, v_conics, v_colors, v_opacities, v_backgrounds;
+
+  RasterizeGradients gradients() const {
+    return {v_images.const_data_ptr<float>(), v_alphas.const_data_ptr<float>(), alphas.const_data_ptr<float>(),
+            last_ids.const_data_ptr<int32_t>()};
+  }
+
+  RasterizeGradientOutputs outputs() const {
+    return {v_means2d.mutable_data_ptr<float>(), absgrad ? v_means2d_abs.mutable_data_ptr<float>() : nullptr,
+            v_conics.mutable_data_ptr<float>(), v_colors.mutable_data_ptr<float>(),
+            v_opacities.mutable_data_ptr<float>()};
+  }
 };
 
 inline RasterizeBackwardOperands check_rasterize_backward(const RasterizeOperands& p, const Tensor& alphas,

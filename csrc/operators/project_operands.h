@@ -4,7 +4,7 @@
 #pragma once
 
 #include "spherical_harmonics_operands.h"
-#include "math/project_rows.h"
+#include "../math/project_rows.h"
 
 namespace splat {
 
@@ -27,6 +27,11 @@ struct ProjectOperands {
   Harmonics harmonics() const {
     if (!coeffs) return {};
     return {coeffs->const_data_ptr<float>(), coeffs->size(2), degree, coeffs->size(0) == 1};
+  }
+
+  ProjectInputs inputs() const {
+    return {pointers(), harmonics(), viewmats.const_data_ptr<float>(), intrinsics.const_data_ptr<float>(),
+            images, gaussians, settings};
   }
 };
 

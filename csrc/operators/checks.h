@@ -3,7 +3,7 @@
 
 #include <torch/headeronly/util/Exception.h>
 
-#include "math/integers.h"
+#include "../math/integers.h"
 #include "tensors.h"
 
 namespace splat {

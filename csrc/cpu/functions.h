@@ -1,0 +1,83 @@
+// What the operators call on the CPU: plain functions on arrays, contiguous and of the shapes that their structs say.
+// They run on torch's threads.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "../math/find_finite_rows.h"
+#include "../math/intersect_rows.h"
+#include "../math/project_rows.h"
+#include "../math/rasterize_rows.h"
+#include "../math/spherical_harmonics_rows.h"
+
+namespace splat {
+namespace cpu {
+
+// gaussians.cpp
+
+// Sets finite [B, N]; returns the number of those that are not.
+int64_t find_finite(const FiniteInputs& in, bool* finite);
+
+void project(const ProjectInputs& in, const ProjectionRows& out);
+
+// v_coeffs is shaped like the coefficients, v_viewmats [I, 4, 4].
+void project_backward(const ProjectInputs& in, const ProjectionGradientRows& gradients, const GaussianGradients& out,
+                      float* v_coeffs, float* v_viewmats);
+
+void spherical_harmonics(const HarmonicsInputs& in, float* colors);
+
+void spherical_harmonics_backward(const HarmonicsInputs& in, const float* v_colors, float* v_directions,
+                                  float* v_coeffs);
+
+// intersect.cpp
+
+struct DepthEntry {
+  uint32_t key;  // bits of the depth
+  int32_t index;
+};
+
+// The pairs of Gaussian and tile: counted first, because their number is the size of what receives them. All images must
+// exist.
+class TilePairs {
+ public:
+  // Sets tiles_per_gauss [count].
+  TilePairs(const IntersectInputs& in, int32_t* tiles_per_gauss);
+
+  int64_t count() const { return count_; }
+
+  // Sets keys and indices [count()], in order, and offsets [I, rows, columns]. Precondition: count() <= kMaxCount. Can
+  // be called once.
+  void write(int64_t* keys, int32_t* indices, int32_t* offsets);
+
+ private:
+  int64_t piece_start(int64_t piece) const;
+
+  IntersectInputs in_;
+  std::vector<DepthEntry> entries_;  // the visible Gaussians, in order
+  int64_t tiles_, pieces_, count_ = 0;
+  std::vector<int32_t> places_;  // [pieces, tiles]: how many pairs each piece has in each tile; then the next free place
+};
+
+// rasterize.cpp, rasterize_backward.cpp
+
+// Precondition, as for the gradient: flatten_ids in [0, count), offsets ascending.
+void rasterize(const RasterizeInputs& in, const RasterizeOutputs& out);
+
+void rasterize_backward(const RasterizeInputs& in, const RasterizeGradients& gradients,
+                        const RasterizeGradientOutputs& out);
+
+// v_backgrounds [images, channels].
+void sum_backgrounds(const RasterizeInputs& in, int64_t images, const RasterizeGradients& gradients,
+                     float* v_backgrounds);
+
+// instruction_set.cpp
+
+// Selects an instruction set by name; false if this CPU does not have it, or there is no such name.
+bool select_instruction_set(const char* name);
+
+// The one in use.
+const char* instruction_set_name();
+
+}  // namespace cpu
+}  // namespace splat

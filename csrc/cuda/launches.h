@@ -1,0 +1,113 @@
+// What the host calls to run the kernels: plain functions on addresses in the GPU's memory, which launch on a stream of
+// the current device and do not wait. Arrays are contiguous, and of the shapes that their structs say; with nothing to
+// do, nothing is launched. Each returns the error of its launches, or cudaSuccess.
+//
+// `memory`, `bytes`: temporary memory, as CUB asks for it. A call without memory only sets the bytes that are needed.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "../math/find_finite_rows.h"
+#include "../math/intersect_rows.h"
+#include "../math/project_rows.h"
+#include "../math/rasterize_rows.h"
+#include "../math/spherical_harmonics_rows.h"
+#include "rasterize_plan.h"
+
+namespace splat {
+
+// gaussians.cu
+
+// Sets finite [B, N] and *invalid.
+cudaError_t launch_find_finite(cudaStream_t stream, const FiniteInputs& in, bool* finite, unsigned long long* invalid);
+
+cudaError_t launch_project(cudaStream_t stream, const ProjectInputs& in, const ProjectionRows& out);
+
+constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
+// The blocks of `project_backward`; each leaves the sums of its Gaussians.
+int64_t pose_sum_count(int64_t gaussians);
+
+// v_coeffs like the coefficients, v_viewmats [I, 4, 4]; pose_sums [pose_sum_count(N), I, kPoseEntries] is temporary.
+cudaError_t launch_project_backward(cudaStream_t stream, const ProjectInputs& in,
+                                    const ProjectionGradientRows& gradients, const GaussianGradients& out,
+                                    float* v_coeffs, float* pose_sums, float* v_viewmats);
+
+cudaError_t launch_spherical_harmonics(cudaStream_t stream, const HarmonicsInputs& in, float* colors);
+
+cudaError_t launch_spherical_harmonics_backward(cudaStream_t stream, const HarmonicsInputs& in, const float* v_colors,
+                                                float* v_directions, float* v_coeffs);
+
+// sort.cu
+
+// 32-bit keys and the values to sort by them, each with a second buffer: a sort leaves its result in either one.
+struct PairBuffers {
+  uint32_t* keys[2];
+  int32_t* values[2];
+  int current;
+};
+
+// Sorts `count` pairs by the lowest bits of the keys, as unsigned numbers; stable.
+cudaError_t launch_sort(cudaStream_t stream, void* memory, size_t& bytes, PairBuffers& pairs, int64_t count, int bits);
+
+// Replaces each number by the sum of those before it. The sums must fit.
+cudaError_t launch_exclusive_sum(cudaStream_t stream, void* memory, size_t& bytes, int32_t* numbers, int64_t count);
+
+// intersect.cu
+
+struct IntersectTotals {
+  unsigned long long tiles;      // pairs of all Gaussians
+  unsigned long long bad_image;  // Gaussians whose image does not exist
+};
+
+// Sets tiles_per_gauss [count], each Gaussian's number, its key for the sort by depth, and *totals.
+cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, int32_t* tiles_per_gauss,
+                               uint32_t* depth_keys, int32_t* order, IntersectTotals* totals);
+
+// starts [count + 1]: the numbers of tiles in this order of the Gaussians, followed by 0.
+cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_t* order,
+                                const int32_t* tiles_per_gauss, int32_t* starts);
+
+// The pairs of each Gaussian, from its place on in [total]. Preconditions: starts is the exclusive sum of the above, and
+// no image is bad.
+cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
+                              const int32_t* starts, uint32_t* tile_keys, int32_t* indices);
+
+// keys [total]: complete, laid out as in gsplat 1.5.3.
+cudaError_t launch_write_keys(cudaStream_t stream, const IntersectInputs& in, int64_t total, const uint32_t* tile_keys,
+                              const int32_t* indices, int64_t* keys);
+
+// offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
+cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
+                                const uint32_t* tile_keys, int32_t* offsets);
+
+// rasterize.cu, rasterize_backward.cu
+
+cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const RasterizeOutputs& out);
+
+// plan.block_starts: the number of blocks that each tile needs, followed by 0.
+cudaError_t launch_count_blocks(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
+                                const kernels::BackwardPlan& plan);
+
+// Adds to the outputs, or fills slots [intersections, kSlotValues + channels] if they are not null. Preconditions:
+// plan.block_starts is the exclusive sum of the above; the outputs and slots are 0.
+cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
+                                 const kernels::BackwardPlan& plan, const RasterizeGradientOutputs& out, float* slots);
+
+// The input of the sort that launch_sum_slots needs: the Gaussian at each position of the lists, and the position.
+cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions);
+
+// Sets the outputs to the sums of each Gaussian's slots.
+cudaError_t launch_sum_slots(cudaStream_t stream, const RasterizeInputs& in, const uint32_t* ids,
+                             const int32_t* positions, float* slots, const RasterizeGradientOutputs& out);
+
+// The parts in which the pixels of an image are summed for the gradient of its background.
+SPLAT_HD int64_t background_slices(int64_t pixels) {
+  const int64_t slices = pixels / 4096 + 1;
+  return slices < 256 ? slices : 256;
+}
+
+// v_backgrounds [I, channels]; partial [I, background_slices(pixels), channels] is temporary.
+cudaError_t launch_sum_backgrounds(cudaStream_t stream, const RasterizeInputs& in, int64_t images,
+                                   const RasterizeGradients& gradients, float* partial, float* v_backgrounds);
+
+}  // namespace splat

@@ -1,0 +1,106 @@
+// The library for the CPU, with the operators' schemas. What they take and return is in operators.h.
+#include <string>
+
+#include "../cpu/functions.h"
+#include "operators.h"
+#include "schemas.h"
+
+namespace splat {
+namespace {
+
+class Cpu {
+ public:
+  explicit Cpu(const Tensor&) {}
+
+  void find_finite(const FiniteOperands& p) const {
+    *p.invalid.mutable_data_ptr<int64_t>() = cpu::find_finite(p.inputs(), p.finite.mutable_data_ptr<bool>());
+  }
+
+  void project(const ProjectOperands& p, const ProjectResults& r) const { cpu::project(p.inputs(), r.pointers()); }
+
+  void project_backward(const ProjectOperands& p, const ProjectGradients& g) const {
+    cpu::project_backward(p.inputs(), g.rows(), g.pointers(), g.v_coeffs.mutable_data_ptr<float>(),
+                          g.v_viewmats.mutable_data_ptr<float>());
+  }
+
+  void spherical_harmonics(const HarmonicsOperands& p, const Tensor& colors) const {
+    cpu::spherical_harmonics(p.inputs(), colors.mutable_data_ptr<float>());
+  }
+
+  void spherical_harmonics_backward(const HarmonicsOperands& p, const HarmonicsGradients& g) const {
+    cpu::spherical_harmonics_backward(p.inputs(), g.v_colors.const_data_ptr<float>(),
+                                      g.v_directions.mutable_data_ptr<float>(), g.v_coeffs.mutable_data_ptr<float>());
+  }
+
+  IntersectLists intersect(const IntersectOperands& p) const {
+    const IntersectInputs in = p.inputs();
+    check_images(in);
+    cpu::TilePairs pairs(in, p.tiles_per_gauss.mutable_data_ptr<int32_t>());
+    check_intersections(pairs.count());
+    const IntersectLists lists = {empty_like_device({pairs.count()}, ScalarType::Long, p.means2d),
+                                  empty_like_device({pairs.count()}, ScalarType::Int, p.means2d)};
+    pairs.write(lists.keys.mutable_data_ptr<int64_t>(), lists.indices.mutable_data_ptr<int32_t>(),
+                p.offsets.mutable_data_ptr<int32_t>());
+    return lists;
+  }
+
+  void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
+    check_lists(p.inputs());
+    cpu::rasterize(p.inputs(), images.outputs());
+  }
+
+  // Its results are always deterministic.
+  void rasterize_backward(const RasterizeBackwardOperands& p, bool) const {
+    const RasterizeInputs in = p.forward.inputs();
+    check_lists(in);
+    cpu::rasterize_backward(in, p.gradients(), p.outputs());
+    if (p.forward.backgrounds) {
+      cpu::sum_backgrounds(in, p.forward.images, p.gradients(), p.v_backgrounds.mutable_data_ptr<float>());
+    }
+  }
+
+ private:
+  // What is used as an index into memory is not trusted.
+  static void check_images(const IntersectInputs& in) {
+    if (in.image_ids == nullptr) return;
+    for (int64_t i = 0; i < in.count; ++i) {
+      STD_TORCH_CHECK(in.image_ids[i] >= 0 && in.image_ids[i] < in.images, "image_ids[", i, "] is ", in.image_ids[i],
+                      ", but there are ", in.images, " images");
+    }
+  }
+
+  static void check_lists(const RasterizeInputs& in) {
+    for (int64_t i = 0; i < in.intersections; ++i) {
+      STD_TORCH_CHECK(in.flatten_ids[i] >= 0 && in.flatten_ids[i] < in.count, "flatten_ids[", i, "] is ",
+                      in.flatten_ids[i], ", but there are ", in.count, " Gaussians");
+    }
+    int32_t previous = 0;
+    for (int64_t i = 0; i < in.tiles; ++i) {
+      STD_TORCH_CHECK(in.offsets[i] >= previous && in.offsets[i] <= in.intersections,
+                      "isect_offsets must ascend from 0 to the ", in.intersections, " entries of flatten_ids; entry ",
+                      i, " is ", in.offsets[i], " after ", previous);
+      previous = in.offsets[i];
+    }
+  }
+};
+
+// The operator splat::instruction_set: selects an instruction set by name, unless that is empty, and returns the one in
+// use.
+std::string select_instruction_set(std::string name) {
+  STD_TORCH_CHECK(name.empty() || name == "baseline" || name == "avx2" || name == "avx512",
+                  "instruction_set must be baseline, avx2 or avx512; found ", name);
+  STD_TORCH_CHECK(name.empty() || cpu::select_instruction_set(name.c_str()),
+                  "this CPU does not have the instruction set ", name);
+  return cpu::instruction_set_name();
+}
+
+}  // namespace
+}  // namespace splat
+
+STABLE_TORCH_LIBRARY(splat, m) { splat::define_operators(m); }
+
+STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_operators<splat::Cpu>(m); }
+
+STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
+  m.impl("instruction_set", TORCH_BOX(&splat::select_instruction_set));
+}

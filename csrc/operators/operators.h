@@ -1,0 +1,126 @@
+// The operators, for any device: arguments are checked and results allocated here; the arithmetic is the `Device`'s,
+// which is made from a tensor for one call. Each library registers them for its own device: cpu.cpp, cuda.cpp.
+#pragma once
+
+#include <tuple>
+
+#include <torch/csrc/stable/library.h>
+
+#include "find_finite_operands.h"
+#include "intersect_operands.h"
+#include "project_operands.h"
+#include "rasterize_operands.h"
+#include "spherical_harmonics_operands.h"
+
+namespace splat {
+
+template <class Device>
+struct Operators {
+  static std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales,
+                                                std::optional<Tensor> covars, Tensor opacities, Tensor colors) {
+    const Device device(means);
+    const FiniteOperands p = check_finite(means, quats, scales, covars, opacities, colors);
+    device.find_finite(p);
+    return {p.finite, p.invalid};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
+      Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales, std::optional<Tensor> covars,
+      std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
+      int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
+      int64_t camera_model, int64_t degree) {
+    const Device device(means);
+    const ProjectOperands p =
+        check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height, eps2d, near_plane,
+                      far_plane, radius_clip, antialiased, camera_model, degree);
+    const ProjectResults r = allocate_project(p);
+    device.project(p, r);
+    return {r.radii, r.means2d, r.depths, r.conics, r.compensations, r.colors};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
+      Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales, std::optional<Tensor> covars,
+      std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
+      int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
+      int64_t camera_model, int64_t degree, Tensor radii, Tensor conics, Tensor compensations, Tensor colors,
+      Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations, Tensor v_colors) {
+    const Device device(means);
+    const ProjectOperands p =
+        check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height, eps2d, near_plane,
+                      far_plane, radius_clip, antialiased, camera_model, degree);
+    const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
+                                                       v_conics, v_compensations, v_colors);
+    device.project_backward(p, g);
+    return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
+  }
+
+  static Tensor spherical_harmonics(int64_t degree, Tensor directions, Tensor coeffs, std::optional<Tensor> mask) {
+    const Device device(directions);
+    const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
+    const Tensor colors = empty_like_device({p.images, p.gaussians, 3}, ScalarType::Float, p.directions);
+    device.spherical_harmonics(p, colors);
+    return colors;
+  }
+
+  static std::tuple<Tensor, Tensor> spherical_harmonics_backward(int64_t degree, Tensor directions, Tensor coeffs,
+                                                                 std::optional<Tensor> mask, Tensor v_colors) {
+    const Device device(directions);
+    const HarmonicsOperands p = check_spherical_harmonics(degree, directions, coeffs, mask);
+    const HarmonicsGradients g = check_harmonics_gradients(p, v_colors);
+    device.spherical_harmonics_backward(p, g);
+    return {g.v_directions, g.v_coeffs};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths,
+                                                              Tensor conics, Tensor opacities,
+                                                              std::optional<Tensor> image_ids, int64_t images,
+                                                              int64_t tile_size, int64_t tile_width,
+                                                              int64_t tile_height) {
+    const Device device(means2d);
+    const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
+                                                tile_width, tile_height);
+    const IntersectLists lists = device.intersect(p);
+    return {p.tiles_per_gauss, lists.keys, lists.indices, p.offsets};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities,
+                                                      std::optional<Tensor> backgrounds, std::optional<Tensor> masks,
+                                                      int64_t width, int64_t height, int64_t tile_size,
+                                                      Tensor isect_offsets, Tensor flatten_ids) {
+    const Device device(means2d);
+    const RasterizeOperands p = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width, height,
+                                                tile_size, isect_offsets, flatten_ids);
+    const RasterizeImages images = empty_images(p);
+    device.rasterize(p, images);
+    return {images.colors, images.alphas, images.last_ids};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
+      Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, std::optional<Tensor> backgrounds,
+      std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
+      Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad,
+      bool deterministic) {
+    const Device device(means2d);
+    const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
+                                                      height, tile_size, isect_offsets, flatten_ids);
+    const RasterizeBackwardOperands p =
+        check_rasterize_backward(forward, alphas, last_ids, v_colors, v_alphas, absgrad);
+    device.rasterize_backward(p, deterministic);
+    return {p.v_means2d, p.v_means2d_abs, p.v_conics, p.v_colors, p.v_opacities, p.v_backgrounds};
+  }
+};
+
+// `m`: what STABLE_TORCH_LIBRARY_IMPL gives.
+template <class Device, class Library>
+void implement_operators(Library& m) {
+  m.impl("find_finite", TORCH_BOX(&Operators<Device>::find_finite));
+  m.impl("project", TORCH_BOX(&Operators<Device>::project));
+  m.impl("project_backward", TORCH_BOX(&Operators<Device>::project_backward));
+  m.impl("spherical_harmonics", TORCH_BOX(&Operators<Device>::spherical_harmonics));
+  m.impl("spherical_harmonics_backward", TORCH_BOX(&Operators<Device>::spherical_harmonics_backward));
+  m.impl("intersect", TORCH_BOX(&Operators<Device>::intersect));
+  m.impl("rasterize", TORCH_BOX(&Operators<Device>::rasterize));
+  m.impl("rasterize_backward", TORCH_BOX(&Operators<Device>::rasterize_backward));
+}
+
+}  // namespace splat

@@ -1,0 +1,7 @@
+// The operators of the CUDA library, registered for tensors in the host's memory, as torch.ops.splat_simt.
+#include "operators/cuda.h"
+#include "operators/schemas.h"
+
+STABLE_TORCH_LIBRARY(splat_simt, m) { splat::define_operators(m); }
+
+STABLE_TORCH_LIBRARY_IMPL(splat_simt, CPU, m) { splat::implement_operators<splat::Cuda>(m); }

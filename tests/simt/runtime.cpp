@@ -1,0 +1,177 @@
+// The CUDA runtime, CUB and what torch has for CUDA, as far as the operators use them, for tensors in the host's memory.
+//
+// A kernel may use what its operator got from torch: the tensors that were checked, and those that it allocated, which
+// are filled with garbage so that it shows what a kernel must write and does not.
+#include "runtime.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#include "cuda/launches.h"
+#include "cuda_runtime.h"
+#include "engine.h"
+
+namespace simt {
+namespace {
+
+std::map<const char*, Array> memory;  // of the operator that runs, by the first byte
+std::map<size_t, std::string> kernel_names;
+std::set<std::string> launched_names;
+
+// The CUDA runtime keeps the last error until it is asked for it, and reports it at the next launch.
+cudaError_t last_error = cudaSuccess;
+std::string failing_call;
+
+cudaError_t called(const char* name) {
+  if (failing_call != name) return cudaSuccess;
+  failing_call.clear();
+  return last_error = cudaErrorUnknown;
+}
+
+std::string name_of(const void* kernel) {
+  Dl_info info = {};
+  dladdr(kernel, &info);
+  return kernel_names.at(static_cast<size_t>(static_cast<const char*>(kernel) - static_cast<char*>(info.dli_fbase)));
+}
+
+void add_memory(AtenTensorHandle tensor, bool is_new) {
+  void* data = nullptr;
+  int64_t count = 0, dims = 0;
+  int64_t* sizes = nullptr;
+  int32_t dtype = 0;
+  aoti_torch_get_data_ptr(tensor, &data);
+  aoti_torch_get_numel(tensor, &count);
+  aoti_torch_get_dim(tensor, &dims);
+  aoti_torch_get_sizes(tensor, &sizes);
+  aoti_torch_get_dtype(tensor, &dtype);
+  if (count == 0) return;
+  std::string name = is_new ? "a new tensor [" : "a tensor [";
+  for (int64_t i = 0; i < dims; ++i) name += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
+  const size_t item = aoti_torch_dtype_element_size(dtype), bytes = static_cast<size_t>(count) * item;
+  const char* begin = static_cast<const char*>(data);
+  // What was here before has been freed.
+  auto other = memory.lower_bound(begin);
+  if (other != memory.begin() && std::prev(other)->first + std::prev(other)->second.bytes > begin) --other;
+  while (other != memory.end() && other->first < begin + bytes) other = memory.erase(other);
+  memory[begin] = {name + "]", data, bytes, std::min<size_t>(4, item)};
+  if (is_new) memset(data, 0xFA, bytes);
+}
+
+}  // namespace
+
+void set_kernels(const std::map<size_t, std::string>& names) { kernel_names = names; }
+
+std::set<std::string> launched() { return launched_names; }
+
+void fail(const std::string& call) { failing_call = call; }
+
+cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void (*thread)(void*),
+                           void* context) {
+  if (last_error != cudaSuccess || called("cudaLaunchKernel") != cudaSuccess) return last_error;
+  const std::string name = name_of(kernel);
+  Launch launch = {name.c_str(), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, dynamic_bytes, {}};
+  for (const auto& [begin, array] : memory) launch.arrays.push_back(array);
+  run(launch, thread, context);
+  launched_names.insert(name);
+  return cudaSuccess;
+}
+
+}  // namespace simt
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+  if (simt::called("cudaMemsetAsync") != cudaSuccess) return simt::last_error;
+  memset(to, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  if (simt::called("cudaMemcpyAsync") != cudaSuccess) return simt::last_error;
+  memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return simt::called("cudaStreamSynchronize"); }
+
+cudaError_t cudaGetLastError() { return std::exchange(simt::last_error, cudaSuccess); }
+
+// In place of sort.cu.
+
+namespace splat {
+
+cudaError_t launch_sort(cudaStream_t, void* memory, size_t& bytes, PairBuffers& pairs, int64_t count, int bits) {
+  if (memory == nullptr) {
+    bytes = static_cast<size_t>(count) * sizeof(int32_t);
+    return cudaSuccess;
+  }
+  const int other = 1 - pairs.current;
+  const uint32_t *keys = pairs.keys[pairs.current], mask = bits == 32 ? ~0u : (1u << bits) - 1;
+  int32_t* order = static_cast<int32_t*>(memory);
+  std::iota(order, order + count, 0);
+  std::stable_sort(order, order + count, [&](int32_t a, int32_t b) { return (keys[a] & mask) < (keys[b] & mask); });
+  for (int64_t i = 0; i < count; ++i) {
+    pairs.keys[other][i] = keys[order[i]];
+    pairs.values[other][i] = pairs.values[pairs.current][order[i]];
+  }
+  pairs.current = other;
+  return cudaSuccess;
+}
+
+cudaError_t launch_exclusive_sum(cudaStream_t, void* memory, size_t& bytes, int32_t* numbers, int64_t count) {
+  if (memory == nullptr) {
+    bytes = 0;
+    return cudaSuccess;
+  }
+  int32_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += std::exchange(numbers[i], sum);
+  return cudaSuccess;
+}
+
+}  // namespace splat
+
+// Calls of torch that the linker redirects to here (--wrap).
+extern "C" {
+
+AOTITorchError __real_torch_call_dispatcher(const char* name, const char* overload, StableIValue* stack, uint64_t abi);
+
+AOTITorchError __wrap_torch_call_dispatcher(const char* name, const char* overload, StableIValue* stack, uint64_t abi) {
+  const AOTITorchError status = __real_torch_call_dispatcher(name, overload, stack, abi);
+  if (status == AOTI_TORCH_SUCCESS) {
+    AtenTensorHandle tensor = nullptr;
+    memcpy(&tensor, stack, sizeof tensor);
+    if (strcmp(name, "aten::empty") == 0) simt::add_memory(tensor, true);
+    if (strcmp(name, "aten::contiguous") == 0) simt::add_memory(tensor, false);
+  }
+  return status;
+}
+
+// The first thing that an operator does.
+AOTITorchError __wrap_aoti_torch_create_device_guard(int32_t, DeviceGuardHandle* guard) {
+  simt::memory.clear();
+  *guard = nullptr;
+  return AOTI_TORCH_SUCCESS;
+}
+
+AOTITorchError __wrap_aoti_torch_delete_device_guard(DeviceGuardHandle) { return AOTI_TORCH_SUCCESS; }
+
+AOTITorchError __wrap_aoti_torch_get_current_cuda_stream(int32_t, void** stream) {
+  *stream = nullptr;
+  return AOTI_TORCH_SUCCESS;
+}
+
+AOTITorchError __wrap_torch_c10_cuda_check_msg(int32_t error, const char*, const char*, uint32_t, bool, char** message) {
+  *message = error == cudaSuccess ? nullptr : strdup(("CUDA error " + std::to_string(error)).c_str());
+  return AOTI_TORCH_SUCCESS;
+}
+
+void __wrap_torch_c10_cuda_free_error_msg(char* message) { free(message); }
+}

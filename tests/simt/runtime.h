@@ -1,0 +1,20 @@
+// How the tests look at runtime.cpp.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+
+namespace simt {
+
+// The names of kernels, by their offset in the module. Must be called once.
+void set_kernels(const std::map<size_t, std::string>& names);
+
+// The kernels that ran to their end.
+std::set<std::string> launched();
+
+// The next call of this function of the CUDA runtime returns an error.
+void fail(const std::string& call);
+
+}  // namespace simt

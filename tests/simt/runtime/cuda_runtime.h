@@ -1,0 +1,42 @@
+// What the files that nvcc compiles use besides: launching a kernel, which is then executed by engine.cpp.
+#pragma once
+
+#include <tuple>
+
+#include "cuda_runtime_api.h"
+
+struct dim3 {
+  unsigned int x, y, z;
+  explicit dim3(unsigned int x, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+};
+
+namespace simt {
+
+// Executes a kernel on the memory that its operator uses: calls thread(context) once for each thread.
+cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void (*thread)(void*),
+                           void* context);
+
+// A kernel with its arguments. Not sanitized: these lie in the host's memory.
+template <class... Parameters>
+struct Call {
+  void (*kernel)(Parameters...);
+  void** arguments;
+
+  template <size_t... I>
+  __attribute__((no_sanitize("thread"))) void run(std::index_sequence<I...>) const {
+    kernel(*static_cast<Parameters*>(arguments[I])...);
+  }
+
+  __attribute__((no_sanitize("thread"))) static void thread(void* call) {
+    static_cast<const Call*>(call)->run(std::index_sequence_for<Parameters...>());
+  }
+};
+
+}  // namespace simt
+
+template <class... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                             size_t dynamic_bytes, cudaStream_t) {
+  simt::Call<Parameters...> call = {kernel, arguments};
+  return simt::launch_on_host(reinterpret_cast<const void*>(kernel), grid, block, dynamic_bytes, call.thread, &call);
+}
