@@ -26,7 +26,7 @@ from processes import Done, clean_environment, run
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
 KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "10"))
-PROCESSES = 32
+PROCESSES = 16
 
 
 def start(editable: Editable, script: str, *arguments: str | Path, **env: str) -> subprocess.Popen[str]:
@@ -131,7 +131,7 @@ def tiny(tmp_path: Path) -> Editable:
 
 
 @pytest.mark.parametrize("how", ["first call", "cache build"])
-def test_32_processes_at_once_make_one_compile_and_get_one_artifact(tiny: Editable, how: str) -> None:
+def test_16_processes_at_once_make_one_compile_and_get_one_artifact(tiny: Editable, how: str) -> None:
     got = all_at_once(tiny, how, PROCESSES)
 
     assert tiny.compiled() == ["more.cpp", "twice.cpp"]

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from posixpath import dirname, normpath
@@ -160,19 +161,32 @@ def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> H
     search = _Search(folders)
     found: Headers = {}
     seen: set[_Place] = set()
-    pending = [place for text in texts for place in search.named_in(text)]
+    pending = [place for text in texts for place in search.find(_names(text))]
     while pending:
         place = pending.pop()
         if place in seen:
             continue
         seen.add(place)
-        with open(place.path, "rb") as stream:  # noqa: PTH123  # of a module on all of torch, there are thousands
-            text = stream.read()
+        found_now = os.stat(place.path)  # noqa: PTH116  # of a module on all of torch, there are thousands
+        digest, names = _contents(place.path, found_now.st_ino, found_now.st_size, found_now.st_mtime_ns)
         by_name = found.setdefault(place.origin, {})
         # Two folders may have one name: C++'s stdlib.h includes the next one, C's.
-        by_name[place.name] = " ".join(sorted({*by_name.get(place.name, "").split(), hashlib.sha256(text).hexdigest()}))
-        pending += search.named_in(text, place)
+        by_name[place.name] = " ".join(sorted({*by_name.get(place.name, "").split(), digest}))
+        pending += search.find(names, place)
     return found
+
+
+@cache
+def _contents(path: str, inode: int, size: int, modified: int) -> tuple[str, tuple[str, ...]]:
+    """The sha256 of a file, and the headers that it names; read again only if it was changed or replaced."""
+    with open(path, "rb") as stream:  # noqa: PTH123
+        text = stream.read()
+    return hashlib.sha256(text).hexdigest(), _names(text)
+
+
+def _names(text: bytes) -> tuple[str, ...]:
+    """The headers that a text names, each with the first of its quotes: `<vector`, `"checks.h`."""
+    return tuple(os.fsdecode(match[1] or match[2]) for match in _NAMED.finditer(text))
 
 
 class _Search:
@@ -183,10 +197,9 @@ class _Search:
         self._known: dict[str, tuple[_Place, ...]] = {}
         self._files: dict[str, bool] = {}
 
-    def named_in(self, text: bytes, place: _Place | None = None) -> Iterator[_Place]:
-        """The headers that a text names; `place` is that of the text, None for a source of the package."""
-        for match in _NAMED.finditer(text):
-            written = os.fsdecode(match[1] or match[2])
+    def find(self, names: Iterable[str], place: _Place | None = None) -> Iterator[_Place]:
+        """Headers that a text names; `place` is that of the text, None for a source of the package."""
+        for written in names:
             kind, name = written[0], written[1:].strip()
             if place and kind == '"':
                 beside = place._replace(name=normpath(f"./{dirname(place.name)}/{name}"))
@@ -194,11 +207,12 @@ class _Search:
                     if beside.origin != "cuda" or not is_identified(beside.name):
                         yield beside
                     continue
-            yield from self._find(normpath(name))
+            yield from self._anywhere(normpath(name))
 
-    def _find(self, name: str) -> tuple[_Place, ...]:
+    def _anywhere(self, name: str) -> tuple[_Place, ...]:
         if name not in self._known:
-            folders = [each for each in self._folders if each[0] != "cuda" or not is_identified(name)]
+            identified = is_identified(name)
+            folders = [each for each in self._folders if each[0] != "cuda" or not identified]
             places = (_Place(origin, folder, name) for origin, folder in folders)
             self._known[name] = tuple(place for place in places if self._is_file(place.path))
         return self._known[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from pathlib import Path
 
 from ..core.digests import file_sha256
@@ -54,6 +54,11 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
+_PATTERNS = (pattern for part in PARTS.values() for pattern in part if pattern.startswith("include/"))
+# fnmatch's * takes slashes too: what is below a folder of the toolkit's belongs to it.
+_IDENTIFIED = re.compile("|".join(translate(pattern.replace("/**/*", "/*")) for pattern in _PATTERNS))
+
+
 def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
     """The toolkit's version and one digest for each of its parts.
 
@@ -71,9 +76,7 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
 
 def is_identified(header: str) -> bool:
     """Whether a header is in the identity, by its name in the folder that nvcc searches: `cub/cub.cuh`."""
-    patterns = (pattern for part in PARTS.values() for pattern in part if pattern.startswith("include/"))
-    # fnmatch's * takes slashes too: what is below a folder of the toolkit's belongs to it.
-    return any(fnmatchcase(f"include/{header}", pattern.replace("/**/*", "/*")) for pattern in patterns)
+    return _IDENTIFIED.match(f"include/{header}") is not None
 
 
 def cccl_version(nvcc: Nvcc) -> str | None:

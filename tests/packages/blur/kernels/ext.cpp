@@ -1,6 +1,7 @@
+#include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <cublas_v2.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "blur.h"
 
@@ -9,11 +10,11 @@ namespace {
 using Filter = void (*)(const float*, int, int, int, float*, cudaStream_t);
 
 template <Filter filter>
-torch::Tensor apply(const torch::Tensor& image, int64_t radius) {
+at::Tensor apply(const at::Tensor& image, int64_t radius) {
   TORCH_CHECK(image.is_cuda() && image.is_contiguous() && image.dim() == 2,
               "image must be on a GPU, of shape (height, width)");
-  TORCH_CHECK(image.scalar_type() == torch::kFloat32, "image must be float32");
-  torch::Tensor mean = torch::empty_like(image);
+  TORCH_CHECK(image.scalar_type() == at::kFloat, "image must be float32");
+  at::Tensor mean = at::empty_like(image);
   filter(image.data_ptr<float>(), image.size(0), image.size(1), radius, mean.data_ptr<float>(),
          at::cuda::getCurrentCUDAStream());
   return mean;
