@@ -38,6 +38,7 @@ PLAN: Values = {
     "glibc": "2.28",
     "extensions": [],
     "headers": {"torch": "7" * 64},
+    "taken": {},
 }
 BUILT_WITH: Values = {
     "kernelwheel": "0.1.0",

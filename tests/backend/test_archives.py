@@ -229,7 +229,7 @@ def manifest_that_says_it_is_small(entry: Artifact) -> bytes:
 
 
 def long_manifest(entry: Artifact) -> bytes:
-    return wheel(entry, ZIP_DEFLATED, b'{"schema": 4, "plan": ' + b"[" * 4_000_000)
+    return wheel(entry, ZIP_DEFLATED, b'{"schema": 5, "plan": ' + b"[" * 4_000_000)
 
 
 def deep_manifest(entry: Artifact) -> bytes:

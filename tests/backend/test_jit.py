@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
+from kernelwheel.report.presentation import manifest_text
 from samples import rewrite_manifest
 
 pytestmark = pytest.mark.once
@@ -501,6 +503,42 @@ assert loaded["cuda"] + "/libtiny_cuda.so" in open("/proc/self/maps").read()
     assert str(native(installed)) in done.stdout
     assert "CUDA twice.cu" in done.stderr
     assert (again.stdout, again.stderr) == (done.stdout, "")
+    # The wheel's library is loaded already, and not compiled again.
+    assert "twice.cpp" not in done.stderr
+    assert "with libtiny_cpu.so of the wheel" in done.stderr
+    taken = native(installed) / "libtiny_cpu.so"
+    assert (entry.folder / "libtiny_cpu.so").read_bytes() == taken.read_bytes()
+    assert entry.manifest.plan["taken"] == {"libtiny_cpu.so": hashlib.sha256(taken.read_bytes()).hexdigest()}
+    assert "libtiny_cpu.so" in manifest_text(entry.manifest)
+    assert re.search(r"libtiny_cpu.so .*, taken from the wheel", manifest_text(entry.manifest))
+
+
+@needs_cuda_torch
+@pytest.mark.parametrize("env", [{"CXXFLAGS": "-DOTHER"}, {"TINY_JIT": "always"}], ids=["flags", "always"])
+def test_a_wheel_s_library_is_compiled_again_with_other_flags_or_if_all_is_to_be(
+    installed: Editable, env: dict[str, str]
+) -> None:
+    done = installed.python(GPU, **env)
+
+    (entry,) = installed.store.entries()
+    assert "CXX twice.cpp" in done.stderr
+    assert entry.manifest.plan["taken"] == {}
+
+
+@needs_cuda_torch
+def test_a_library_that_changes_while_it_is_taken_is_not_in_an_entry(installed: Editable) -> None:
+    change = """
+from pathlib import Path
+from tiny._kernelwheel.build import compile as compiling
+copy = compiling.shutil.copyfile
+def copy_another(found, to):
+    Path(to).write_bytes(Path(found).read_bytes() + b"x") if "libtiny_cpu" in str(to) else copy(found, to)
+compiling.shutil.copyfile = copy_another
+"""
+    said = installed.failure(GPU.replace("tiny.KERNELS", change + "tiny.KERNELS"))
+
+    assert "not that in the wheel's manifest" in said
+    assert list(installed.store.entries()) == []
 
 
 @needs_cuda_torch

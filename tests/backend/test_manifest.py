@@ -154,12 +154,12 @@ def changed(place: Place, value: object) -> Values:
 def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schema: object) -> None:
     error = refusal_of(tmp_path, {**MANIFEST.to_json(), "schema": schema})
 
-    assert error.required == "schema 4"
+    assert error.required == "schema 5"
     assert f"schema {schema!r}" in error.found
 
 
 def test_a_manifest_of_another_schema_is_refused_whatever_else_it_holds(tmp_path: Path) -> None:
-    assert refusal_of(tmp_path, b'{"schema": 5, "new": "shape"}').required == "schema 4"
+    assert refusal_of(tmp_path, b'{"schema": 6, "new": "shape"}').required == "schema 5"
 
 
 OBJECTS = [place for place in places(MANIFEST.to_json()) if isinstance(at(MANIFEST.to_json(), place), dict)]
@@ -324,6 +324,26 @@ def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, contradic
     follow_plan(values)
 
     refusal_of(tmp_path, values)
+
+
+@pytest.mark.parametrize(
+    ("taken", "fits"),
+    [
+        ({CPU_LIBRARY.file: CPU_LIBRARY.sha256}, True),
+        ({CPU_LIBRARY.file: "e" * 64}, False),
+        ({CUDA_LIBRARY.file: CUDA_LIBRARY.sha256}, False),
+        ({"libother.so": CPU_LIBRARY.sha256}, False),
+    ],
+)
+def test_what_a_plan_takes_from_a_wheel_must_be_there(tmp_path: Path, taken: dict[str, str], fits: bool) -> None:
+    values = sample().to_json()
+    values["plan"]["taken"] = taken
+    follow_plan(values)
+
+    if fits:
+        assert manifests.from_bytes(manifests.signed(values), "a test").plan["taken"] == taken
+    else:
+        assert "is not the library that its Plan takes from a wheel" in refusal_of(tmp_path, values).found
 
 
 @pytest.mark.parametrize(

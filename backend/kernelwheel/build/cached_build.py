@@ -25,9 +25,11 @@ if TYPE_CHECKING:  # at run time its dependencies may be missing, which matters 
 
 
 def compile_once(
-    plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say
+    plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say, wheel: Artifact | None = None
 ) -> tuple[Artifact, bool]:
     """Return the Store's entry for a Plan, and whether it was compiled just now. Call it inside `store.making`.
+
+    The libraries that the Plan takes are those of `wheel`.
 
     Raises:
         BuildError: it does not compile.
@@ -44,7 +46,7 @@ def compile_once(
     def compile_into(folder: Path) -> None:
         nonlocal compiled
         compiled = True
-        compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb, store=store)
+        compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb, store=store, wheel=wheel)
 
     store.sign(log=f"{work_path(store, plan)}/{LOG}")
     entry = store.publish(plan.fingerprint, compile_into)

@@ -158,6 +158,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
         "KERNELWHEEL_CXX_FLAGS": as_one(plan.cxx_flags),
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.link_flags),
+        "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",

@@ -44,6 +44,7 @@ def compile_plan(
     known_peak_mb: int | None = None,
     store: Store | None = None,
     trust: Trust = NOBODY_ELSE,
+    wheel: Artifact | None = None,
 ) -> Artifact:
     """Compile a Plan.
 
@@ -61,6 +62,7 @@ def compile_plan(
         known_peak_mb: how much memory one compiler needed before, from `resources.known_peak`.
         store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
         trust: who may write to the temporary folder, if that is used.
+        wheel: the Artifact that has the libraries which the Plan takes.
 
     Raises:
         BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
@@ -78,6 +80,8 @@ def compile_plan(
             say(f"compilers at once: {at_once.count}: {at_once.because}")
             peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, say)
             check_headers(plan, headers, headers_read(work))
+            if wheel:
+                _take(plan, wheel, work.path / "out")
             libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
             manifest = _describe_artifact(plan, toolchain, peak_mb, libraries, work.path / "out")
             mark_whole(work, plan, headers)
@@ -89,6 +93,17 @@ def compile_plan(
         manifests.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
         tidy(work)
     return Artifact(destination, manifest)
+
+
+def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
+    """Copy the libraries that the Plan takes from a wheel.
+
+    Raises:
+        IncompatibleArtifactError: one is not what the wheel's manifest says.
+    """
+    for library in wheel.manifest.libraries:
+        if library.file in plan.taken:
+            shutil.copyfile(wheel.verify_library(library), folder / library.file)
 
 
 def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildError:
@@ -112,6 +127,9 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
     """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
     libraries = tuple(readback.read_library(path, toolchain.cuobjdump) for path in paths)
+    for library in libraries:  # the files of a wheel may have changed while they were copied
+        if library.sha256 != plan.taken.get(library.file, library.sha256):
+            raise manifests.corrupt(library.file, f"sha256 {library.sha256}, not that in the wheel's manifest")
     made = [library for library in libraries if library.device == "cuda"]
     unlike = any((library.sass, library.ptx) != plan.targets(library.file) for library in made) if plan.cuda else made
     if not libraries or bool(made) != (plan.cuda is not None) or unlike:

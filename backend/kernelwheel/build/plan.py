@@ -30,7 +30,7 @@ from .headers import digests, headers_of
 from .package import PackageFacts
 from .source_files import source_digests
 
-SCHEMA = 3
+SCHEMA = 4
 # Files of ours that can change the binary: flags, the compilers' environment, and the layout of the work folder.
 RECIPE = (
     "cmake/KernelWheel.cmake",
@@ -84,6 +84,7 @@ class Plan:
         glibc: the oldest glibc that the libraries are linked for, `2.28`; None for the one of the build machine.
         extensions: what is built without a CMakeLists.txt, in the order of their names.
         headers: one digest for each origin (torch, the system, …) of the headers there that the sources can reach.
+        taken: sha256 of each library for the CPU that is not compiled, but taken from a wheel of the same sources.
     """
 
     package: str
@@ -100,6 +101,7 @@ class Plan:
     glibc: str | None = None
     extensions: tuple[Extension, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The Plan as plain JSON values, with the schema number of Plans."""
@@ -113,7 +115,10 @@ class Plan:
     @property
     def kernels(self) -> str:
         """A readable summary of the kernels it makes."""
-        return f"CPU and CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})" if self.cuda else "CPU only"
+        if self.cuda is None:
+            return "CPU only"
+        cuda = f"CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})"
+        return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}"
 
     @property
     def sources_digest(self) -> str:
@@ -130,7 +135,14 @@ class Plan:
         return tuple(map(str, archs.sass)), tuple(map(str, archs.ptx))
 
 
-def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Settings, toolchain: Toolchain) -> Plan:
+def draw_plan(
+    facts: PackageFacts,
+    version: str,
+    source_root: Path,
+    settings: Settings,
+    toolchain: Toolchain,
+    taken: Mapping[str, str] | None = None,
+) -> Plan:
     """Draw up the Plan.
 
     Args:
@@ -139,6 +151,7 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
         source_root: the folder with CMakeLists.txt, or with the files of the extensions.
         settings: the effective options.
         toolchain: what this machine compiles with.
+        taken: the libraries that need not be compiled, and their digests.
 
     Raises:
         BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
@@ -160,6 +173,7 @@ def draw_plan(facts: PackageFacts, version: str, source_root: Path, settings: Se
         platform=platform_name(),
         glibc=settings.glibc or None,
         extensions=facts.extensions,
+        taken=dict(taken or {}),
     )
     return replace(plan, headers=digests(headers_of(plan, toolchain, source_root)))
 

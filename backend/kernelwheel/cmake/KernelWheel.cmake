@@ -16,6 +16,7 @@
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
 #   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
+#   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
 #                              the compile_commands.json of editors
@@ -130,6 +131,9 @@ function(_kernelwheel_add_library function target)
     message(FATAL_ERROR "${function}(${target} CUDA): guard it with if(KERNELWHEEL_CUDA)")
   endif()
   add_library(${target} SHARED ${ARG_SOURCES})
+  if("${CMAKE_SHARED_LIBRARY_PREFIX}${target}${CMAKE_SHARED_LIBRARY_SUFFIX}" IN_LIST KERNELWHEEL_TAKEN)
+    set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)
+  endif()
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${KERNELWHEEL_OUTPUT}"
     DEFINE_SYMBOL ""

@@ -51,9 +51,10 @@ def check_manifest(values: Any) -> None:
         _walk(setting, _SETTING, f"built_with.settings.{name}.")
     for number, library in enumerate(values["libraries"]):
         _walk(library, _LIBRARY, f"libraries[{number}].")
-    for agrees, contradiction in (*_identity(values, plan), *_devices(values, plan), *_modules(values, plan)):
-        if not agrees:
-            raise Malformed(contradiction)
+    for must_agree in (_identity, _devices, _modules, _taken):
+        for agrees, contradiction in must_agree(values, plan):
+            if not agrees:
+                raise Malformed(contradiction)
 
 
 def short(value: object) -> str:
@@ -181,6 +182,7 @@ _PLAN: Fields = {
     "glibc": _or_none(_release),
     "extensions": lambda value: type(value) is list and len(value) <= MOST_LIBRARIES,  # of _EXTENSION
     "headers": _digests,
+    "taken": _digests,
 }
 _EXTENSION: Fields = {
     "name": _dotted,
@@ -251,6 +253,13 @@ def _identity(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tu
         yield values[name] == plan[name], f"{name} is {values[name]}, but {plan[name]} in its Plan"
     platform = values["requires"]["platform"]
     yield platform == plan["platform"], f"the platform is {platform}, but {plan['platform']} in its Plan"
+
+
+def _taken(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """What was taken from a wheel must be among the libraries, for the CPU, with those bytes."""
+    there = {library["file"]: library["sha256"] for library in values["libraries"] if library["device"] == "cpu"}
+    for file, digest in plan["taken"].items():
+        yield there.get(file) == digest, f"{short(file)} is not the library that its Plan takes from a wheel"
 
 
 def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:

@@ -10,7 +10,7 @@ from ..core.errors import KernelWheelError
 from ..core.host import Host
 from ..core.settings import Settings
 from ..runtime import cache_build, jit
-from ..runtime.decision import Decision, Request, failed
+from ..runtime.decision import Decision, Request, failed, own_cpu_kernels
 from ..runtime.finding import foresee
 from ..runtime.installed import InstalledPackage
 from ..runtime.loading import needed_for
@@ -77,7 +77,9 @@ def plan_for(
     if package.source is None:
         return None, no_sources(package.package)
     try:
-        plan, _ = jit.draw_plan_here(package.source, package.version, settings, device == "cuda", host, nvccs)
+        cuda = device == "cuda"
+        wheel = own_cpu_kernels(host, package) if cuda else None
+        plan, _ = jit.draw_plan_here(package.source, package.version, settings, cuda, host, nvccs, wheel)
     except KernelWheelError as error:
         return None, error
     return plan, None

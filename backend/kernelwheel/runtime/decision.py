@@ -159,6 +159,14 @@ def against_own(request: Request, host: Host, terms: Terms) -> tuple[Mismatch, .
     return against(terms.artifact, request, host, terms.wanted)
 
 
+def own_cpu_kernels(host: Host, terms: Terms) -> Artifact | None:
+    """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
+    own = terms.artifact
+    if own is None or terms.jit == "always" or against(own, Request("cpu"), host, terms.wanted):
+        return None
+    return own
+
+
 def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Artifact | None:
     """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
     for_one = None

@@ -9,8 +9,10 @@ from ..build import plan as plans
 from ..build.plan import Plan
 from ..core.errors import BuildError
 from ..core.host import Host
+from ..core.manifest import Manifest
 from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
+from ..store.artifact import Artifact
 from ..toolchain import toolchain
 from ..toolchain.nvcc import NvccCandidate, NvccLimits
 from ..toolchain.toolchain import Toolchain
@@ -29,6 +31,7 @@ def draw_plan_here(
     cuda: bool,
     host: Host,
     nvccs: Sequence[NvccCandidate] | None = None,
+    wheel: Artifact | None = None,
 ) -> tuple[Plan, Toolchain]:
     """Draw up the Plan for this machine.
 
@@ -40,6 +43,7 @@ def draw_plan_here(
         host: the machine. CUDA kernels are for its driver, and for its visible GPUs; without any, for a wheel's default
             list.
         nvccs: the result of `look_for_nvcc`, if the search has already been done.
+        wheel: the package's own Artifact, if that has CPU kernels that fit: with CUDA kernels, they are taken from it.
 
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
@@ -51,7 +55,20 @@ def draw_plan_here(
     cuda = cuda and source.facts.can_use_cuda
     settings = settings.changed("cuda", "on" if cuda else "off", Origin("what this call needs"))
     tools = toolchain.find_toolchain(settings, os.environ, nvccs, nvcc_limits(source, host))
-    return plans.draw_plan(source.facts, version, source.folder, settings, tools), tools
+    taken = takes(wheel.manifest, settings) if wheel and tools.cuda.nvcc else {}
+    return plans.draw_plan(source.facts, version, source.folder, settings, tools, taken), tools
+
+
+def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:
+    """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
+
+    None if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
+    the settings now ask for other flags.
+    """
+    plan, flags = wheel.plan, {"cxx_flags": settings.cxx_flags, "link_flags": settings.link_flags}
+    if plan["binding"] or plan["extensions"] or any(list(now) != plan[name] for name, now in flags.items()):
+        return {}
+    return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
 
 
 def nvcc_limits(source: Source | None, host: Host) -> NvccLimits:

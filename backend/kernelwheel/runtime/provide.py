@@ -10,7 +10,7 @@ from ..core.host import Host
 from ..core.settings import Settings
 from ..store.artifact import Artifact
 from . import jit
-from .decision import Request
+from .decision import Request, own_cpu_kernels
 from .finding import find
 from .installed import InstalledPackage
 from .refusal import no_sources
@@ -53,7 +53,9 @@ def provide(
         cuda = request.device == "cuda"
         if package.source.facts.whole and not request.build:  # one file for both; without a GPU, on request
             cuda = cuda or package.needs_cuda or settings.cuda == "on"
-        plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, host)
+        wheel = own_cpu_kernels(host, package) if cuda else None
+        plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, host, wheel=wheel)
         if plan.sources_digest != package.wanted.sources:
             package.look_again(plan.sources_digest)
-        return Provided(*cached_build.compile_once(plan, tools, package.source.folder, store, settings.jobs, say))
+        folder = package.source.folder
+        return Provided(*cached_build.compile_once(plan, tools, folder, store, settings.jobs, say, wheel))
