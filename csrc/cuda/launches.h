@@ -12,7 +12,6 @@
 #include "../math/project_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
-#include "rasterize_plan.h"
 
 namespace splat {
 
@@ -84,21 +83,20 @@ cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, 
 
 cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const RasterizeOutputs& out);
 
-// plan.block_starts: the number of blocks that each tile needs, followed by 0.
-cudaError_t launch_count_blocks(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
-                                const kernels::BackwardPlan& plan);
+// The values in a slot before those of the colours: mean, absolute mean, conic, opacity.
+constexpr int kSlotValues = 8;
 
-// Adds to the outputs, or fills slots [intersections, kSlotValues + channels] if they are not null. Preconditions:
-// plan.block_starts is the exclusive sum of the above; the outputs and slots are 0.
+// Adds to the outputs, or, if they are not null, to slots [intersections, kSlotValues + channels], in the same order each
+// time. Precondition: those are 0.
 cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
-                                 const kernels::BackwardPlan& plan, const RasterizeGradientOutputs& out, float* slots);
+                                 const RasterizeGradientOutputs& out, float* slots);
 
 // The input of the sort that launch_sum_slots needs: the Gaussian at each position of the lists, and the position.
 cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions);
 
 // Sets the outputs to the sums of each Gaussian's slots.
 cudaError_t launch_sum_slots(cudaStream_t stream, const RasterizeInputs& in, const uint32_t* ids,
-                             const int32_t* positions, float* slots, const RasterizeGradientOutputs& out);
+                             const int32_t* positions, const float* slots, const RasterizeGradientOutputs& out);
 
 // The parts in which the pixels of an image are summed for the gradient of its background.
 SPLAT_HD int64_t background_slices(int64_t pixels) {

@@ -1,207 +1,276 @@
-// The second half of the gradient of `rasterize`, with a warp per bucket; rasterize_replay_kernels.cuh explains it.
+// The gradient of `rasterize`, pixel by pixel, back to front. A pixel's gradient for the alpha of one of its Gaussians
+// needs the transmittance T before it and what the Gaussians behind it contribute:
+//
+//   d / d alpha = T (color . v) - behind / (1 - alpha),   behind = sum over those behind of weight (color . v),
+//                                                         and for what is left, T_end (background . v - v_alpha)
+//
+// with v the pixel's incoming gradient. Both are known at the pixel's end and are updated from one Gaussian to the one
+// before it, so nothing is stored between passes. As in the forward pass, a warp goes through its tile's list for a
+// patch of pixels, and each lane tests one Gaussian against the patch first. The gradients of a Gaussian are added up
+// over the warp by exchanging halves: 9 values in 14 shuffles, where one sum at a time takes 45.
 #pragma once
 
-#include "rasterize_replay_kernels.cuh"
+#include "launches.h"
+#include "rasterize_tile.cuh"
 
 namespace splat {
 namespace kernels {
 
-// Where `differentiate` puts the gradient of a Gaussian: it is either added to the outputs, or written to a slot for
-// each pair of Gaussian and tile, for `sum_slots` to add up in a fixed order.
-struct BackwardOutputs : RasterizeGradientOutputs {
-  float* slots;  // [intersections, kSlotValues + channels] or null
+// A tile with more pixels takes several rounds.
+constexpr int kDifferentiateThreads = 256;
+constexpr int kDifferentiateWarps = kDifferentiateThreads / kWarp;
+
+SPLAT_HD int patches_of_tile(int tile_size) { return tile_threads(tile_size) / kWarp; }
+
+SPLAT_HD int differentiate_threads(int tile_size) {
+  const int threads = tile_threads(tile_size);
+  return threads < kDifferentiateThreads ? threads : kDifferentiateThreads;
+}
+
+// The blocks that should fit on a multiprocessor: as many as the registers allow without spilling.
+template <int C>
+constexpr int kResidentBlocks = C <= 4 ? 3 : C <= 8 ? 2 : 1;
+
+// The values that a Gaussian gets from a pixel: mean, conic, opacity, colours; absolute means are apart.
+template <int C>
+constexpr int kGradientValues = 6 + C;
+
+// A value's place in a slot: mean, absolute mean, conic, opacity, colours.
+SPLAT_HD int slot_place(int value) { return value < 2 ? value : value + 2; }
+
+constexpr int kFirstAbsolute = 2;
+
+// The Gaussians whose slots are summed at a time: those that one ballot covers, or fewer to fit into shared memory.
+template <int C>
+constexpr int kSlotGaussians = C <= 8 ? kWarp : 8;
+
+// Values that a warp adds up together: value kFirst + i in lane i * kWarp / kSize and those that follow it.
+template <int kNumber_, int kFirst_, int kSize_>
+struct Group {
+  static constexpr int kNumber = kNumber_, kFirst = kFirst_, kSize = kSize_, kLanes = kWarp / kSize_;
 };
 
-constexpr int kDifferentiateThreads = kWarp * kBucketsPerBlock;
+SPLAT_HD constexpr int group_size(int values) { return values >= 16 ? 16 : values >= 8 ? 8 : values >= 4 ? 4 : values >= 2 ? 2 : 1; }
 
-// The pixels that a block of `differentiate` holds in shared memory at a time.
-constexpr int kPixelGroup = 256;
+SPLAT_HD constexpr int group_count(int values) { return values == 0 ? 0 : 1 + group_count(values - group_size(values)); }
 
-template <int C>
-struct PixelGroup {
-  float x[kPixelGroup], y[kPixelGroup];
-  int32_t last[kPixelGroup];
-  float v[C][kPixelGroup];
-};
-
-// Stages the pixels [first, first + kPixelGroup) of a tile.
-template <int C>
-static __device__ __forceinline__ void stage_pixels(const RasterizeInputs& in, const RasterizeGradients& gradients,
-                                                    int64_t tile, int first, int64_t first_channel, int channels,
-                                                    PixelGroup<C>& group) {
-  const int size = in.grid.tile_size;
-  const TileOrigin origin = tile_origin(in.grid, tile);
-  for (int i = static_cast<int>(threadIdx.x); i < kPixelGroup; i += kDifferentiateThreads) {
-    const int row = origin.top + (first + i) / size, column = origin.left + (first + i) % size;
-    const bool inside = first + i < size * size && row < in.height && column < in.width;
-    const int64_t index = (origin.image * in.height + row) * in.width + column;
-    group.x[i] = static_cast<float>(column) + 0.5f;
-    group.y[i] = static_cast<float>(row) + 0.5f;
-    group.last[i] = inside ? gradients.last_ids[index] : -1;
-    const float* v = gradients.colors + index * in.channels + first_channel;
-#pragma unroll
-    for (int k = 0; k < C; ++k) group.v[k][i] = inside && k < channels ? v[k] : 0.0f;
+// Calls visit(Group) for groups that together are all of `kValues` values.
+template <int kValues, int kNumber = 0, int kFirst = 0, class Visit>
+static __device__ __forceinline__ void for_each_group(const Visit& visit) {
+  if constexpr (kFirst < kValues) {
+    constexpr int kSize = group_size(kValues - kFirst);
+    visit(Group<kNumber, kFirst, kSize>());
+    for_each_group<kValues, kNumber + 1, kFirst + kSize>(visit);
   }
 }
 
-// Sums over pixels, of one Gaussian. s is the gradient of the exponent's sigma; the gradients of the mean and the conic
-// are linear in its moments.
-template <int C>
-struct Sums {
-  float s, sx, sy, sxx, sxy, syy, abs_x, abs_y;
-  float colors[C];
-};
-
-// Adds to the gradients of the Gaussian at one position of the lists, or fills its slot.
-template <int C>
-static __device__ __forceinline__ void flush(const RasterizeInputs& in, const BackwardOutputs& out, int64_t position,
-                                             const Sums<C>& sums, int64_t first_channel, int channels) {
-  const int64_t id = in.flatten_ids[position];
-  const float a = in.conics[3 * id], b = in.conics[3 * id + 1], c = in.conics[3 * id + 2];
-  const float values[kSlotValues] = {a * sums.sx + b * sums.sy, b * sums.sx + c * sums.sy, sums.abs_x,
-                                     sums.abs_y,                0.5f * sums.sxx,           sums.sxy,
-                                     0.5f * sums.syy,           -sums.s / in.opacities[id]};
-  if (out.slots != nullptr) {
-    float* slot = out.slots + position * (kSlotValues + in.channels);
-    if (first_channel == 0) {
+// The sums over the warp of values[kSize], laid out as a Group; always added in the same order. Each step exchanges half
+// of the values that are left with the lane whose number differs in kBit.
+template <int kSize, int kBit = kWarp / 2>
+static __device__ __forceinline__ float sum_values(float* values, int lane) {
+  if constexpr (kSize > 1) {
+    const bool upper = (lane & kBit) != 0;
 #pragma unroll
-      for (int i = 0; i < kSlotValues; ++i) slot[i] = values[i];
+    for (int i = 0; i < kSize / 2; ++i) {
+      const float low = values[i], high = values[i + kSize / 2];
+      values[i] = (upper ? high : low) + __shfl_xor_sync(kAllLanes, upper ? low : high, kBit);
     }
+    return sum_values<kSize / 2, kBit / 2>(values, lane);
+  } else {
+    float sum = values[0];
 #pragma unroll
-    for (int k = 0; k < C; ++k) {
-      if (k < channels) slot[kSlotValues + first_channel + k] = sums.colors[k];
-    }
-    return;
-  }
-  if (first_channel == 0) {
-    atomicAdd(out.means + 2 * id, values[0]);
-    atomicAdd(out.means + 2 * id + 1, values[1]);
-    if (out.means_abs != nullptr) {
-      atomicAdd(out.means_abs + 2 * id, values[2]);
-      atomicAdd(out.means_abs + 2 * id + 1, values[3]);
-    }
-#pragma unroll
-    for (int i = 0; i < 3; ++i) atomicAdd(out.conics + 3 * id + i, values[4 + i]);
-    atomicAdd(out.opacities + id, values[7]);
-  }
-#pragma unroll
-  for (int k = 0; k < C; ++k) {
-    if (k < channels) atomicAdd(out.colors + id * in.channels + first_channel + k, sums.colors[k]);
+    for (int bit = kBit; bit > 0; bit /= 2) sum += __shfl_xor_sync(kAllLanes, sum, bit);
+    return sum;
   }
 }
 
-// The blocks that a multiprocessor can hold at once. Without this bound the compiler uses too few registers, and
-// spills.
-template <int C>
-constexpr int kResidentBlocks = C <= 4 ? 6 : C <= 8 ? 5 : 1;
+// Where a value of every Gaussian is added.
+struct Destination {
+  float* first;
+  int stride;
+};
 
-// The gradients of the Gaussians of each block's buckets: of the colours [first_channel, first_channel + channels),
-// and, with the first channel, all others. block_bound(intersections, tiles) blocks of kDifferentiateThreads threads.
-// Preconditions: plan as `replay` leaves it; `out` zeroed; 1 <= channels <= C.
-template <int C>
+static __device__ __forceinline__ Destination destination(const RasterizeGradientOutputs& out, int64_t all_channels,
+                                                          int64_t first_channel, int value) {
+  if (value >= 6) return {out.colors + first_channel + (value - 6), static_cast<int>(all_channels)};
+  if (value < 2) return {out.means + value, 2};
+  if (value < 5) return {out.conics + (value - 2), 3};
+  return {out.opacities, 1};
+}
+
+// The position after the last Gaussian that any pixel of the block blends. All threads of the block must call it; `last`
+// is that of this thread's pixel, or -1 if it is outside.
+static __device__ __forceinline__ int64_t drawn_end(const ListRange& range, int32_t last) {
+  __shared__ int latest;
+  __syncthreads();  // until all threads have read the previous one
+  if (threadIdx.x == 0) latest = -1;
+  __syncthreads();
+  atomicMax(&latest, last);
+  __syncthreads();
+  const int64_t end = static_cast<int64_t>(latest) + 1;
+  const int64_t drawn = end < range.end ? end : range.end;
+  return drawn < range.begin ? range.begin : drawn;
+}
+
+// color . v for the channels [first, channels).
+static __device__ __forceinline__ float dot_from(int first, int64_t channels, const float* color, const float* v) {
+  float dot = 0.0f;
+  for (int64_t k = first; k < channels; ++k) dot = fused(color[k], v[k], dot);
+  return dot;
+}
+
+// Adds to the gradients of the Gaussians: of the colours [first_channel, first_channel + channels), and, with the first
+// channel, all others. With kInSlots, not to the outputs, but to a slot for each pair of Gaussian and tile, in an order
+// that does not depend on timing; `sum_slots` adds those up.
+// One block of differentiate_threads(tile_size) threads per tile. Preconditions: `out`, or slots [intersections,
+// kSlotValues + all channels], zeroed; unless kChunked, these are all channels; otherwise as `rasterize`.
+template <int C, bool kInSlots, bool kChunked>
 __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
-    differentiate(RasterizeInputs in, RasterizeGradients gradients, BackwardPlan plan, BackwardOutputs out,
+    differentiate(RasterizeInputs in, RasterizeGradients gradients, RasterizeGradientOutputs out, float* slots,
                   int64_t first_channel, int channels) {
-  __shared__ PixelGroup<C> group;
-  __shared__ uint8_t live_pixels[kBucketsPerBlock][kPixelGroup];  // of the group: those that blend from the bucket
-  const int64_t block = blockIdx.x;
-  if (block >= plan.block_starts[in.tiles]) return;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t tile = plan.block_tiles[block];
-  if (tile < 0) return;
-  const int64_t in_tile = block - plan.block_starts[tile];
-  if (in_tile < 0 || block >= plan.block_starts[tile + 1]) return;  // of lists that do not ascend
+  constexpr int kValues = kGradientValues<C>, kSlots = kSlotGaussians<C>, kParts = kSlotValues + C;
+  constexpr int kTested = kInSlots ? kSlots : kWarp;  // Gaussians that a warp tests at a time
+  __shared__ SharedBatch<C> batch;
+  __shared__ float parts[kInSlots ? kDifferentiateWarps * kSlots * kParts : 1];  // [warp, Gaussian, place in the slot]
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
+  const int threads = static_cast<int>(blockDim.x), warps = threads / kWarp;
+  const int64_t tile = blockIdx.x;
   const ListRange range = list_range(in, tile);
-  const int64_t bucket_begin = range.begin + in_tile * kBlockGaussians + warp * kBucket;
-  // Lane 0 has the last Gaussian: pixels go through the lanes back to front.
-  const int64_t position = bucket_begin + kBucket - 1 - lane;
-  StagedGaussian g = {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, -1.0f};
-  float color[C];
-#pragma unroll
-  for (int k = 0; k < C; ++k) color[k] = 0.0f;
-  float a = 0.0f, b = 0.0f, c = 0.0f;
-  const float* all_colors = in.colors;
-  if (position < range.end && exists(in, in.flatten_ids[position])) {
-    const int64_t id = in.flatten_ids[position];
-    g = stage(in, static_cast<int32_t>(id));
-    a = in.conics[3 * id];
-    b = in.conics[3 * id + 1];
-    c = in.conics[3 * id + 2];
-    all_colors += id * in.channels;
-#pragma unroll
-    for (int k = 0; k < C; ++k) color[k] = k < channels ? all_colors[first_channel + k] : 0.0f;
-  }
-  Sums<C> sums = {};
-  bool touched = false;
+  const bool all_values = !kChunked || first_channel == 0;
+  const bool absolute = all_values && out.means_abs != nullptr;
+  Destination destinations[group_count(kValues)];
+  unsigned int writes = 0;  // a bit for each group of which this lane has a sum to write
+  for_each_group<kValues>([&](auto group) {
+    const int value = group.kFirst + lane / group.kLanes;
+    destinations[group.kNumber] = destination(out, in.channels, first_channel, value);
+    const bool wanted = value < 6 ? all_values : value - 6 < channels;
+    if (wanted && lane % group.kLanes == 0) writes |= 1u << group.kNumber;
+  });
 
-  const int tile_pixels = in.grid.tile_size * in.grid.tile_size;
-  const Checkpoint* const checkpoints = plan.checkpoints + (block * kBucketsPerBlock + warp) * tile_pixels;
-  for (int first = 0; first < tile_pixels; first += kPixelGroup) {
-    __syncthreads();  // until all threads have read the previous group
-    stage_pixels<C>(in, gradients, tile, first, first_channel, channels, group);
-    __syncthreads();
-    int live = 0;
-    for (int i = lane; i < kPixelGroup; i += kWarp) {
-      const bool blends = group.last[i] >= bucket_begin;
-      const unsigned int lanes = __ballot_sync(kAllLanes, blends);
-      const int before = __popc(lanes & ((1u << lane) - 1));
-      if (blends) live_pixels[warp][live + before] = static_cast<uint8_t>(i);
-      live += __popc(lanes);
+  for (int first_patch = 0; first_patch < patches_of_tile(in.grid.tile_size); first_patch += warps) {
+    const Pixel pixel = pixel_of(in, tile, first_patch * kWarp + thread);
+    const int32_t last = pixel.inside ? gradients.last_ids[pixel.index] : -1;
+    const int64_t end = drawn_end(range, last);
+    int32_t warp_last = last;
+    for (int step = kWarp / 2; step > 0; step /= 2) {
+      const int32_t other = __shfl_xor_sync(kAllLanes, warp_last, step);
+      warp_last = other > warp_last ? other : warp_last;
     }
-    __syncwarp();
 
-    Checkpoint state = {0.0f, 0.0f}, loaded = {0.0f, 0.0f};
-    for (int step = 0; live > 0 && step < live + kWarp - 1; ++step) {
-      if (step % kWarp == 0 && step + lane < live) loaded = checkpoints[first + live_pixels[warp][step + lane]];
-      // The next pixel enters at lane 0, the others move on by one lane.
-      const float entering_transmittance = __shfl_sync(kAllLanes, loaded.transmittance, step % kWarp);
-      const float entering_behind = __shfl_sync(kAllLanes, loaded.behind, step % kWarp);
-      state.transmittance = __shfl_up_sync(kAllLanes, state.transmittance, 1);
-      state.behind = __shfl_up_sync(kAllLanes, state.behind, 1);
-      if (lane == 0) state = {entering_transmittance, entering_behind};
-      const int which = step - lane;
-      if (which < 0 || which >= live) continue;
-      const int pixel = live_pixels[warp][which];
-      if (position > group.last[pixel]) continue;
-      const float dx = g.x - group.x[pixel], dy = g.y - group.y[pixel];
-      const Blend blend = blend_at(g, dx, dy);
-      if (blend.alpha == 0.0f) continue;
-      touched = true;
-      const float inverse = reciprocal(1.0f - blend.alpha);
-      state.transmittance *= inverse;
-      const float weight = blend.alpha * state.transmittance;
-      float dot = 0.0f;
+    const float* incoming = gradients.colors + pixel.index * in.channels;
+    float v[C];
 #pragma unroll
-      for (int k = 0; k < C; ++k) {
-        const float v = group.v[k][pixel];
-        dot = fused(color[k], v, dot);
-        sums.colors[k] = fused(weight, v, sums.colors[k]);
-      }
-      if (first_channel != 0) continue;
-      if (channels < in.channels) {
-        const int64_t row = static_cast<int>(group.y[pixel]), column = static_cast<int>(group.x[pixel]);
+    for (int k = 0; k < C; ++k) v[k] = pixel.inside && k < channels ? incoming[first_channel + k] : 0.0f;
+    float transmittance = 1.0f, behind = 0.0f;
+    if (pixel.inside) {
+      transmittance -= gradients.drawn_alphas[pixel.index];
+      behind = -gradients.alphas[pixel.index];
+      if (in.backgrounds != nullptr) {
         const int64_t image = image_of_tile(in.grid, tile);
-        const int64_t index = (image * in.height + row) * in.width + column;
-        dot += dot_from(channels, in.channels, all_colors, gradients.colors + index * in.channels);
+        behind += dot_from(0, in.channels, in.backgrounds + image * in.channels, incoming);
       }
-      const float v_alpha = state.transmittance * dot - state.behind * inverse;
-      state.behind = fused(weight, dot, state.behind);
-      if (blend.clamped) continue;
-      const float s = -blend.alpha * v_alpha, s_dx = s * dx, s_dy = s * dy;
-      sums.s += s;
-      sums.sx += s_dx;
-      sums.sy += s_dy;
-      sums.sxx = fused(s_dx, dx, sums.sxx);
-      sums.sxy = fused(s_dx, dy, sums.sxy);
-      sums.syy = fused(s_dy, dy, sums.syy);
-      if (out.means_abs != nullptr) {
-        sums.abs_x += fabsf(s * (a * dx + b * dy));
-        sums.abs_y += fabsf(s * (b * dx + c * dy));
+      behind *= transmittance;
+    }
+
+    for (int64_t batch_end = end; batch_end > range.begin; batch_end -= kBatch<C>) {
+      const int64_t start = batch_end - range.begin > kBatch<C> ? batch_end - kBatch<C> : range.begin;
+      const int count = static_cast<int>(batch_end - start);
+      const int32_t* const ids = in.flatten_ids + start;
+      // Positions in the batch; a list that does not ascend may have any.
+      const int64_t own_last = last - start, latest = warp_last - start;
+      const int last_here = own_last < count ? static_cast<int>(own_last < 0 ? -1 : own_last) : count;
+      const int latest_here = latest < count ? static_cast<int>(latest < 0 ? -1 : latest) : count;
+      __syncthreads();  // until all threads have read the previous batch
+      stage_batch<C>(in, start, count, first_channel, channels, batch);
+      __syncthreads();
+      for (int tested_end = count; tested_end > 0; tested_end -= kTested) {
+        const int first = tested_end > kTested ? tested_end - kTested : 0;
+        if (kInSlots) {
+          for (int i = thread; i < warps * kSlots * kParts; i += threads) parts[i] = 0.0f;
+          __syncthreads();
+        }
+        const int mine = first + lane;
+        const bool seen = mine < tested_end && mine <= latest_here &&
+                          may_touch(batch.gaussians[mine], pixel.left, pixel.top);
+        unsigned int left = __ballot_sync(kAllLanes, seen);
+        while (left != 0) {
+          const int bit = kWarp - 1 - __clz(static_cast<int>(left));
+          left ^= 1u << bit;
+          const int i = first + bit;
+          const StagedGaussian& g = batch.gaussians[i];
+          const float dx = g.x - pixel.x, dy = g.y - pixel.y;
+          const Blend blend = blend_at(g, dx, dy);
+          const bool blends = blend.alpha != 0.0f && i <= last_here;
+          if (!__any_sync(kAllLanes, blends)) continue;
+          float values[kValues];
+#pragma unroll
+          for (int k = 0; k < kValues; ++k) values[k] = 0.0f;
+          if (blends) {
+            const float inverse = reciprocal(1.0f - blend.alpha);
+            transmittance *= inverse;
+            const float weight = blend.alpha * transmittance;
+            float dot = 0.0f;
+#pragma unroll
+            for (int k = 0; k < C; ++k) {
+              dot = fused(batch.colors[i][k], v[k], dot);
+              values[6 + k] = weight * v[k];
+            }
+            if (all_values) {
+              if (kChunked && channels < in.channels) {
+                const float* color = in.colors + ids[i] * in.channels;
+                dot += dot_from(channels, in.channels, color, incoming);
+              }
+              const float v_alpha = transmittance * dot - behind * inverse;
+              behind = fused(weight, dot, behind);
+              values[5] = blend.power * v_alpha;
+              const float s = -g.opacity * values[5], s_dx = s * dx, s_dy = s * dy, scaled = s * kLn2;
+              const float half_x = g.conic.half_a * dx, half_y = g.conic.half_c * dy;
+              values[0] = scaled * (half_x + half_x + g.conic.b * dy);  // the conic is scaled by log2(e)
+              values[1] = scaled * (half_y + half_y + g.conic.b * dx);
+              values[2] = 0.5f * s_dx * dx;
+              values[3] = s_dx * dy;
+              values[4] = 0.5f * s_dy * dy;
+            }
+          }
+          const int32_t id = ids[i];
+          if (absolute) {
+            float absolutes[2] = {fabsf(values[0]), fabsf(values[1])};
+            const float sum = sum_values<2>(absolutes, lane);
+            const int axis = lane / (kWarp / 2);
+            if (lane % (kWarp / 2) == 0) {
+              if (kInSlots) {
+                parts[(warp * kSlots + bit) * kParts + kFirstAbsolute + axis] = sum;
+              } else {
+                add_to_global(out.means_abs + axis + wide_product(id, 2), sum);
+              }
+            }
+          }
+          for_each_group<kValues>([&](auto group) {
+            const float sum = sum_values<group.kSize>(values + group.kFirst, lane);
+            if ((writes >> group.kNumber & 1) == 0) return;
+            if (kInSlots) {
+              const int value = group.kFirst + lane / group.kLanes;
+              parts[(warp * kSlots + bit) * kParts + slot_place(value)] = sum;
+            } else {
+              const Destination& to = destinations[group.kNumber];
+              add_to_global(to.first + wide_product(id, to.stride), sum);
+            }
+          });
+        }
+        if (!kInSlots) continue;
+        __syncthreads();
+        for (int i = thread; i < (tested_end - first) * kParts; i += threads) {
+          const int gaussian = i / kParts, place = i % kParts;
+          if (place >= kSlotValues + channels || (place < kSlotValues && !all_values)) continue;
+          float sum = 0.0f;
+          for (int w = 0; w < warps; ++w) sum += parts[w * kSlots * kParts + i];
+          float* slot = slots + (start + first + gaussian) * (kSlotValues + in.channels);
+          slot[place < kSlotValues ? place : place + first_channel] += sum;
+        }
+        __syncthreads();
       }
     }
-    __syncwarp();
   }
-  if (touched) flush<C>(in, out, position, sums, first_channel, channels);
 }
 
 }  // namespace kernels

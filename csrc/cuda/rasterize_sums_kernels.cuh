@@ -2,7 +2,8 @@
 // backgrounds.
 #pragma once
 
-#include "rasterize_differentiate_kernel.cuh"
+#include "launches.h"
+#include "warp.cuh"
 
 namespace splat {
 namespace kernels {
@@ -17,7 +18,8 @@ __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* pos
 
 // One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
 // those of number_positions after a stable sort by the ids.
-__global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, BackwardOutputs out) {
+__global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, const float* slots,
+                          RasterizeGradientOutputs out) {
   const int64_t thread = thread_index();
   const int64_t id = thread / kWarp, lane = thread % kWarp;
   if (id >= in.count) return;
@@ -25,7 +27,7 @@ __global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t
   const int64_t stride = kSlotValues + in.channels;
   for (int64_t value = 0; value < stride; ++value) {
     float sum = 0.0f;
-    for (int64_t i = begin + lane; i < end; i += kWarp) sum += out.slots[positions[i] * stride + value];
+    for (int64_t i = begin + lane; i < end; i += kWarp) sum += slots[positions[i] * stride + value];
     sum = warp_sum(sum);
     if (lane != 0) continue;
     if (value < 2) {

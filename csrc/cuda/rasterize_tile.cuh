@@ -102,18 +102,18 @@ static __device__ __forceinline__ bool may_touch(const StagedGaussian& g, float 
 }
 
 struct Blend {
-  float alpha;   // 0 if the Gaussian is not visible
-  bool clamped;  // the gradient does not pass
+  float alpha;  // 0 if the Gaussian is not visible
+  float power;  // d alpha / d opacity: alpha / opacity, or 0 if alpha is clamped
 };
 
 // The effect on a pixel of a Gaussian whose centre is at (dx, dy) from it.
 static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float dx, float dy) {
   const float exponent = gaussian_exponent(dx, dy, g.conic);
-  if (!(exponent >= 0.0f && exponent <= g.limit)) return {0.0f, false};
-  const float alpha = g.opacity * power_of_two(-exponent);
+  if (!(exponent >= 0.0f && exponent <= g.limit)) return {0.0f, 0.0f};
+  const float power = power_of_two(-exponent), alpha = g.opacity * power;
   // In this order NaN counts as invisible.
-  if (alpha > kMaxAlpha) return {kMaxAlpha, true};
-  return {alpha >= kMinAlpha ? alpha : 0.0f, false};
+  if (alpha > kMaxAlpha) return {kMaxAlpha, 0.0f};
+  return {alpha >= kMinAlpha ? alpha : 0.0f, power};
 }
 
 // Gaussians staged at a time. Fewer with more channels, so that several blocks fit on a multiprocessor.

@@ -59,9 +59,31 @@ static __device__ __forceinline__ float power_of_two(float x) {
 // 1 / x, with a relative error of 2^-23, for x of ordinary size.
 static __device__ __forceinline__ float reciprocal(float x) {
 #if defined(__CUDA_ARCH__)
-  return __fdividef(1.0f, x);
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
 #else
   return 1.0f / x;
+#endif
+}
+
+// a * b in 64 bits.
+static __device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {
+#if defined(__CUDA_ARCH__)
+  int64_t product;
+  asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+#else
+  return int64_t{a} * b;
+#endif
+}
+
+// Adds to a number in global memory; without being told so, nvcc makes code for other memory too.
+static __device__ __forceinline__ void add_to_global(float* to, float value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(value) : "memory");
+#else
+  atomicAdd(to, value);
 #endif
 }
 

@@ -14,6 +14,7 @@ constexpr float kExponentUlps = 32.0f * 1.1920929e-7f;
 
 // The conic is scaled so that alpha = opacity * 2^-exponent, because processors compute powers of two.
 constexpr float kLog2E = 1.44269504088896341f;
+constexpr float kLn2 = 0.693147180559945309f;
 
 struct ScaledConic {
   float half_a, b, half_c;

@@ -161,23 +161,11 @@ class Cuda {
     const RasterizeOperands& forward = p.forward;
     const RasterizeInputs in = forward.inputs();
     const Tensor& like = forward.means2d;
-    const int64_t tiles = in.tiles, blocks = kernels::block_bound(in.intersections, tiles);
-    STD_TORCH_CHECK(tiles < kMaxCount && blocks <= kMaxCount, blocks, " blocks of threads are more than the ",
-                    kMaxCount, " that CUDA can launch at once");
-    const int64_t block_checkpoints = kernels::kBucketsPerBlock * in.grid.tile_size * in.grid.tile_size;
-    const Tensor block_starts = empty_like_device({tiles + 1}, ScalarType::Int, like);
-    const Tensor block_tiles = empty_like_device({blocks}, ScalarType::Int, like);
-    const Tensor checkpoints = empty_like_device({blocks * block_checkpoints, 2}, ScalarType::Float, like);
-    const int64_t slot_values = deterministic ? in.intersections * (kernels::kSlotValues + in.channels) : 0;
+    const int64_t slot_values = deterministic ? in.intersections * (kSlotValues + in.channels) : 0;
     const Tensor slot_tensor = empty_like_device({slot_values}, ScalarType::Float, like);
     float* slots = deterministic ? slot_tensor.mutable_data_ptr<float>() : nullptr;
     clear(slot_tensor);
-    const kernels::BackwardPlan plan = {
-        block_starts.mutable_data_ptr<int32_t>(), block_tiles.mutable_data_ptr<int32_t>(),
-        static_cast<kernels::Checkpoint*>(checkpoints.mutable_data_ptr()), blocks};
-    check(launch_count_blocks(stream_, in, p.gradients(), plan));
-    exclusive_sum(plan.block_starts, tiles + 1, like);
-    check(launch_differentiate(stream_, in, p.gradients(), plan, p.outputs(), slots));
+    check(launch_differentiate(stream_, in, p.gradients(), p.outputs(), slots));
     if (!deterministic) return;
     Pairs by_id(in.intersections, like);
     check(launch_number_positions(stream_, in, by_id.keys(), by_id.values()));
