@@ -212,6 +212,15 @@ def test_gradients_agree_in_any_order(any_order: ModuleType) -> None:
 
 
 @pytest.mark.usefixtures("simt")
+def test_a_gradient_of_alphas_that_does_not_come_is_zero() -> None:
+    arguments = gaussians(3, tile_size=8)
+    v_colors, v_alphas = random_v(arguments)
+    backward = backward_arguments(arguments, (v_colors, torch.zeros_like(v_alphas)))
+    for ops in (SIMT, OPS):
+        assert_same(ops.rasterize_backward(**(backward | {"v_alphas": None})), ops.rasterize_backward(**backward))
+
+
+@pytest.mark.usefixtures("simt")
 def test_indices_out_of_range_are_survived() -> None:
     arguments = gaussians(2)
     count = arguments["opacities"].numel()

@@ -528,6 +528,45 @@ def test_more_gaussians_than_can_be_numbered_are_refused() -> None:
 # Spherical harmonics
 
 
+@pytest.mark.usefixtures("simt")
+@pytest.mark.parametrize("left_out", ["means2d", "depths", "conics", "compensations", "colors", "all"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_gradient_that_does_not_come_is_zero(left_out: str, shared: bool) -> None:
+    arguments = make_case(15, each=20, images=2, degree=1).arguments()
+    if not shared:
+        arguments["coeffs"] = torch.cat([arguments["coeffs"], -arguments["coeffs"]])
+    radii, *outputs = OPS.project(**arguments)
+    come = {f"v_{name}": weight for name, weight in incoming(16, (radii, *outputs)).items()}
+    known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3], "colors": outputs[4]}
+    absent = [name for name in come if left_out in ("all", name.removeprefix("v_"))]
+    zeros = {name: torch.zeros_like(come[name]) for name in absent}
+    for ops in (OPS, torch.ops.splat_simt):
+        expected = ops.project_backward(**arguments, **known, **(come | zeros))
+        found = ops.project_backward(**arguments, **known, **(come | dict.fromkeys(absent)))
+        assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+        *others, poses = ops.project_backward(**arguments, **known, **come, poses=False)
+        everything = ops.project_backward(**arguments, **known, **come)
+        assert poses.shape == (0, 4, 4)
+        assert all(torch.equal(*pair) for pair in zip(others, everything, strict=False))
+
+
+def test_the_gradient_of_a_fixed_camera_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    original = OPS.project_backward
+    monkeypatch.setattr(OPS, "project_backward", lambda *given: asked.append(given) or original(*given))
+    case = make_case(15, each=5, images=1)
+    for moves in (False, True):
+        arguments = case.arguments()
+        arguments["means"] = arguments["means"].clone().requires_grad_()
+        arguments["viewmats"] = arguments["viewmats"].clone().requires_grad_(moves)
+        _, means2d, *_ = OPS.project(**arguments)
+        means2d.sum().backward()
+        assert (arguments["viewmats"].grad is not None) is moves
+    assert [given[-1] for given in asked] == [False, True]
+    # Nothing but the means had a gradient.
+    assert [[one is None for one in given[-6:-1]] for given in asked] == [[False, True, True, True, True]] * 2
+
+
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("degree", "bases"), [(0, 1), (0, 4), (1, 4), (2, 9), (2, 16), (3, 16), (4, 25)])
 def test_gradients_of_spherical_harmonics(device: str, degree: int, bases: int, shared: bool) -> None:

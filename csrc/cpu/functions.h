@@ -21,7 +21,7 @@ int64_t find_finite(const FiniteInputs& in, bool* finite);
 
 void project(const ProjectInputs& in, const ProjectionRows& out);
 
-// v_coeffs is shaped like the coefficients, v_viewmats [I, 4, 4].
+// v_coeffs is shaped like the coefficients, v_viewmats [I, 4, 4], or null if nobody needs it.
 void project_backward(const ProjectInputs& in, const ProjectionGradientRows& gradients, const GaussianGradients& out,
                       float* v_coeffs, float* v_viewmats);
 

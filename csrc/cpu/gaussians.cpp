@@ -76,16 +76,15 @@ void project_backward(const ProjectInputs& in, const ProjectionGradientRows& gra
       GaussianGradient sums = {};
       for (int64_t image = 0; image < in.images; ++image) {
         PoseGradient pose;
-        if (project_row_backward(cameras[image], in.settings, gaussian, in.harmonics, gradients, image * in.count + i,
-                                 i, sums, pose, v_coeffs)) {
-          pose_sums[image].add(pose);
-        }
+        const bool seen = project_row_backward(cameras[image], in.settings, gaussian, in.harmonics, gradients,
+                                               image * in.count + i, i, sums, pose, v_coeffs);
+        if (seen && v_viewmats != nullptr) pose_sums[image].add(pose);
       }
       finish_backward(gaussian, in.harmonics, sums, i, out, v_coeffs);
     }
   });
 
-  for (int64_t image = 0; image < in.images; ++image) {
+  for (int64_t image = 0; v_viewmats != nullptr && image < in.images; ++image) {
     PoseSum total;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       for (int k = 0; k < 12; ++k) total.rows[k] += poses[chunk * in.images + image].rows[k];

@@ -51,7 +51,7 @@ constexpr int kMoments = 6;
 struct BlockGradients {
   const float* alphas;                // [images, height, width], from the forward pass, as are:
   const int32_t* last;                // [images, height, width]
-  const float *v_colors, *v_alphas;   // gradients of the images
+  const float *v_colors, *v_alphas;   // gradients of the images; v_alphas may be null
   bool absolute;                      // whether slots have the two sums of absolute values
   float* slots;                       // [entries of flatten_ids, kMoments + 2 * absolute + channels], output
 };

@@ -33,7 +33,11 @@ SPLAT_HD int32_t start_backward(const BlockScene& scene, const BlockJob& job, co
     load_row<C>(in.v_colors + pixel * channels, channels, job.columns, channels, v_color);
     Floats alphas[kChunks], v_alphas[kChunks];
     load_row<1>(in.alphas + pixel, 1, job.columns, 1, alphas);
-    load_row<1>(in.v_alphas + pixel, 1, job.columns, 1, v_alphas);
+    if (in.v_alphas != nullptr) {
+      load_row<1>(in.v_alphas + pixel, 1, job.columns, 1, v_alphas);
+    } else {
+      for (int k = 0; k < kChunks; ++k) v_alphas[k] = Floats{};
+    }
     for (int k = 0; k < kChunks; ++k) {
       Floats background = {};
       for (int c = 0; c < channels && job.background != nullptr; ++c) {

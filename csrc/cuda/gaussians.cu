@@ -21,8 +21,10 @@ cudaError_t launch_project_backward(cudaStream_t stream, const ProjectInputs& in
                                     const ProjectionGradientRows& gradients, const GaussianGradients& out,
                                     float* v_coeffs, float* pose_sums, float* v_viewmats) {
   const int64_t blocks = pose_sum_count(in.count);
-  SPLAT_RETURN_ON_ERROR(launch_blocks(stream, blocks, kernels::kProjectBackwardThreads, kernels::project_backward, in,
-                                      gradients, out, v_coeffs, pose_sums));
+  const auto kernel = v_viewmats == nullptr ? kernels::project_backward<false> : kernels::project_backward<true>;
+  SPLAT_RETURN_ON_ERROR(
+      launch_blocks(stream, blocks, kernels::kProjectBackwardThreads, kernel, in, gradients, out, v_coeffs, pose_sums));
+  if (v_viewmats == nullptr) return cudaSuccess;
   return launch_blocks(stream, 16 * in.images, kernels::kPoseThreads, kernels::sum_poses, pose_sums, blocks, in.images,
                        v_viewmats);
 }

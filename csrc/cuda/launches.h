@@ -26,7 +26,8 @@ constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
 // The blocks of `project_backward`; each leaves the sums of its Gaussians.
 int64_t pose_sum_count(int64_t gaussians);
 
-// v_coeffs like the coefficients, v_viewmats [I, 4, 4]; pose_sums [pose_sum_count(N), I, kPoseEntries] is temporary.
+// v_coeffs like the coefficients, v_viewmats [I, 4, 4] or null; with it, pose_sums [pose_sum_count(N), I, kPoseEntries] is
+// temporary.
 cudaError_t launch_project_backward(cudaStream_t stream, const ProjectInputs& in,
                                     const ProjectionGradientRows& gradients, const GaussianGradients& out,
                                     float* v_coeffs, float* pose_sums, float* v_viewmats);

@@ -37,8 +37,9 @@ static __device__ __forceinline__ float sum_block(const float* values, float (*w
 }
 
 // One thread per Gaussian, for all images in their order: no atomics, and the same sums every time. Each block's sums
-// of the gradients by the poses go to pose_sums [blocks, I, 12]; v_coeffs is shaped like the coefficients.
-// Preconditions as above, and blocks of kProjectBackwardThreads.
+// of the gradients by the poses go to pose_sums [blocks, I, 12], if they are wanted; v_coeffs is shaped like the
+// coefficients. Preconditions as above, and blocks of kProjectBackwardThreads.
+template <bool kPoses>
 __global__ void __launch_bounds__(kProjectBackwardThreads, 3)
     project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out, float* v_coeffs,
                      float* pose_sums) {
@@ -55,12 +56,14 @@ __global__ void __launch_bounds__(kProjectBackwardThreads, 3)
       project_row_backward(camera, in.settings, gaussian, in.harmonics, gradients, image * in.count + i, i, sums, pose,
                            v_coeffs);
     }
-    const Vec3* r = pose.rotation.rows;
-    float values[kPoseEntries] = {r[0].x, r[0].y, r[0].z, pose.translation.x, r[1].x, r[1].y,
-                                  r[1].z, pose.translation.y, r[2].x, r[2].y, r[2].z, pose.translation.z};
-    const float sum = sum_block(values, warp_sums);
-    if (threadIdx.x < kPoseEntries) {
-      pose_sums[(blockIdx.x * in.images + image) * kPoseEntries + threadIdx.x] = sum;
+    if constexpr (kPoses) {
+      const Vec3* r = pose.rotation.rows;
+      float values[kPoseEntries] = {r[0].x, r[0].y, r[0].z, pose.translation.x, r[1].x, r[1].y,
+                                    r[1].z, pose.translation.y, r[2].x, r[2].y, r[2].z, pose.translation.z};
+      const float sum = sum_block(values, warp_sums);
+      if (threadIdx.x < kPoseEntries) {
+        pose_sums[(blockIdx.x * in.images + image) * kPoseEntries + threadIdx.x] = sum;
+      }
     }
   }
   if (exists) finish_backward(gaussian, in.harmonics, sums, i, out, v_coeffs);

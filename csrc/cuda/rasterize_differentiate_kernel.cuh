@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
     float transmittance = 1.0f, behind = 0.0f;
     if (pixel.inside) {
       transmittance -= gradients.drawn_alphas[pixel.index];
-      behind = -gradients.alphas[pixel.index];
+      behind = gradients.alphas == nullptr ? 0.0f : -gradients.alphas[pixel.index];
       if (in.backgrounds != nullptr) {
         const int64_t image = image_of_tile(in.grid, tile);
         behind += dot_from(0, in.channels, in.backgrounds + image * in.channels, incoming);

@@ -59,9 +59,11 @@ SPLAT_HD void project_row(const CameraParameters& camera, const ProjectionSettin
 struct ProjectionGradientRows {
   const int32_t* radii;                          // results of project, as above
   const float *conics, *compensations, *colors;
-  const float *v_means2d, *v_depths, *v_conics;  // gradients with respect to those
+  const float *v_means2d, *v_depths, *v_conics;  // gradients with respect to those; null for 0
   const float *v_compensations, *v_colors;
 };
+
+SPLAT_HD float entry_or_zero(const float* values, int64_t i) { return values == nullptr ? 0.0f : values[i]; }
 
 // The gradients that Gaussian `i` gets through row `row`: adds to `sums`, sets `pose`, and writes to v_coeffs, which is
 // shaped like the coefficients; for coefficients that images share it adds. Must be called for the rows of a Gaussian
@@ -74,23 +76,26 @@ SPLAT_HD bool project_row_backward(const CameraParameters& camera, const Project
   const bool seen = in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0 && load_shape(gaussian, shape);
   const bool add_up = harmonics.shared && sums.seen;
   if (seen) {
-    const float *conic = in.conics + 3 * row, *v_conic = in.v_conics + 3 * row;
+    const float* conic = in.conics + 3 * row;
     project_gaussian_backward(camera, settings, gaussian.means, shape,
                               {conic[0], conic[1], conic[2], in.compensations[row]},
-                              {in.v_means2d[2 * row], in.v_means2d[2 * row + 1], in.v_depths[row], v_conic[0],
-                               v_conic[1], v_conic[2], in.v_compensations[row]},
+                              {entry_or_zero(in.v_means2d, 2 * row), entry_or_zero(in.v_means2d, 2 * row + 1),
+                               entry_or_zero(in.v_depths, row), entry_or_zero(in.v_conics, 3 * row),
+                               entry_or_zero(in.v_conics, 3 * row + 1), entry_or_zero(in.v_conics, 3 * row + 2),
+                               entry_or_zero(in.v_compensations, row)},
                               sums, pose);
   }
   if (harmonics.coeffs == nullptr) return seen;
 
   const int64_t offset = coeffs_offset(harmonics, row, i);
-  if (seen) {
+  const bool shaded = seen && in.v_colors != nullptr;
+  if (shaded) {
     shade_backward(camera, harmonics.degree, harmonics.bases, gaussian.means, harmonics.coeffs + offset,
                    in.colors + 3 * row, in.v_colors + 3 * row, add_up, sums, pose, v_coeffs + offset);
   }
   // Clear the coefficients of higher degrees, or all of them if the Gaussian is not visible.
   if (!add_up && (seen || !harmonics.shared)) {
-    clear_coeffs(v_coeffs + offset, seen ? base_count(harmonics.degree) : 0, harmonics.bases);
+    clear_coeffs(v_coeffs + offset, shaded ? base_count(harmonics.degree) : 0, harmonics.bases);
   }
   return seen;
 }

@@ -21,7 +21,7 @@ struct RasterizeOutputs {
 };
 
 struct RasterizeGradients {
-  const float *colors, *alphas;  // incoming: [images, height, width, channels], [images, height, width]
+  const float *colors, *alphas;  // incoming: [images, height, width, channels], [images, height, width] or null
   const float* drawn_alphas;     // [images, height, width], results of the forward pass, as are
   const int32_t* last_ids;       // [images, height, width]
 };

@@ -20,7 +20,7 @@ class Cpu {
 
   void project_backward(const ProjectOperands& p, const ProjectGradients& g) const {
     cpu::project_backward(p.inputs(), g.rows(), g.pointers(), g.v_coeffs.mutable_data_ptr<float>(),
-                          g.v_viewmats.mutable_data_ptr<float>());
+                          g.poses());
   }
 
   void spherical_harmonics(const HarmonicsOperands& p, const Tensor& colors) const {

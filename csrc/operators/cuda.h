@@ -30,10 +30,10 @@ class Cuda {
   }
 
   void project_backward(const ProjectOperands& p, const ProjectGradients& g) const {
-    const Tensor pose_sums =
-        empty_like_device({pose_sum_count(p.gaussians), p.images, kPoseEntries}, ScalarType::Float, p.means);
+    const int64_t sums = g.poses() == nullptr ? 0 : pose_sum_count(p.gaussians);
+    const Tensor pose_sums = empty_like_device({sums, p.images, kPoseEntries}, ScalarType::Float, p.means);
     check(launch_project_backward(stream_, p.inputs(), g.rows(), g.pointers(), g.v_coeffs.mutable_data_ptr<float>(),
-                                  pose_sums.mutable_data_ptr<float>(), g.v_viewmats.mutable_data_ptr<float>()));
+                                  pose_sums.mutable_data_ptr<float>(), g.poses()));
   }
 
   void spherical_harmonics(const HarmonicsOperands& p, const Tensor& colors) const {

@@ -43,13 +43,14 @@ struct Operators {
       std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
       int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
       int64_t camera_model, int64_t degree, Tensor radii, Tensor conics, Tensor compensations, Tensor colors,
-      Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_compensations, Tensor v_colors) {
+      std::optional<Tensor> v_means2d, std::optional<Tensor> v_depths, std::optional<Tensor> v_conics,
+      std::optional<Tensor> v_compensations, std::optional<Tensor> v_colors, bool poses) {
     const Device device(means);
     const ProjectOperands p =
         check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height, eps2d, near_plane,
                       far_plane, radius_clip, antialiased, camera_model, degree);
     const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
-                                                       v_conics, v_compensations, v_colors);
+                                                       v_conics, v_compensations, v_colors, poses);
     device.project_backward(p, g);
     return {g.v_means, g.v_quats, g.v_scales, g.v_covars, g.v_coeffs, g.v_viewmats};
   }
@@ -98,8 +99,8 @@ struct Operators {
   static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
       Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, std::optional<Tensor> backgrounds,
       std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
-      Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad,
-      bool deterministic) {
+      Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, std::optional<Tensor> v_alphas,
+      bool absgrad, bool deterministic) {
     const Device device(means2d);
     const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
                                                       height, tile_size, isect_offsets, flatten_ids);

@@ -94,28 +94,33 @@ inline ProjectResults allocate_project(const ProjectOperands& p) {
 
 struct ProjectGradients {
   Tensor radii, conics, compensations, colors;                          // the results of project
-  Tensor v_means2d, v_depths, v_conics, v_compensations, v_colors;      // incoming, like its results
+  // Incoming, like its results, if those have gradients.
+  std::optional<Tensor> v_means2d, v_depths, v_conics, v_compensations, v_colors;
   Tensor v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats;  // outputs; size 0 if there is no such input
 
   ProjectionGradientRows rows() const {
     return {radii.const_data_ptr<int32_t>(),      conics.const_data_ptr<float>(),
             compensations.const_data_ptr<float>(), colors.const_data_ptr<float>(),
-            v_means2d.const_data_ptr<float>(),     v_depths.const_data_ptr<float>(),
-            v_conics.const_data_ptr<float>(),      v_compensations.const_data_ptr<float>(),
-            v_colors.const_data_ptr<float>()};
+            data_or_null<float>(v_means2d),        data_or_null<float>(v_depths),
+            data_or_null<float>(v_conics),         data_or_null<float>(v_compensations),
+            data_or_null<float>(v_colors)};
   }
 
   GaussianGradients pointers() const {
     return {v_means.mutable_data_ptr<float>(), v_quats.mutable_data_ptr<float>(), v_scales.mutable_data_ptr<float>(),
             v_covars.mutable_data_ptr<float>()};
   }
+
+  float* poses() const { return v_viewmats.numel() == 0 ? nullptr : v_viewmats.mutable_data_ptr<float>(); }
 };
 
 inline ProjectGradients check_project_gradients(const ProjectOperands& p, const Tensor& radii, const Tensor& conics,
                                                 const Tensor& compensations, const Tensor& colors,
-                                                const Tensor& v_means2d, const Tensor& v_depths,
-                                                const Tensor& v_conics, const Tensor& v_compensations,
-                                                const Tensor& v_colors) {
+                                                const std::optional<Tensor>& v_means2d,
+                                                const std::optional<Tensor>& v_depths,
+                                                const std::optional<Tensor>& v_conics,
+                                                const std::optional<Tensor>& v_compensations,
+                                                const std::optional<Tensor>& v_colors, bool poses) {
   constexpr auto f32 = ScalarType::Float;
   const int64_t images = p.images, n = p.gaussians, shaded = p.coeffs ? images : 0;
   const int64_t axes = p.covars ? 0 : n, whole = p.covars ? n : 0;
@@ -135,7 +140,7 @@ inline ProjectGradients check_project_gradients(const ProjectOperands& p, const 
           empty_like_device({whole, 6}, f32, like),
           p.coeffs ? empty_like_device({p.coeffs->size(0), n, p.coeffs->size(2), 3}, f32, like)
                    : empty_like_device({0}, f32, like),
-          empty_like_device({images, 4, 4}, f32, like)};
+          empty_like_device({poses ? images : 0, 4, 4}, f32, like)};
 }
 
 }  // namespace splat

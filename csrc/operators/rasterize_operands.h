@@ -103,7 +103,8 @@ inline RasterizeImages empty_images(const RasterizeOperands& p) {
 struct RasterizeBackwardOperands {
   RasterizeOperands forward;
   Tensor alphas, last_ids;     // outputs of the forward pass
-  Tensor v_images, v_alphas;   // [I, H, W, D], [I, H, W, 1]: gradients of its outputs
+  Tensor v_images;             // [I, H, W, D]: the gradient of its colours, and
+  std::optional<Tensor> v_alphas;  // [I, H, W, 1]: of its alphas, if they have one
   bool absgrad;
   // Outputs, shaped like the tensors whose gradients they are. v_means2d_abs, the sum over the pixels of the absolute
   // values of their contributions to v_means2d, has size 0 unless absgrad; v_backgrounds has size 0 without
@@ -111,7 +112,7 @@ struct RasterizeBackwardOperands {
   Tensor v_means2d, v_means2d_abs, v_conics, v_colors, v_opacities, v_backgrounds;
 
   RasterizeGradients gradients() const {
-    return {v_images.const_data_ptr<float>(), v_alphas.const_data_ptr<float>(), alphas.const_data_ptr<float>(),
+    return {v_images.const_data_ptr<float>(), data_or_null<float>(v_alphas), alphas.const_data_ptr<float>(),
             last_ids.const_data_ptr<int32_t>()};
   }
 
@@ -124,7 +125,7 @@ struct RasterizeBackwardOperands {
 
 inline RasterizeBackwardOperands check_rasterize_backward(const RasterizeOperands& p, const Tensor& alphas,
                                                           const Tensor& last_ids, const Tensor& v_images,
-                                                          const Tensor& v_alphas, bool absgrad) {
+                                                          const std::optional<Tensor>& v_alphas, bool absgrad) {
   constexpr auto f32 = ScalarType::Float;
   const Tensor& like = p.means2d;
   const auto empty_like = [&](const Tensor& tensor) {

@@ -15,8 +15,8 @@ void define_operators(Library& m) {
       "project_backward(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, "
       "Tensor? coeffs, Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, "
       "float far_plane, float radius_clip, bool antialiased, int camera_model, int degree, Tensor radii, "
-      "Tensor conics, Tensor compensations, Tensor colors, Tensor v_means2d, Tensor v_depths, Tensor v_conics, "
-      "Tensor v_compensations, Tensor v_colors) "
+      "Tensor conics, Tensor compensations, Tensor colors, Tensor? v_means2d, Tensor? v_depths, Tensor? v_conics, "
+      "Tensor? v_compensations, Tensor? v_colors, bool poses=True) "
       "-> (Tensor v_means, Tensor v_quats, Tensor v_scales, Tensor v_covars, Tensor v_coeffs, Tensor v_viewmats)");
   m.def("spherical_harmonics(int degree, Tensor directions, Tensor coeffs, Tensor? mask) -> Tensor");
   m.def(
@@ -36,7 +36,7 @@ void define_operators(Library& m) {
   m.def(
       "rasterize_backward(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, "
       "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
-      "Tensor last_ids, Tensor v_colors, Tensor v_alphas, bool absgrad, bool deterministic=False) "
+      "Tensor last_ids, Tensor v_colors, Tensor? v_alphas, bool absgrad, bool deterministic=False) "
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_backgrounds)");
   m.def("instruction_set(str name) -> str");

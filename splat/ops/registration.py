@@ -68,20 +68,22 @@ def _project_shapes(
 
 def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     radii, _, _, conics, compensations, colors = output
+    ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(radii)
     ctx.save_for_backward(*inputs[:8], radii, conics, compensations, colors)
     ctx.numbers = inputs[8:]
 
 
-def _differentiate_project(ctx: Any, v_radii: None, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+def _differentiate_project(ctx: Any, v_radii: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     """Gradients of means, quats, scales, covars, coeffs and viewmats; radii, opacities and Ks have none."""
     *tensors, radii, conics, compensations, colors = ctx.saved_tensors
+    poses = ctx.needs_input_grad[6]
     v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats = torch.ops.splat.project_backward(
-        *tensors, *ctx.numbers, radii, conics, compensations, colors, *gradients
+        *tensors, *ctx.numbers, radii, conics, compensations, colors, *gradients, poses
     )
     shape = (v_quats, v_scales, None) if tensors[3] is None else (None, None, v_covars)
     by_colors = None if tensors[5] is None else v_coeffs
-    return (v_means, *shape, None, by_colors, v_viewmats, None, *(None for _ in ctx.numbers))
+    return (v_means, *shape, None, by_colors, v_viewmats if poses else None, None, *(None for _ in ctx.numbers))
 
 
 def _project_backward_shapes(
@@ -94,7 +96,9 @@ def _project_backward_shapes(
     viewmats: Tensor,
     *others: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of means, quats, scales, covars, coeffs and viewmats; of size 0 for inputs that are None."""
+    """Gradients of means, quats, scales, covars, coeffs and viewmats; of size 0 for inputs that are None, and for
+    viewmats if the last argument, `poses`, is False."""
+    poses = others[-1] if isinstance(others[-1], bool) else True
     axes, whole = (0, means.shape[0]) if quats is None else (means.shape[0], 0)
     return (
         means.new_empty(means.shape),
@@ -102,7 +106,7 @@ def _project_backward_shapes(
         means.new_empty((axes, 3)),
         means.new_empty((whole, 6)),
         means.new_empty((0,) if coeffs is None else coeffs.shape),
-        means.new_empty(viewmats.shape),
+        means.new_empty((viewmats.shape[0] if poses else 0, 4, 4)),
     )
 
 
@@ -193,7 +197,7 @@ def _rasterize_backward_shapes(
     alphas: Tensor,
     last_ids: Tensor,
     v_colors: Tensor,
-    v_alphas: Tensor,
+    v_alphas: Tensor | None,
     absgrad: bool,
     deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -212,17 +216,20 @@ def keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output
     """Keep what `differentiate_rasterize` needs."""
     *tensors, width, height, tile_size, isect_offsets, flatten_ids = inputs
     _, alphas, last_ids = output
+    ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(last_ids)
     ctx.save_for_backward(*tensors, isect_offsets, flatten_ids, alphas, last_ids)
     ctx.size = width, height, tile_size
 
 
 def differentiate_rasterize(
-    ctx: Any, v_colors: Tensor, v_alphas: Tensor, _v_last_ids: Tensor | None, absgrad_of: Any = None
+    ctx: Any, v_colors: Tensor | None, v_alphas: Tensor | None, _v_last_ids: Tensor | None, absgrad_of: Any = None
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
     backgrounds = tensors[4]
+    if v_colors is None:
+        v_colors = alphas.new_zeros((*alphas.shape[:-1], tensors[2].shape[-1]))
     deterministic = torch.are_deterministic_algorithms_enabled()
     v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
         *tensors,
