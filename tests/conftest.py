@@ -20,7 +20,7 @@ sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 # Wheels that differ with the build of torch.
 BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
 # Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
-LONGEST = {"test_survival.py", "test_command_line.py"}
+LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
 # Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
 SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_wheel"}
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.

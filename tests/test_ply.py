@@ -23,6 +23,8 @@ from splat.scene import ply_rows
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
 from splat.scene.ply import read_ply
 
+pytestmark = pytest.mark.once
+
 FORMATS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 TYPES = {"float": "f4", "double": "f8", "uchar": "u1", "short": "i2", "int": "i4"}
 NORMALS = ["nx", "ny", "nz"]

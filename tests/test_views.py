@@ -21,6 +21,8 @@ from PIL import Image
 from splat.fit.views import Views, read_views
 from splat.scene.gaussians import SceneError
 
+pytestmark = pytest.mark.once
+
 MEGABYTE = 2**20
 
 

@@ -12,6 +12,8 @@ import pytest
 from kernelwheel.build.package import read_toml
 from processes import run
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs/adopt.md").read_text()
 TABLES, CMAKE = ("nearest", "sums", "blur"), ("tiny", "classic")

@@ -23,7 +23,7 @@ from processes import RunPython, run
 REPOSITORY = Path(__file__).resolve().parents[2]
 TWICE = "torch.ops.tiny.twice(torch.ones(2)).tolist() == [2.0, 2.0]"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 
 def metadata_of(wheel: Path) -> Message:

@@ -26,6 +26,8 @@ from kernelwheel.build.source_files import source_digests
 from offline import as_simple_index, make_index, make_wheel
 from processes import Done, RunPython, run
 
+pytestmark = pytest.mark.once
+
 Checkout = Callable[[], Path]
 REPOSITORY = Path(__file__).resolve().parents[2]
 # One architecture: it decides the Plan where torch has CUDA, and nothing elsewhere.

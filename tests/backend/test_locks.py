@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from kernelwheel.store.locks import exclusive
 
+pytestmark = pytest.mark.once
+
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path

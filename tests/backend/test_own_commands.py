@@ -19,7 +19,7 @@ from kernelwheel.store.entries import Store
 from processes import Done, run
 from wheel.wheelfile import WheelFile
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 BACKEND = Path(__file__).parents[2] / "backend"
 OWN = tuple(shlex.split(command("tiny"))[1:])

@@ -22,6 +22,8 @@ from kernelwheel.core.settings import Settings
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
+pytestmark = pytest.mark.once
+
 HERE = Path(__file__).parent
 DRAW = """
 import sys
@@ -324,7 +326,7 @@ def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -
 def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
     values = machine.draw().to_json()
 
-    assert values["schema"] == 3
+    assert values["schema"] == 4
     assert values["sources"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()}
     parts = {"compiler", "assembler", "linker", "linked_in"}
     assert values["cxx"].items() >= {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}.items()

@@ -18,6 +18,8 @@ from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import CUDA_LIBRARY, rewrite_manifest
 
+pytestmark = pytest.mark.once
+
 GB = 1 << 30
 PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
 

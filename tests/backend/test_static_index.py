@@ -17,6 +17,8 @@ from kernelwheel.__main__ import main
 from kernelwheel.core.errors import BuildError
 from kernelwheel.packing.static_index import write_index
 
+pytestmark = pytest.mark.once
+
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:

@@ -14,6 +14,8 @@ from kernelwheel.core.errors import BuildError
 from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines
 from standins import settings_with
 
+pytestmark = pytest.mark.once
+
 MACHINE = platform.machine()
 # Functions that glibc 2.34 moved, one that it changed before, and std::shared_ptr, which reads a variable of 2.32.
 OLD = """
