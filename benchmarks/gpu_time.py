@@ -1,72 +1,116 @@
 """`rasterization` on the GPU, forward and forward + backward, against gsplat where it can be imported.
 
-Medians of runs timed by CUDA events, those of both packages taking turns in one process. With --short: one small scene,
-forward and backward, once, nothing printed: for compute-sanitizer.
+Medians of runs timed by CUDA events, those of both packages taking turns in one process; each row is printed when it is
+made. With --rows FILE it is added to that file too, as JSON, and a row that is there already is not made again. With
+--short: small scenes in every form that the kernels have, forward and backward, once, nothing printed: for
+compute-sanitizer. With --device cpu: scenes that a CPU renders, and its clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import math
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from measure import table
 from torch import Tensor
 
 import splat
 
 RUNS, WARM_UP = 21, 5
+WIDTHS = (20, 20, 16, 16, 14)  # of the columns
 Arguments = dict[str, Any]
 Rasterization = Callable[..., tuple[Tensor, Tensor, dict[str, Any]]]
 
 
-def main(short: bool, profile: bool, count_runs: int) -> None:
+def main(device: str, profile: bool, count_runs: int, file: Path | None) -> None:
     """Print a row for each scene and direction."""
-    if short:
-        differentiate(splat.rasterization, synthetic(3000, 101, 67))
-        torch.cuda.synchronize()
-        return
+    rivals = find_rivals(device)
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    print(f"{name}, torch {torch.__version__}; medians of {count_runs} runs, ms (MiB at the most)")
+    print_row(["scene", "", *rivals, *(["gsplat / splat"] if "gsplat" in rivals else [])])
+    made = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
+    for scene, make in scenes(device).items():
+        known = {row[1]: row for row in made if row[0] == scene}
+        arguments: Arguments = {}
+        for direction, run in (("forward", render), ("forward + backward", differentiate)):
+            if direction in known:
+                print_row(known[direction])
+                continue
+            try:
+                arguments = arguments or make()
+            except FileNotFoundError as error:
+                print(f"without {scene}: {error}")
+                break
+            row = [scene, direction, *measure(rivals, run, arguments, count_runs, device)]
+            print_row(row)
+            if file:
+                with file.open("a") as rows:
+                    rows.write(json.dumps(row) + "\n")
+        if profile and arguments:
+            print_profile(scene, arguments)
+
+
+def find_rivals(device: str) -> dict[str, Rasterization]:
+    """What is measured: gsplat too, if it can be imported and has kernels for the device."""
     rivals: dict[str, Rasterization] = {"splat": splat.rasterization}
+    if device == "cpu":
+        return rivals
     try:
         gsplat = importlib.import_module("gsplat")
-        differentiate(gsplat.rasterization, synthetic(3000, 101, 67))  # it may compile now, or see that it cannot
-        rivals["gsplat"] = gsplat.rasterization
-        print(f"gsplat {gsplat.__version__}")
+        differentiate(gsplat.rasterization, synthetic(3000, 101, 67, device))  # it may compile, or see that it cannot
     except Exception as error:
         print(f"without gsplat: {type(error).__name__}: {error}")
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}; medians of {count_runs} runs, ms (MiB at the most)"
-    )
-    rows = []
-    for name, make in scenes().items():
-        try:
-            arguments = make()
-        except FileNotFoundError as error:
-            print(f"without {name}: {error}")
-            continue
-        for direction, run in (("forward", render), ("forward + backward", differentiate)):
-            times, memory = measure(rivals, run, arguments, count_runs)
-            cells = [f"{times[rival]:.2f} ({memory[rival]:.0f})" for rival in rivals]
-            ratio = [f"{times['gsplat'] / times['splat']:.2f}"] if "gsplat" in rivals else []
-            rows.append([name, direction, *cells, *ratio])
-        if profile:
-            print_profile(name, arguments)
-        del arguments
-        torch.cuda.empty_cache()
-    table(["scene", "", *rivals, *(["gsplat / splat"] if "gsplat" in rivals else [])], rows)
+        return rivals
+    print(f"gsplat {gsplat.__version__}")
+    return {**rivals, "gsplat": gsplat.rasterization}
 
 
-def scenes() -> dict[str, Callable[[], Arguments]]:
+def print_row(cells: Sequence[str]) -> None:
+    """A row in columns of fixed widths: the other rows are not known yet."""
+    texts, numbers = zip(cells[:2], WIDTHS, strict=False), zip(cells[2:], WIDTHS[2:], strict=False)
+    print("  ".join([text.ljust(width) for text, width in texts] + [cell.rjust(width) for cell, width in numbers]))
+
+
+def run_short(device: str) -> None:
+    """Every form of the kernels, once, on scenes small enough for compute-sanitizer."""
+    scene = synthetic(3000, 101, 67, device)
+    plain = scene["colors"][:, 0]
+    forms: list[dict[str, Any]] = [
+        {},
+        {"packed": True, "absgrad": True},
+        {"backgrounds": torch.rand(1, 3, device=device), "rasterize_mode": "antialiased"},
+        {"tile_size": 8, "render_mode": "RGB+ED"},
+        {"tile_size": 32, "colors": plain.repeat(1, 4), "sh_degree": None},
+        {"colors": plain.repeat(1, 13), "sh_degree": None},  # in two chunks
+        {"camera_model": "fisheye"},
+    ]
+    for form in forms:
+        differentiate(splat.rasterization, scene | form)
+    torch.use_deterministic_algorithms(True)
+    for form in forms[:5]:
+        differentiate(splat.rasterization, scene | form)
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def scenes(device: str) -> dict[str, Callable[[], Arguments]]:
     """By name, what to render; made when it is its turn, for the memory."""
+    if device == "cpu":
+        return {"10000, 320x180": partial(synthetic, 10**4, 320, 180, device)}
     made: dict[str, Callable[[], Arguments]] = {"garden, 1920x1080": garden}
     for millions in (1, 5):
         for width, height in ((1920, 1080), (3840, 2160)):
-            made[f"{millions}M, {width}x{height}"] = lambda n=millions, w=width, h=height: synthetic(n * 10**6, w, h)
+            made[f"{millions}M, {width}x{height}"] = lambda n=millions, w=width, h=height: synthetic(
+                n * 10**6, w, h, device
+            )
     return made
 
 
@@ -84,10 +128,10 @@ def garden() -> Arguments:
     coefficients = torch.zeros(len(scene.means), 16, 3)
     coefficients[:, 0] = (scene.colors - 0.5) / 0.28209479177387814
     arguments = scene.arguments | {"Ks": scene.Ks[:1] * factor, "viewmats": scene.viewmats[:1], "colors": coefficients}
-    return on_gpu(arguments | {"sh_degree": 3, "width": 1920, "height": 1080})
+    return on(arguments | {"sh_degree": 3, "width": 1920, "height": 1080}, "cuda")
 
 
-def synthetic(count: int, width: int, height: int) -> Arguments:
+def synthetic(count: int, width: int, height: int, device: str) -> Arguments:
     """Gaussians that fill the view, as many small ones among few large ones as a trained scene has.
 
     Depths are uniform from 2 to 12; a standard deviation is log-normal about 1.5 pixels of a full HD image, whatever
@@ -99,7 +143,7 @@ def synthetic(count: int, width: int, height: int) -> Arguments:
     half = torch.tensor([width, height]) / (2 * focal) * 1.1
     xy = (2 * torch.rand(count, 2, generator=generator) - 1) * half * depth[:, None]
     sigma = 1.5 / 1536 * torch.exp(0.7 * torch.randn(count, 3, generator=generator)) * depth[:, None]
-    return on_gpu(
+    return on(
         {
             "means": torch.cat([xy, depth[:, None]], 1),
             "quats": torch.randn(count, 4, generator=generator),
@@ -111,13 +155,14 @@ def synthetic(count: int, width: int, height: int) -> Arguments:
             "width": width,
             "height": height,
             "sh_degree": 3,
-        }
+        },
+        device,
     )
 
 
-def on_gpu(arguments: Arguments) -> Arguments:
-    """The same on the GPU, dense."""
-    moved = {name: value.cuda() if isinstance(value, Tensor) else value for name, value in arguments.items()}
+def on(arguments: Arguments, device: str) -> Arguments:
+    """The same on a device, dense."""
+    moved = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in arguments.items()}
     return moved | {"packed": False}
 
 
@@ -129,30 +174,48 @@ def render(rasterization: Rasterization, arguments: Arguments) -> None:
 
 def differentiate(rasterization: Rasterization, arguments: Arguments) -> None:
     """Forward and backward, the gradients of all that is trained."""
-    leaves = {name: arguments[name].requires_grad_() for name in ("means", "quats", "scales", "opacities", "colors")}
+    leaves = {
+        name: arguments[name].detach().requires_grad_() for name in ("means", "quats", "scales", "opacities", "colors")
+    }
     colors, alphas, _ = rasterization(**arguments | leaves)
     torch.autograd.grad((colors, alphas), list(leaves.values()), (torch.ones_like(colors), torch.ones_like(alphas)))
 
 
 def measure(
-    rivals: dict[str, Rasterization], run: Callable[[Rasterization, Arguments], None], arguments: Arguments, runs: int
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Median milliseconds, and the most MiB that were allocated beyond the scene."""
+    rivals: dict[str, Rasterization],
+    run: Callable[[Rasterization, Arguments], None],
+    arguments: Arguments,
+    runs: int,
+    device: str,
+) -> list[str]:
+    """Median milliseconds and, on a GPU, the most MiB allocated beyond the scene; and the ratio of two rivals."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
     memory = dict.fromkeys(rivals, math.nan)
     for turn in range(WARM_UP + runs):
         for name, rasterization in rivals.items():
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            run(rasterization, arguments)
-            end.record()
-            end.synchronize()
-            memory[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+            if device == "cuda":
+                took, memory[name] = time_on_gpu(partial(run, rasterization, arguments))
+            else:
+                before = time.perf_counter()
+                run(rasterization, arguments)
+                took = 1e3 * (time.perf_counter() - before)
             if turn >= WARM_UP:
-                times[name].append(start.elapsed_time(end))
-    return {name: statistics.median(values) for name, values in times.items()}, memory
+                times[name].append(took)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    cells = [f"{medians[name]:.2f} ({memory[name]:.0f})" for name in rivals]
+    return [*cells, *([f"{medians['gsplat'] / medians['splat']:.2f}"] if "gsplat" in rivals else [])]
+
+
+def time_on_gpu(run: Callable[[], None]) -> tuple[float, float]:
+    """Milliseconds, and the most MiB that were allocated meanwhile."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end), (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def print_profile(name: str, arguments: Arguments) -> None:
@@ -170,5 +233,10 @@ if __name__ == "__main__":
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--profile", action="store_true", help="also print what each kernel takes")
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep the rows here, and make none twice")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     given = parser.parse_args()
-    main(given.short, given.profile, given.runs)
+    if given.short:
+        run_short(given.device)
+    else:
+        main(given.device, given.profile, given.runs, given.rows)

@@ -60,6 +60,9 @@ def main(gsplat_python: Path, folder: Path) -> None:
     }
     build = [sys.executable, "-m", "splat", "cache", "build", "--cuda"]
     cold = run([*build, "on"], folder / "splat.log", environ)
+    # What the wheel has no kernels for: its CPU library is taken as it is.
+    beside = {**environ, "SPLAT_JIT": "auto", "TORCH_CUDA_ARCH_LIST": "9.0a", **nothing_kept(folder / "empty, beside")}
+    missing = run([*build, "on"], folder / "splat-beside.log", beside)
     warm = median_of(sys.executable, WARM_SPLAT, environ)
     their_cold, _ = build_gsplat(gsplat_python, folder, environ)
     their_warm = median_of(str(gsplat_python), WARM_GSPLAT, gsplat_environment(gsplat_python, folder, environ))
@@ -67,12 +70,19 @@ def main(gsplat_python: Path, folder: Path) -> None:
         ["one architecture (9.0)", "cold: wall s", "CPU s", "warm: ms beyond torch"],
         [
             ["splat", f"{cold.wall:.1f}", f"{cold.cpu:.1f}", f"{warm:.1f}"],
+            ["splat, CUDA kernels alone (9.0a)", f"{missing.wall:.1f}", f"{missing.cpu:.1f}", "-"],
             ["gsplat 1.5.3", f"{their_cold.wall:.1f}", f"{their_cold.cpu:.1f}", f"{their_warm:.1f}"],
             [
                 "ratio",
                 f"{cold.wall / their_cold.wall:.3f}",
                 f"{cold.cpu / their_cold.cpu:.3f}",
                 f"{warm / their_warm:.3f}",
+            ],
+            [
+                "ratio, CUDA kernels alone",
+                f"{missing.wall / their_cold.wall:.3f}",
+                f"{missing.cpu / their_cold.cpu:.3f}",
+                "-",
             ],
         ],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -35,7 +36,7 @@ def run(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> Usage:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under a header, in columns."""
+    """Print rows under a header, in columns; add them to the file that SPLAT_BENCH_RESULTS names, if it is set."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         print(
@@ -44,3 +45,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
                 for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
         )
+    if file := os.environ.get("SPLAT_BENCH_RESULTS"):
+        with Path(file).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"header": list(header), "rows": [list(row) for row in rows]}) + "\n")
