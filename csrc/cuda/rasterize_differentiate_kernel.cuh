@@ -29,11 +29,12 @@ SPLAT_HD int differentiate_threads(int tile_size) {
 
 // The blocks that should fit on a multiprocessor: as many as the registers allow without spilling.
 template <int C>
-constexpr int kResidentBlocks = C <= 4 ? 3 : C <= 8 ? 2 : 1;
+constexpr int kResidentBlocks = C <= 3 ? 3 : C <= 8 ? 2 : 1;
 
-// The values that a Gaussian gets from a pixel: mean, conic, opacity, colours; absolute means are apart.
+// The values that a Gaussian gets from a pixel: mean, conic and opacity, then colours; absolute means are apart.
+constexpr int kShapeValues = 6;
 template <int C>
-constexpr int kGradientValues = 6 + C;
+constexpr int kGradientValues = kShapeValues + C;
 
 // A value's place in a slot: mean, absolute mean, conic, opacity, colours.
 SPLAT_HD int slot_place(int value) { return value < 2 ? value : value + 2; }
@@ -50,7 +51,10 @@ struct Group {
   static constexpr int kNumber = kNumber_, kFirst = kFirst_, kSize = kSize_, kLanes = kWarp / kSize_;
 };
 
-SPLAT_HD constexpr int group_size(int values) { return values >= 16 ? 16 : values >= 8 ? 8 : values >= 4 ? 4 : values >= 2 ? 2 : 1; }
+// The largest power of two, up to 16, that is no more than a number of values.
+SPLAT_HD constexpr int group_size(int values) {
+  return values >= 16 ? 16 : values >= 8 ? 8 : values >= 4 ? 4 : values >= 2 ? 2 : 1;
+}
 
 SPLAT_HD constexpr int group_count(int values) { return values == 0 ? 0 : 1 + group_count(values - group_size(values)); }
 
@@ -92,7 +96,9 @@ struct Destination {
 
 static __device__ __forceinline__ Destination destination(const RasterizeGradientOutputs& out, int64_t all_channels,
                                                           int64_t first_channel, int value) {
-  if (value >= 6) return {out.colors + first_channel + (value - 6), static_cast<int>(all_channels)};
+  if (value >= kShapeValues) {
+    return {out.colors + first_channel + (value - kShapeValues), static_cast<int>(all_channels)};
+  }
   if (value < 2) return {out.means + value, 2};
   if (value < 5) return {out.conics + (value - 2), 3};
   return {out.opacities, 1};
@@ -143,7 +149,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
   for_each_group<kValues>([&](auto group) {
     const int value = group.kFirst + lane / group.kLanes;
     destinations[group.kNumber] = destination(out, in.channels, first_channel, value);
-    const bool wanted = value < 6 ? all_values : value - 6 < channels;
+    const bool wanted = value < kShapeValues ? all_values : value - kShapeValues < channels;
     if (wanted && lane % group.kLanes == 0) writes |= 1u << group.kNumber;
   });
 
@@ -213,7 +219,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
 #pragma unroll
             for (int k = 0; k < C; ++k) {
               dot = fused(batch.colors[i][k], v[k], dot);
-              values[6 + k] = weight * v[k];
+              values[kShapeValues + k] = weight * v[k];
             }
             if (all_values) {
               if (kChunked && channels < in.channels) {
