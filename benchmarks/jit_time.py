@@ -61,7 +61,7 @@ def main(gsplat_python: Path, folder: Path) -> None:
     build = [sys.executable, "-m", "splat", "cache", "build", "--cuda"]
     cold = run([*build, "on"], folder / "splat.log", environ)
     # What the wheel has no kernels for: its CPU library is taken as it is.
-    beside = {**environ, "SPLAT_JIT": "auto", "TORCH_CUDA_ARCH_LIST": "9.0a", **nothing_kept(folder / "empty, beside")}
+    beside = {**environ, "SPLAT_JIT": "auto", "TORCH_CUDA_ARCH_LIST": "9.0a", **nothing_kept(folder / "empty-beside")}
     missing = run([*build, "on"], folder / "splat-beside.log", beside)
     warm = median_of(sys.executable, WARM_SPLAT, environ)
     their_cold, _ = build_gsplat(gsplat_python, folder, environ)
@@ -106,7 +106,7 @@ def median_of(python: str, code: str, environ: dict[str, str]) -> float:
 
 def crowd(processes: int, folder: Path, environ: dict[str, str]) -> float:
     """Seconds from when as many processes ask for kernels at once, on an empty store, until all have them loaded."""
-    environ = {**environ, **nothing_kept(folder / f"empty, for {processes}")}
+    environ = {**environ, **nothing_kept(folder / f"empty-for-{processes}")}
     with (folder / f"{processes}.log").open("wb") as log:
         members = [
             subprocess.Popen(
