@@ -1,6 +1,7 @@
 // The launches of the kernels of the gradient of `rasterize`.
+#include "channels.h"
+#include "launch.h"
 #include "rasterize_differentiate_kernel.cuh"
-#include "rasterize_launch.h"
 #include "rasterize_sums_kernels.cuh"
 
 namespace splat {
@@ -12,10 +13,11 @@ cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in,
     const auto kernel = slots == nullptr ? direct : in_slots;
     return launch_blocks(stream, in.tiles, threads, kernel, in, gradients, out, slots, first, channels);
   };
-  return for_each_chunk<cudaError_t>(in.channels, 32, [&](auto c, int64_t first, int channels) {
+  return for_each_chunk(in.channels, kMostChannels, [&](auto c, int64_t first, int channels) {
     constexpr int C = decltype(c)::value;
-    if (in.channels > 32) {
-      return launch(&kernels::differentiate<32, false, true>, &kernels::differentiate<32, true, true>, first, channels);
+    if (in.channels > kMostChannels) {
+      return launch(&kernels::differentiate<kMostChannels, false, true>,
+                    &kernels::differentiate<kMostChannels, true, true>, first, channels);
     }
     return launch(&kernels::differentiate<C, false, false>, &kernels::differentiate<C, true, false>, first, channels);
   });

@@ -22,7 +22,6 @@ SPLAT_HD int tile_threads(int tile_size) {
 // The pixel of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
 struct Pixel {
   int64_t index;  // in [images, height, width]; only where it is inside
-  int in_tile;    // in [tile_size, tile_size]
   bool inside;    // of the tile and of the image
   float x, y, left, top;
 };
@@ -33,7 +32,6 @@ SPLAT_HD Pixel pixel_of(const RasterizeInputs& in, int64_t tile, int thread) {
   const int patch_row = patch / across * kPatchHeight, patch_column = patch % across * kPatchWidth;
   const int row = patch_row + lane / kPatchWidth, column = patch_column + lane % kPatchWidth;
   return {(origin.image * in.height + origin.top + row) * in.width + origin.left + column,
-          row * in.grid.tile_size + column,
           row < in.grid.tile_size && column < in.grid.tile_size && origin.top + row < in.height &&
               origin.left + column < in.width,
           static_cast<float>(origin.left + column) + 0.5f,

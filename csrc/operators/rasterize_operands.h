@@ -102,8 +102,8 @@ inline RasterizeImages empty_images(const RasterizeOperands& p) {
 
 struct RasterizeBackwardOperands {
   RasterizeOperands forward;
-  Tensor alphas, last_ids;     // outputs of the forward pass
-  Tensor v_images;             // [I, H, W, D]: the gradient of its colours, and
+  Tensor alphas, last_ids;         // outputs of the forward pass
+  Tensor v_images;                 // [I, H, W, D]: the gradient of its colours, and
   std::optional<Tensor> v_alphas;  // [I, H, W, 1]: of its alphas, if they have one
   bool absgrad;
   // Outputs, shaped like the tensors whose gradients they are. v_means2d_abs, the sum over the pixels of the absolute

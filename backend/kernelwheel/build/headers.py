@@ -167,8 +167,8 @@ def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> H
         if place in seen:
             continue
         seen.add(place)
-        found_now = os.stat(place.path)  # noqa: PTH116  # of a module on all of torch, there are thousands
-        digest, names = _contents(place.path, found_now.st_ino, found_now.st_size, found_now.st_mtime_ns)
+        status = os.stat(place.path)  # noqa: PTH116  # of a module on all of torch, there are thousands
+        digest, names = _contents(place.path, status.st_ino, status.st_size, status.st_mtime_ns)
         by_name = found.setdefault(place.origin, {})
         # Two folders may have one name: C++'s stdlib.h includes the next one, C's.
         by_name[place.name] = " ".join(sorted({*by_name.get(place.name, "").split(), digest}))

@@ -161,10 +161,7 @@ def against_own(request: Request, host: Host, terms: Terms) -> tuple[Mismatch, .
 
 def own_cpu_kernels(host: Host, terms: Terms) -> Artifact | None:
     """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
-    own = terms.artifact
-    if own is None or terms.jit == "always" or against(own, Request("cpu"), host, terms.wanted):
-        return None
-    return own
+    return None if terms.jit == "always" or against_own(Request("cpu"), host, terms) else terms.artifact
 
 
 def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Artifact | None:

@@ -62,11 +62,11 @@ def draw_plan_here(
 def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:
     """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
 
-    None if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
+    Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
     the settings now ask for other flags.
     """
-    plan, flags = wheel.plan, {"cxx_flags": settings.cxx_flags, "link_flags": settings.link_flags}
-    if plan["binding"] or plan["extensions"] or any(list(now) != plan[name] for name, now in flags.items()):
+    plan, flags = wheel.plan, settings.flags()
+    if plan["binding"] or plan["extensions"] or any(list(flags[n]) != plan[n] for n in ("cxx_flags", "link_flags")):
         return {}
     return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
 
