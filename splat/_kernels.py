@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
 
 from ._kernelwheel.runtime import Kernels
 from ._version import VERSION
@@ -16,15 +18,12 @@ KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
 
 def _require(device: torch.device) -> None:
-    """Make the operators available on a device.
+    """Make the operators available on a device, with their gradients and for tracing.
 
     Raises:
         IncompatibleArtifactError: the installed kernels are missing, damaged or do not fit this machine.
     """
-    index = None if device.type == "cpu" else device.index
-    if device.type == "cuda" and index is None:
-        index = torch.cuda.current_device()
-    KERNELS.require(device.type, index)
+    _load(device)
     with KERNELS.lock:  # several threads may make their first call at once; one registers
         registration.register()
 
@@ -33,6 +32,37 @@ def _require(device: torch.device) -> None:
 # which takes a second. torch.compile calls the function while it traces, and leaves it out of the graph.
 require: Callable[[torch.device], None] = _require
 vars(_require)["_dynamo_marked_constant"] = True
+
+
+def require_for(*inputs: Tensor | None) -> None:
+    """Make the operators available for a call with these inputs; the first is a tensor on the call's device.
+
+    Registering gradients and shape functions takes longer than loading the kernels, so it waits for a call that is
+    differentiated or traced.
+
+    Raises:
+        IncompatibleArtifactError: as `require`.
+    """
+    tensors = [tensor for tensor in inputs if tensor is not None]
+    device = tensors[0].device
+    if _runs_as_it_is(tensors):
+        _load(device)
+    else:
+        require(device)
+
+
+def _runs_as_it_is(tensors: list[Tensor]) -> bool:
+    """Whether a call only computes values: no gradient will be asked for, and nothing traces it."""
+    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
+        return False
+    return all(type(each) in (Tensor, Parameter) for each in tensors)
+
+
+def _load(device: torch.device) -> None:
+    index = None if device.type == "cpu" else device.index
+    if device.type == "cuda" and index is None:
+        index = torch.cuda.current_device()
+    KERNELS.require(device.type, index)
 
 
 def build_info() -> dict[str, Any]:

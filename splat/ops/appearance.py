@@ -19,7 +19,7 @@ from .projection import GaussianParameters
 @torch.no_grad()
 def find_finite(gaussians: GaussianParameters, colors: Tensor, per_camera: bool, sizes: Sizes) -> tuple[Tensor, Tensor]:
     """Which Gaussians have only finite numbers, bool [..., N], and how many have not, int64 []."""
-    _kernels.require(gaussians.means.device)
+    _kernels.require_for(gaussians.means)
     scenes, n, dims = sizes.batches, sizes.gaussians, len(sizes.batch)
     sets, width = (sizes.cameras, colors.shape[dims + 2 :]) if per_camera else (1, colors.shape[dims + 1 :])
     means, quats, scales, covars, opacities = (

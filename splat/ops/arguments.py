@@ -7,10 +7,11 @@ first message names the first cause.
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D channels, K coefficients.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import math
 from enum import Enum
+from itertools import chain
 from typing import Final, NamedTuple
 
 import torch
@@ -183,20 +184,31 @@ def check_scene(
     check_count("images x Gaussians", max(sizes.images, sizes.batches), n)
     # Checking cameras on a GPU would wait for it, and those of a graph have no values yet.
     if not (viewmats.is_cuda or torch.compiler.is_compiling()):
-        _check_camera_values(viewmats.detach().flatten(0, -3), Ks.detach().flatten(0, -3))
+        _check_camera_values(viewmats.detach().flatten(0, -3).tolist(), Ks.detach().flatten(0, -3).tolist())
     return sizes
 
 
-def _check_camera_values(viewmats: Tensor, Ks: Tensor) -> None:
-    """Cameras are few, so checking them is cheap; a bad one would silently give a black image."""
-    for name, values in (("viewmats", viewmats), ("Ks", Ks)):
-        for camera in (~torch.isfinite(values)).flatten(1).any(1).nonzero().flatten().tolist():
-            raise ValueError(f"{name} must be finite, found {name}[{camera}] = {values[camera].tolist()}")
-    for camera in (torch.linalg.det(viewmats.double()) == 0).nonzero().flatten().tolist():
-        raise ValueError(f"viewmats must be invertible, found viewmats[{camera}] = {viewmats[camera].tolist()}")
-    focal = Ks[:, (0, 1), (0, 1)]
-    for camera in (focal <= 0).any(1).nonzero().flatten().tolist():
-        raise ValueError(f"Ks must have focal lengths above 0, found Ks[{camera}] with {focal[camera].tolist()}")
+def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[float]]]) -> None:
+    """Cameras are few, so checking them is cheap; a bad one would silently give a black image.
+
+    As numbers of Python, since the first call of each function of torch takes longer than all of them.
+    """
+    for name, cameras in (("viewmats", viewmats), ("Ks", Ks)):
+        for i, rows in enumerate(cameras):
+            if not all(map(math.isfinite, chain.from_iterable(rows))):
+                raise ValueError(f"{name} must be finite, found {name}[{i}] = {rows}")
+    for i, rows in enumerate(viewmats):
+        if _determinant(rows) == 0:
+            raise ValueError(f"viewmats must be invertible, found viewmats[{i}] = {rows}")
+    for i, ((fx, *_), (_, fy, _), _) in enumerate(Ks):
+        if fx <= 0 or fy <= 0:
+            raise ValueError(f"Ks must have focal lengths above 0, found Ks[{i}] with {[fx, fy]}")
+
+
+def _determinant(viewmat: list[list[float]]) -> float:
+    """Of the rotation; the last row is taken to be 0, 0, 0, 1."""
+    (a, b, c, _), (d, e, f, _), (g, h, i, _), _ = viewmat
+    return a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
 
 
 def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:

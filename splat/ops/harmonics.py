@@ -53,7 +53,7 @@ def spherical_harmonics(
         check_tensor("masks", masks, dirs, torch.bool)
         check_shape("masks", masks, lead, "[...]")
     degree = check_sh_degree(degrees_to_use, coeffs.shape[-2], "degrees_to_use")
-    _kernels.require(dirs.device)
+    _kernels.require_for(dirs, coeffs)
 
     # The operator takes directions [I, N, 3] and coefficients [1, N, K, 3]: dimensions that share coefficients come
     # first and become I, the others become N.

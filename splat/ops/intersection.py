@@ -122,7 +122,7 @@ def intersect(
     tile_height: int,
 ) -> Intersections:
     """`isect_tiles` without its checks; also returns `isect_offset_encode`'s int32 [I, tile_height, tile_width]."""
-    _kernels.require(means2d.device)
+    _kernels.require_for(means2d)
     shape = depths.shape
     flat = shape if image_ids is not None else (images, shape[-1])
     tiles_per_gauss, isect_ids, flatten_ids, offsets = torch.ops.splat.intersect(

@@ -141,7 +141,7 @@ def rasterize(
     absgrad: bool,
 ) -> tuple[Tensor, Tensor]:
     """`rasterize_to_pixels` without its checks."""
-    _kernels.require(means2d.device)
+    _kernels.require_for(means2d, conics, colors, opacities, backgrounds)
     *images, rows, columns = isect_offsets.shape
     count, channels = math.prod(images), colors.shape[-1]
     flat = means2d.shape[:-1] if packed else (count, means2d.shape[-2])

@@ -231,8 +231,8 @@ def project(
     The operator takes one scene at a time. Colours are [..., C, N, 3], as each camera sees the harmonics, zero where
     culled; without harmonics, [..., 0, N, 3].
     """
-    _kernels.require(gaussians.means.device)
     tensors = (*gaussians.tensors, None if harmonics is None else harmonics.for_images, viewmats, Ks)
+    _kernels.require_for(*tensors)
     scenes = [
         torch.ops.splat.project(
             *scene,

@@ -1,11 +1,12 @@
 """The Host: what a machine can run, probed without initialising CUDA unless its GPUs are asked for."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import ctypes
 import os
 import platform
 import sys
+from bisect import bisect_left
 from typing import NamedTuple
 
 
@@ -123,9 +124,11 @@ def newest_libstdcxx() -> str:
     loader = ctypes.CDLL(None)
     loader.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     loader.dlsym.restype = loader.dlerror.restype = ctypes.c_void_p
-    for release in range(99, -1, -1):
+
+    def lacks(release: int) -> bool:
         loader.dlerror()  # dlopen(3): clears any earlier error
         loader.dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
-        if not loader.dlerror():
-            return f"GLIBCXX_3.4.{release}"
-    return ""
+        return bool(loader.dlerror())
+
+    newest = bisect_left(range(1, 100), True, key=lacks)  # a library has all versions before its newest
+    return f"GLIBCXX_3.4.{newest}" if newest else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -157,11 +156,19 @@ def _users(text: str) -> tuple[str, ...]:
 
 def flags(text: str) -> tuple[str, ...]:
     """Compiler options, split as a shell would split them."""
-    return tuple(shlex.split(text))
+    return _words(text)
 
 
 def _command(text: str) -> tuple[str, ...]:
-    return tuple(shlex.split(text.replace(";", " ")))  # the variables are CMake's, which separates words by ;
+    return _words(text.replace(";", " "))  # the variables are CMake's, which separates words by ;
+
+
+def _words(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    import shlex  # imported only if needed, to keep a warm start fast
+
+    return tuple(shlex.split(text))
 
 
 _LAUNCHER = "a command, such as sccache or ccache"

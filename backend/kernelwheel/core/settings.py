@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .errors import SettingsError
@@ -31,19 +29,19 @@ class Origin(NamedTuple):
 DEFAULT = Origin("default")
 
 
-@dataclass(frozen=True)
 class Settings(Options):
     """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`.
 
-    Attributes:
+    Args:
         package: the package that they are for.
         values: the typed values, by option name.
         origins: where each was set, by option name.
     """
 
-    package: str
-    values: Mapping[str, Any]
-    origins: Mapping[str, Origin]
+    def __init__(self, package: str, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
+        self.package = package
+        self.values = values
+        self.origins = origins
 
     def variable(self, name: str) -> str:
         """The environment variable that sets an option: `SPLAT_CUDA`."""
@@ -82,6 +80,12 @@ class Settings(Options):
         if archs is not None:
             record["archs"]["value"] = archs  # normalised spelling, with the default list written out
         return record
+
+
+def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The options of the package's own table, read back from a manifest's `record`; `archs` is left to this machine."""
+    written = {name: setting["value"] for name, setting in record.items() if setting["origin"] == TABLE}
+    return {name: value for name, value in written.items() if value is not None and name != "archs"}
 
 
 def resolve(
@@ -209,7 +213,11 @@ def _as_text(option: Option[Any], value: Any, place: str) -> str:
         )
     # An item of a list in the table is one word; each -C value is a whole command line.
     words = option.parse is flags and place == TABLE
-    return shlex.join(value) if words else (option.separator or "").join(value)
+    if not words:
+        return (option.separator or "").join(value)
+    import shlex  # imported only if needed, to keep a warm start fast
+
+    return shlex.join(value)
 
 
 def _parse(option: Option[Any], text: str, origin: Origin) -> Any:

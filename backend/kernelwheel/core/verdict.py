@@ -1,6 +1,6 @@
 """The check whether an Artifact may be loaded on a Host: a pure function, called before any dlopen."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

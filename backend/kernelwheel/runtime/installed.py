@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core import manifest as manifests
 from ..core import variables
@@ -79,8 +79,11 @@ class InstalledPackage:
         """The effective settings of this process."""
         from ..core import settings
 
-        source = self.source
-        return settings.resolve(self.package, source.options if source else {}, self._environ)
+        if self.manifest is not None:  # not from `source`, which takes longer to find than an entry of a store
+            table: Mapping[str, Any] = settings.recorded(self.manifest.built_with["settings"])
+        else:
+            table = self.source.options if self.source else {}
+        return settings.resolve(self.package, table, self._environ)
 
     @property
     def jit(self) -> str:

@@ -14,7 +14,7 @@ from ..core.digests import json_sha256
 from ..core.extension import from_plan
 from ..core.files import is_file, is_folder
 from ..core.manifest import Manifest
-from ..core.settings import TABLE
+from ..core.settings import recorded
 
 _NOTE = Path(__file__).parent.parent / NOTE
 
@@ -54,7 +54,7 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         facts = _facts_of(manifest)
         if not (is_folder(native / "src") if facts.extensions else is_file(native / "src" / "CMakeLists.txt")):
             return None
-        return Source(facts, native / "src", _options_of(manifest))
+        return Source(facts, native / "src", recorded(manifest.built_with["settings"]))
     project = _checkout(native)
     try:
         table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
@@ -82,10 +82,3 @@ def _checkout(native: Path) -> Path:
         return Path(json.loads(_NOTE.read_text(encoding="utf-8"))["project"])
     # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
     return (native.parent / "__init__.py").resolve().parent.parent
-
-
-def _options_of(manifest: Manifest) -> dict[str, Any]:
-    """The options of the package's own table when the wheel was built; `archs` is left to this machine's GPUs."""
-    settings: Mapping[str, Mapping[str, Any]] = manifest.built_with.get("settings", {})
-    written = {name: setting["value"] for name, setting in settings.items() if setting["origin"] == TABLE}
-    return {name: value for name, value in written.items() if value is not None and name != "archs"}
