@@ -1,7 +1,9 @@
 """What our kernels and gsplat 1.5.3's cost on a GPU by counting, for docs/kernels.md's two scenes. Nothing is timed.
 
 The trips of a warp through each part of the rasterizers' loops (model_counts.py) times the SASS instructions of that
-part (model_sass.py), bytes and atomics (model_bytes.py), launches and waits (model_launches.py).
+part (model_rasterizers.py), the same for the loops that list pairs (model_lists.py), bytes and atomics
+(model_bytes.py), launches and waits (model_launches.py). Kernels without loops, a thread for each Gaussian, are counted
+by their bytes, which take longer.
 
 Usage: model.py FOLDER [LIBRARY], run by a Python that has splat, gsplat 1.5.3, a torch with CUDA and pip's nvcc; it
 needs no GPU. The folder keeps gsplat's compiled kernels. The library is ours, by default that of the installed splat.
@@ -24,9 +26,12 @@ import gpu_time
 import model_bytes
 import model_counts
 import model_launches
+import model_lists
+import torch
 from kernel_resources import installed_library
 from measure import table
-from model_sass import LEFT_OUT, Shape, disassemble, instructions
+from model_rasterizers import Shape, instructions
+from model_sass import LEFT_OUT, disassemble
 
 ARCHITECTURE = "sm_90"
 COPY_RATE = 3.0e12  # bytes per second that an H100 copies
@@ -37,7 +42,11 @@ GSPLAT_KERNELS = {
     "forward": ("RasterizeToPixels3DGSFwd.cu", "rasterize_to_pixels_3dgs_fwd_kernelILj3E"),
     "backward": ("RasterizeToPixels3DGSBwd.cu", "rasterize_to_pixels_3dgs_bwd_kernelILj3E"),
 }
+PACKAGES = ("splat", "gsplat")
+RATIO = "splat / gsplat"
 DIRECTIONS = ("forward", "backward")
+OUR_LISTS = {"count": "11count_tiles", "list": "10emit_pairs"}
+GSPLAT_LISTS = ("IntersectTile.cu", "intersect_tile_kernelIfE")
 PARTS = ("warps", "batches", "stagings", "tests", "steps", "exponentials", "visible", "blending")
 
 
@@ -46,6 +55,7 @@ class Code(NamedTuple):
 
     splat: dict[str, Counter[str]]
     gsplat: dict[str, Counter[str]]
+    lists: dict[str, Counter[str]]  # by package and what a kernel does
 
 
 class Cost(NamedTuple):
@@ -69,12 +79,13 @@ def main(folder: Path, library: Path) -> None:
         counted["garden"] = model_counts.count(gpu_time.garden("cpu"), follower)
     except FileNotFoundError as error:
         print(f"without garden: {error}")
-    counted["1M synthetic"] = model_counts.count(gpu_time.synthetic(10**6, WIDTH, HEIGHT, "cpu"), follower)
-    code = Code(read_ours(library), read_gsplat(folder))
+    counted["synthetic 1M"] = model_counts.count(gpu_time.synthetic(10**6, WIDTH, HEIGHT, "cpu"), follower)
+    code = Code(read_ours(library), read_gsplat(folder), read_lists(library, folder))
     print_scenes(counted)
     for name, scene in counted.items():
         print_instructions(name, scene, code)
     print_passes(counted, code)
+    print_lists({name: model_lists.follow_lists(scene.meta, follower) for name, scene in counted.items()}, code.lists)
     for name, scene in counted.items():
         print_bytes(name, scene)
     print_launches()
@@ -95,10 +106,21 @@ def read_gsplat(folder: Path) -> dict[str, Counter[str]]:
     return found
 
 
+def read_lists(library: Path, folder: Path) -> dict[str, Counter[str]]:
+    """Of both packages' kernels that count and list pairs; gsplat's are one kernel in two passes."""
+    ours = disassemble(library, ARCHITECTURE, list(OUR_LISTS.values()))
+    source, word = GSPLAT_LISTS
+    theirs = disassemble(compile_gsplat(source, folder), ARCHITECTURE, [word])[word]
+    return {
+        "splat count": model_lists.counting_instructions(ours[OUR_LISTS["count"]]),
+        "splat list": model_lists.listing_instructions(ours[OUR_LISTS["list"]]),
+        "gsplat count": model_lists.first_pass_instructions(theirs),
+        "gsplat list": model_lists.listing_instructions(theirs),
+    }
+
+
 def compile_gsplat(source: str, folder: Path) -> Path:
     """One of gsplat's files as a cubin; compiled once for each release of gsplat and nvcc, which takes a minute."""
-    from torch.utils.cpp_extension import COMMON_NVCC_FLAGS, include_paths
-
     spec = importlib.util.find_spec("gsplat")
     if spec is None or spec.origin is None:
         raise SystemExit("required: gsplat 1.5.3; found: none; to fix: pip install gsplat==1.5.3")
@@ -109,8 +131,10 @@ def compile_gsplat(source: str, folder: Path) -> Path:
     kept.mkdir(parents=True, exist_ok=True)
     cubin = kept / f"{Path(source).stem}.cubin"
     if not cubin.exists():
-        places = [str(cuda / "include"), str(cuda / "csrc" / "third_party" / "glm"), *include_paths("cuda")]
-        options = [*COMMON_NVCC_FLAGS, "-O3", "-use_fast_math", "-std=c++17", f"-arch={ARCHITECTURE}"]
+        headers = Path(torch.__file__).parent / "include"
+        places = [cuda / "include", cuda / "csrc" / "third_party" / "glm", headers, headers / "torch/csrc/api/include"]
+        # As its JIT build does; the option for constexpr is torch's.
+        options = ["-O3", "-use_fast_math", "-std=c++17", "--expt-relaxed-constexpr", f"-arch={ARCHITECTURE}"]
         unfinished = cubin.with_suffix(".part")
         command = [nvcc, "-cubin", *options, *(f"-I{place}" for place in places), str(cuda / "csrc" / source)]
         done = subprocess.run([*command, "-o", str(unfinished)], capture_output=True, text=True, check=False)
@@ -142,7 +166,7 @@ def print_scenes(counted: dict[str, model_counts.Counted]) -> None:
         ("gsplat: pairs of Gaussian and tile", lambda c: c.gsplat.pairs),
         ("gsplat: steps backward", lambda c: c.gsplat.backward.of("steps")),
     ]
-    table(["", *counted], [[name, *(f"{value(scene):,}" for scene in counted.values())] for name, value in rows])
+    table(["", *counted], [[name, *(str(value(scene)) for scene in counted.values())] for name, value in rows])
 
 
 def print_instructions(name: str, scene: model_counts.Counted, code: Code) -> None:
@@ -156,9 +180,9 @@ def print_instructions(name: str, scene: model_counts.Counted, code: Code) -> No
                 cells = [
                     [f"{each.trips / 1e6:.3f}", str(each.instructions), f"{each.total / 1e6:.2f}"] for each in costs
                 ]
-                rows.append([f"{direction}: {part}", *cells[0], *cells[1]])
-    header = ["splat: M trips", "instructions", "M", "gsplat: M trips", "instructions", "M"]
-    table([f"{name}, warps", *header], rows)
+                rows.append([f"{name}, {direction}: {part}", *cells[0], *cells[1]])
+    header = [f"{package}: {what}" for package in PACKAGES for what in ("M trips", "instructions", "M")]
+    table(["warps", *header], rows)
 
 
 def cost(part: str, direction: str, followed: model_counts.Followed, code: dict[str, Counter[str]]) -> Cost:
@@ -180,14 +204,30 @@ def print_passes(counted: dict[str, model_counts.Counted], code: Code) -> None:
                 totals.append(total)
                 cells += [f"{total / 1e6:.0f}", f"{1e3 * total / ISSUE_RATE:.2f}", f"{atomics / 1e6:.1f}"]
             rows.append([f"{name}, {direction}", *cells, f"{totals[0] / totals[1]:.2f}"])
-    header = ["splat: M instructions", "ms", "M atomics", "gsplat: M instructions", "ms", "M atomics", "splat / gsplat"]
-    table(["rasterizer", *header], rows)
+    header = [f"{package}: {what}" for package in PACKAGES for what in ("M instructions", "ms", "M atomics")]
+    table(["rasterizer", *header, RATIO], rows)
     left = [
         f"{package} {direction} {parts[LEFT_OUT]}"
-        for package, by_direction in code._asdict().items()
+        for package, by_direction in (("splat", code.splat), ("gsplat", code.gsplat))
         for direction, parts in by_direction.items()
     ]
     print(f"instructions left out, as these scenes do not execute them: {', '.join(left)}")
+
+
+def print_lists(trips: dict[str, dict[str, model_lists.ListTrips]], code: dict[str, Counter[str]]) -> None:
+    """Warp instructions of the kernels that count and list pairs, and their floor."""
+    print()
+    rows = []
+    for scene, by_kernel in trips.items():
+        for does in ("count", "list"):
+            totals = [
+                model_lists.warp_instructions(by_kernel[f"{package} {does}"], code[f"{package} {does}"])
+                for package in PACKAGES
+            ]
+            cells = [cell for total in totals for cell in (f"{total / 1e6:.1f}", f"{1e3 * total / ISSUE_RATE:.3f}")]
+            rows.append([f"{scene}, {does}", *cells, f"{totals[0] / totals[1]:.2f}"])
+    header = [f"{package}: {what}" for package in PACKAGES for what in ("M instructions", "ms")]
+    table(["pairs", *header, RATIO], rows)
 
 
 def print_bytes(name: str, scene: model_counts.Counted) -> None:
@@ -202,8 +242,9 @@ def print_bytes(name: str, scene: model_counts.Counted) -> None:
         for step, moved in [*steps.items(), ("all", total)]:
             ratio = f"{moved[0] / moved[1]:.2f}" if moved[1] else "-"
             cells = [cell for count in moved for cell in (f"{count / 1e6:.1f}", f"{1e3 * count / COPY_RATE:.3f}")]
-            rows.append([f"{direction}: {step}", *cells, ratio])
-    table([f"{name}, dense", "splat: MB", "ms", "gsplat: MB", "ms", "splat / gsplat"], rows)
+            rows.append([f"{name}, {direction}: {step}", *cells, ratio])
+    header = [f"{package}: {what}" for package in PACKAGES for what in ("MB", "ms")]
+    table(["dense layout", *header, RATIO], rows)
 
 
 def print_launches() -> None:
@@ -213,8 +254,10 @@ def print_launches() -> None:
     rows = [
         [direction, *map(str, (*getattr(ours, direction), *getattr(theirs, direction)))] for direction in DIRECTIONS
     ]
-    header = ["splat: own launches", "torch's operations", "host waits"]
-    table(["default call", *header, "gsplat: own launches", *header[1:]], rows)
+    header = [
+        f"{package}: {what}" for package in PACKAGES for what in ("own launches", "torch's operations", "host waits")
+    ]
+    table(["default call", *header], rows)
     for package, found in (("splat", ours), ("gsplat", theirs)):
         words = ", ".join(f"{name} {count}" for name, count in found.operations.most_common())
         print(f"torch's operations of {package}: {words}")

@@ -20,24 +20,26 @@ ATOMICS = 9  # of a warp that blends a Gaussian, in both packages: mean, conic, 
 
 
 def forward(counted: Counted, pixels: int) -> Steps:
-    """By step."""
+    """By step, named as our kernels where they do it."""
     n, v, ours, theirs = counted.gaussians, counted.seen, counted.splat.pairs, counted.gsplat.pairs
     return {
-        "find what is not finite": ((236 + 1) * n, 0),
+        "find_finite": ((236 + 1) * n, 0),
         # gsplat: radii of all, other results of those seen. Directions, the mask, the harmonics, and adding 0.5 and
         # clamping are operations of their own.
         "project": ((44 + 48) * n + 192 * v, (44 + 8) * n + 24 * v),
         "harmonics": (0, (12 + 12 + 8 + 2 + 2 + 1 + 1 + 24 + 24) * n + (12 + 192 + 12) * v),
-        # Both read a mean and radii, ours conics, opacities and depths too; the sums are of 4 bytes, gsplat's of 8.
-        "count tiles": ((36 + 12) * n, (8 + 4 + 4 + 8) * n + 8 * v),
-        # A histogram, and 4 passes over 8 bytes for each Gaussian.
-        "order by depth": ((4 + 4 * 16 + 32) * n, 0),
+        # Both read a mean and radii, ours conics, opacities and depths too; gsplat's sums are of 8 bytes.
+        "count_tiles": ((36 + 12) * n, (8 + 4 + 4 + 8) * n + 8 * v),
+        # A sort is a histogram and passes over 8 bits, here of 8 bytes for each item.
+        "sort by depth": ((4 + 4 * 16) * n, 0),
+        "order_counts": ((16 + 16) * n, 0),
         # Ours are gathered in the order of depth: 5 sectors.
-        "list pairs": (12 * n + 5 * 32 * v + 8 * ours, 8 * n + 20 * v + 12 * theirs),
-        # A histogram, and 2 passes over 8 bytes or 6 passes over 12; then gsplat's keys, which splat only returns.
-        "sort pairs": ((4 + 2 * 16) * ours, (8 + 6 * 24) * theirs),
-        "keys": ((8 + 32 + 8) * ours, 0),
-        "offsets": (0, 8 * theirs),
+        "emit_pairs": (12 * n + 5 * 32 * v + 8 * ours, 8 * n + 20 * v + 12 * theirs),
+        # 2 passes over 8 bytes, or 6 passes over 12.
+        "sort by tile": ((4 + 2 * 16) * ours, (8 + 6 * 24) * theirs),
+        # The keys that gsplat sorts by; splat only returns them.
+        "write_keys": ((8 + 32 + 8) * ours, 0),
+        "find_offsets": (0, 8 * theirs),
         "rasterize": _rasterize(counted.splat.forward, RESULTS * pixels, 0, counted.gsplat.forward),
     }
 

@@ -183,8 +183,8 @@ void splat_backward(const RasterizeInputs& in, const Tile& tile, Trips& trips) {
   }
 }
 
-// One Gaussian for each thread at a time; a warp goes on until all of its lanes are finished, the block as long as any is
-// not.
+// One Gaussian for each thread at a time; a warp goes on until all of its lanes are finished, the block until all warps
+// are.
 void gsplat_forward(const RasterizeInputs& in, Tile& tile, Trips& trips) {
   StagedGaussian batch[kMostPixels];
   const int warps = warps_of(tile);
@@ -205,8 +205,8 @@ void gsplat_forward(const RasterizeInputs& in, Tile& tile, Trips& trips) {
   }
 }
 
-// From the end of the list, all batches; a warp begins with the last Gaussian of its pixels. A pixel that blends none has
-// position 0 of all lists as its last, and one outside of the image too.
+// From the end of the list, all batches; a warp begins with the last Gaussian of its pixels. A pixel that blends none
+// has position 0 of all lists as its last, and one outside of the image too.
 void gsplat_backward(const RasterizeInputs& in, const Tile& tile, Trips& trips) {
   StagedGaussian batch[kMostPixels];
   const int warps = warps_of(tile);

@@ -18,7 +18,7 @@ from torch import Tensor
 import splat
 
 TILE_SIZE = 16  # both packages' default
-SOURCE = Path(__file__).with_suffix(".cpp")
+SOURCES = [Path(__file__).with_name(f"{name}.cpp") for name in ("model_counts", "model_lists")]
 
 
 class Trips(ctypes.Structure):
@@ -77,6 +77,7 @@ class Counted(NamedTuple):
     seen: int
     splat: Followed
     gsplat: Followed
+    meta: dict[str, Any]  # of `rasterization`
 
 
 def count(arguments: dict[str, Any], library: ctypes.CDLL) -> Counted:
@@ -96,7 +97,7 @@ def count(arguments: dict[str, Any], library: ctypes.CDLL) -> Counted:
                 f"model_counts.cpp draws other alphas than splat.rasterization for {name}: by up to {error}"
             )
     seen = int((meta["radii"] > 0).all(-1).sum())
-    return Counted(meta["radii"].shape[-2], seen, ours, theirs)
+    return Counted(meta["radii"].shape[-2], seen, ours, theirs, meta)
 
 
 def our_lists(meta: dict[str, Any]) -> Lists:
@@ -136,11 +137,11 @@ def follow(lists: Lists, rasterizer: str, library: ctypes.CDLL) -> Followed:
 
 
 def build(folder: Path) -> ctypes.CDLL:
-    """Compile model_counts.cpp into the folder, and load it."""
+    """Compile what follows the loops into the folder, and load it."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "model_counts.so"
+    file = folder / "model_loops.so"
     compiler = os.environ.get("CXX", "g++")
     # Without contraction to fused operations, as the kernels are compiled.
     flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, str(SOURCE), "-o", str(file)], check=True)
+    subprocess.run([compiler, *flags, *map(str, SOURCES), "-o", str(file)], check=True)
     return ctypes.CDLL(str(file))

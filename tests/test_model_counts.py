@@ -18,7 +18,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import model_counts
 import model_launches
-from model_sass import Shape, instructions, parse
+import model_lists
+from model_rasterizers import Shape, instructions
+from model_sass import parse
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
@@ -189,3 +191,53 @@ def test_every_operator_of_a_default_call_is_known_by_its_launches() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("gsplat") is None, reason="gsplat is not installed")
 def test_gsplat_waits_for_two_sizes_and_an_inverse() -> None:
     assert model_launches.of_gsplat().forward.waits == 3
+
+
+def test_the_loops_over_tiles_make_the_trips_of_their_longest_lanes(follower: ctypes.CDLL) -> None:
+    _, _, meta = splat.rasterization(**scene(size="mixed"), packed=False)
+    trips = model_lists.follow_lists(meta, follower)
+    reached = (meta["radii"][0] > 0).all(-1)
+    low = ((meta["means2d"][0] - meta["radii"][0]) / 16).floor()
+    high = ((meta["means2d"][0] + meta["radii"][0]) / 16).ceil()
+    most = torch.tensor([meta["tile_width"], meta["tile_height"]])
+    columns, rows = ((high.clamp_min(0).minimum(most) - low.clamp_min(0).minimum(most)) * reached[:, None]).int().T
+    expected = dict.fromkeys(("rows", "remainders", "quads"), 0)
+    for warp_columns, warp_rows in zip(columns.split(32), rows.split(32), strict=True):
+        for row in range(int(warp_rows.max())):
+            in_row = warp_columns[warp_rows > row]
+            expected["rows"] += 1
+            expected["remainders"] += int((in_row % 4 > 0).any())
+            expected["quads"] += int(in_row.max()) // 4
+
+    assert {name: trips["gsplat list"].of(name) for name in expected} == expected
+    assert trips["gsplat list"].of("warps") == len(rows.split(32))
+    assert 0 < trips["splat list"].of("rows") <= expected["rows"]
+
+
+LISTING = """
+    /*0000*/ S2R R0, SR_TID.X ;
+    /*0010*/ @P0 BRA 0x0c0 ;
+    /*0020*/ @P0 BRA 0x060 ;
+    /*0030*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0040*/ @P1 STG.E desc[UR6][R24.64], R22 ;
+    /*0060*/ @!P1 BRA 0xc0 ;
+    /*0070*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0074*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0078*/ STG.E desc[UR6][R30.64], R13 ;
+    /*007c*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0080*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0084*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0088*/ STG.E desc[UR6][R30.64], R13 ;
+    /*008c*/ STG.E desc[UR6][R30.64], R13 ;
+    /*0090*/ @!P0 BRA 0x70 ;
+    /*00a0*/ @!P0 BRA 0x20 ;
+    /*00c0*/ EXIT ;
+"""
+
+
+def test_the_instructions_that_list_pairs_are_told_apart() -> None:
+    found = model_lists.listing_instructions(parse(LISTING))
+
+    assert found == {"warps": 3, "rows": 3, "remainders": 2, "quads": 9}
+    with pytest.raises(SystemExit, match="do not write four pairs"):
+        model_lists.listing_instructions(parse(LISTING.replace("/*008c*/ STG", "/*008c*/ LDG")))
