@@ -33,6 +33,7 @@ from measure import table
 from model_rasterizers import Shape, instructions
 from model_sass import LEFT_OUT, disassemble
 
+GSPLAT = "1.5.3"  # whose launches model_launches.py knows
 ARCHITECTURE = "sm_90"
 COPY_RATE = 3.0e12  # bytes per second that an H100 copies
 ISSUE_RATE = 132 * 4 * 1.755e9  # warp instructions per second: one for each scheduler and clock
@@ -122,12 +123,13 @@ def read_lists(library: Path, folder: Path) -> dict[str, Counter[str]]:
 def compile_gsplat(source: str, folder: Path) -> Path:
     """One of gsplat's files as a cubin; compiled once for each release of gsplat and nvcc, which takes a minute."""
     spec = importlib.util.find_spec("gsplat")
-    if spec is None or spec.origin is None:
-        raise SystemExit("required: gsplat 1.5.3; found: none; to fix: pip install gsplat==1.5.3")
+    version = importlib.metadata.version("gsplat") if spec else "none"
+    if spec is None or spec.origin is None or version != GSPLAT:
+        raise SystemExit(f"required: gsplat {GSPLAT}; found: {version}; to fix: pip install gsplat=={GSPLAT}")
     cuda = Path(spec.origin).parent / "cuda"
     nvcc = find_nvcc()
     release = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
-    kept = folder / f"gsplat-{importlib.metadata.version('gsplat')}-{release.replace('/', '-')}-{ARCHITECTURE}"
+    kept = folder / f"gsplat-{version}-{release.replace('/', '-')}-{ARCHITECTURE}"
     kept.mkdir(parents=True, exist_ok=True)
     cubin = kept / f"{Path(source).stem}.cubin"
     if not cubin.exists():
