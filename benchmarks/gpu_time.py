@@ -114,7 +114,7 @@ def scenes(device: str) -> dict[str, Callable[[], Arguments]]:
     return made
 
 
-def garden() -> Arguments:
+def garden(device: str = "cuda") -> Arguments:
     """The garden's points, as the tests have them, with spherical harmonics, in one image."""
     import sys
 
@@ -128,7 +128,7 @@ def garden() -> Arguments:
     coefficients = torch.zeros(len(scene.means), 16, 3)
     coefficients[:, 0] = (scene.colors - 0.5) / 0.28209479177387814
     arguments = scene.arguments | {"Ks": scene.Ks[:1] * factor, "viewmats": scene.viewmats[:1], "colors": coefficients}
-    return on(arguments | {"sh_degree": 3, "width": 1920, "height": 1080}, "cuda")
+    return on(arguments | {"sh_degree": 3, "width": 1920, "height": 1080}, device)
 
 
 def synthetic(count: int, width: int, height: int, device: str) -> Arguments:
