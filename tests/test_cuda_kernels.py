@@ -170,7 +170,7 @@ def test_images_and_gradients_are_those_of_the_reference(name: str) -> None:
 def with_lists(arguments: Arguments) -> Arguments:
     """With the lists that its opacities, changed since, give."""
     count, size = arguments["opacities"].shape[1], arguments["tile_size"]
-    _, _, flatten_ids, offsets = OPS.intersect(
+    _, flatten_ids, offsets = OPS.intersect(
         arguments["means2d"], torch.full((1, count, 2), 1000, dtype=torch.int32), torch.ones(1, count),
         arguments["conics"], arguments["opacities"], None, 1, size,
         -(-arguments["width"] // size), -(-arguments["height"] // size),

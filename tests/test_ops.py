@@ -14,6 +14,7 @@ from torch import Tensor, library
 
 import splat
 from splat import _kernels
+from splat.ops.intersection import intersection_keys
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -127,7 +128,7 @@ def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
 
 def rasterize_arguments(channels: int = 3, tile_size: int = TILE, **changes: Any) -> Arguments:
     lists = intersect_arguments(tile_size, **changes)
-    _, _, flatten_ids, offsets = OPS.intersect(**lists)
+    _, flatten_ids, offsets = OPS.intersect(**lists)
     images, gaussians = lists["depths"].shape
     generator = torch.Generator().manual_seed(2)
     return {
@@ -246,7 +247,7 @@ def test_operators_compile_into_one_graph() -> None:
     def render(means: Tensor) -> Tensor:
         radii, means2d, depths, conics, *_ = OPS.project(means, **arguments)
         opacities = arguments["opacities"].expand(2, -1)
-        _, _, flatten_ids, offsets = OPS.intersect(
+        _, flatten_ids, offsets = OPS.intersect(
             means2d, radii, depths, conics, opacities, None, 2, TILE, -(-WIDTH // TILE), -(-HEIGHT // TILE)
         )
         colors = torch.ones(2, len(means), 3)
@@ -422,8 +423,9 @@ def rectangle_lists(arguments: Arguments) -> list[tuple[int, int, int, int]]:
 
 
 def kept_pairs(arguments: Arguments) -> list[tuple[int, int, int, int]]:
-    """The same, of the pairs that the operator keeps, read from its keys."""
-    _, keys, indices, _ = OPS.intersect(**arguments)
+    """The same, of the pairs that the operator keeps, read from their keys."""
+    _, indices, offsets = OPS.intersect(**arguments)
+    keys = intersection_keys(arguments["depths"], indices, offsets)
     tile_bits = (arguments["tile_width"] * arguments["tile_height"]).bit_length()
     return [
         (key >> 32 + tile_bits, (key >> 32) & ((1 << tile_bits) - 1), key & 0xFFFFFFFF, index)
@@ -445,7 +447,7 @@ def test_intersect_orders_by_image_tile_depth_index(tile_size: int) -> None:
 def test_intersect_counts_and_offsets() -> None:
     arguments = intersect_arguments()
     pairs = kept_pairs(arguments)
-    tiles_per_gauss, _, _, offsets = OPS.intersect(**arguments)
+    tiles_per_gauss, _, offsets = OPS.intersect(**arguments)
     indices = torch.tensor([index for *_, index in pairs])
     torch.testing.assert_close(
         tiles_per_gauss.flatten(), torch.bincount(indices, minlength=tiles_per_gauss.numel()).int()
@@ -531,7 +533,7 @@ def rasterize_singles(arguments: Arguments, flatten_ids: Tensor, offsets: Tensor
 @pytest.mark.parametrize("tile_size", [7, 16, 32])
 def test_intersect_drops_no_pair_that_contributes(kind: str, tile_size: int) -> None:
     arguments = single_gaussians(kind, tile_size)
-    tiles_per_gauss, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    tiles_per_gauss, flatten_ids, offsets = OPS.intersect(**arguments)
     everywhere = arguments["tile_width"] * arguments["tile_height"]
     # Ellipses as thin as the last two are not trusted, so that the rectangle counts, which here is the whole image.
     assert kind in ("hair", "thread") or tiles_per_gauss.sum() < 0.8 * everywhere * arguments["images"]
@@ -568,7 +570,7 @@ def test_intersect_keeps_what_is_not_an_ellipse() -> None:
 @pytest.mark.parametrize("opacity", [0.0, 0.0039, torch.nan, -1.0])
 def test_intersect_drops_what_nobody_sees(opacity: float) -> None:
     arguments = single_gaussians("round", count=3) | {"opacities": torch.full((3, 1), opacity)}
-    tiles_per_gauss, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    tiles_per_gauss, flatten_ids, offsets = OPS.intersect(**arguments)
     assert not tiles_per_gauss.any()
     assert len(flatten_ids) == 0
     assert not offsets.any()
@@ -582,7 +584,7 @@ def test_intersect_drops_what_nobody_sees(opacity: float) -> None:
 def test_rasterize_one_gaussian(kind: str, name: str, instruction_set: Callable[[str], str]) -> None:
     select_or_skip(instruction_set, name)
     arguments = single_gaussians(kind)
-    _, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    _, flatten_ids, offsets = OPS.intersect(**arguments)
     found = rasterize_singles(arguments, flatten_ids, offsets).double()
     expected, doubtful = alphas_by_definition(arguments)
     assert (expected > 0).any()
@@ -715,10 +717,10 @@ def test_packed_equals_dense() -> None:
     keep = (lists["radii"] > 0).all(-1)
     image_ids = keep.nonzero()[:, 0]
     packed_lists = packed(lists, keep, "means2d", "radii", "depths", "conics", "opacities") | {"image_ids": image_ids}
-    tiles, keys, indices, offsets = OPS.intersect(**packed_lists)
-    dense_tiles, dense_keys, dense_indices, dense_offsets = OPS.intersect(**lists)
+    tiles, indices, offsets = OPS.intersect(**packed_lists)
+    dense_tiles, dense_indices, dense_offsets = OPS.intersect(**lists)
     rows = keep.flatten().nonzero().flatten()
-    assert_same((tiles, keys, offsets), (dense_tiles[keep], dense_keys, dense_offsets))
+    assert_same((tiles, offsets), (dense_tiles[keep], dense_offsets))
     torch.testing.assert_close(rows[indices], dense_indices.long())
 
     arguments = rasterize_arguments()
@@ -736,7 +738,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
     coeffs, opacities = torch.zeros(1, gaussians, 4, 3), torch.zeros(images, gaussians)
     assert OPS.spherical_harmonics(1, torch.zeros(images, gaussians, 3), coeffs, None).shape == (images, gaussians, 3)
     for shape, image_ids in (((images, gaussians), None), ((0,), torch.empty(0, dtype=torch.int64))):
-        tiles, keys, indices, offsets = OPS.intersect(
+        tiles, indices, offsets = OPS.intersect(
             means2d.reshape(*shape, 2),
             radii.reshape(*shape, 2),
             depths.reshape(shape),
@@ -748,7 +750,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
             5,
             3,
         )
-        assert (tiles.shape, len(keys), len(indices)) == (shape, 0, 0)
+        assert (tiles.shape, len(indices)) == (shape, 0)
         assert torch.equal(offsets, torch.zeros(images, 3, 5, dtype=torch.int32))
         colors, alphas, last_ids = OPS.rasterize(
             means2d.reshape(*shape, 2),

@@ -46,9 +46,9 @@ class TilePairs {
 
   int64_t count() const { return count_; }
 
-  // Sets keys and indices [count()], in order, and offsets [I, rows, columns]. Precondition: count() <= kMaxCount. Can
-  // be called once.
-  void write(int64_t* keys, int32_t* indices, int32_t* offsets);
+  // Sets indices [count()], in order, and offsets [I, rows, columns]. Precondition: count() <= kMaxCount. Can be called
+  // once.
+  void write(int32_t* indices, int32_t* offsets);
 
  private:
   int64_t piece_start(int64_t piece) const;

@@ -20,11 +20,6 @@ cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, co
   return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, tile_keys, indices);
 }
 
-cudaError_t launch_write_keys(cudaStream_t stream, const IntersectInputs& in, int64_t total, const uint32_t* tile_keys,
-                              const int32_t* indices, int64_t* keys) {
-  return launch_each(stream, total, kernels::write_keys, total, tile_keys, indices, in.depths, keys);
-}
-
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
                                 const uint32_t* tile_keys, int32_t* offsets) {
   const int64_t per_image = tiles_per_image(in.grid), tiles = in.images * per_image;

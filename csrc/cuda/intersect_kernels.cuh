@@ -96,14 +96,6 @@ __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32
   }
 }
 
-// One thread per pair: its complete key, laid out as in gsplat 1.5.3.
-__global__ void write_keys(int64_t total, const uint32_t* tile_keys, const int32_t* indices, const float* depths,
-                           int64_t* keys) {
-  const int64_t i = thread_index();
-  if (i >= total) return;
-  keys[i] = intersection_key(tile_keys[i], depths[indices[i]]);
-}
-
 // One thread per tile of all images: the position of the tile's first pair, by bisection.
 // Precondition: tile_keys [total] ascend; per_image is the number of tiles in an image.
 __global__ void find_offsets(const uint32_t* tile_keys, int64_t total, int64_t tiles, int64_t per_image, int tile_bits,

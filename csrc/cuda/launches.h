@@ -72,10 +72,6 @@ cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
                               const int32_t* starts, uint32_t* tile_keys, int32_t* indices);
 
-// keys [total]: complete, laid out as in gsplat 1.5.3.
-cudaError_t launch_write_keys(cudaStream_t stream, const IntersectInputs& in, int64_t total, const uint32_t* tile_keys,
-                              const int32_t* indices, int64_t* keys);
-
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
                                 const uint32_t* tile_keys, int32_t* offsets);

@@ -47,15 +47,14 @@ class Cuda {
   }
 
   // Counts the tiles of each Gaussian, sorts the Gaussians by depth, finds the places of their pairs in that order by a
-  // prefix sum, writes the pairs, and sorts them by tile. Waits once, for the number of pairs.
-  IntersectLists intersect(const IntersectOperands& p) const {
+  // prefix sum, writes the pairs, and sorts them by tile. Waits once, for the number of pairs. Returns flatten_ids.
+  Tensor intersect(const IntersectOperands& p) const {
     const IntersectInputs in = p.inputs();
     const Tensor& like = p.means2d;
     int32_t* tiles_per_gauss = p.tiles_per_gauss.mutable_data_ptr<int32_t>();
     Pairs by_depth(p.count, like);
     const int64_t total = count_tiles(p, in, by_depth);
     Pairs by_tile(total, like);
-    const Tensor keys = empty_like_device({total}, ScalarType::Long, like);
     if (total > 0) {
       sort(by_depth, 32, like);
       const Tensor starts = empty_like_device({p.count + 1}, ScalarType::Int, like);
@@ -64,10 +63,9 @@ class Cuda {
       exclusive_sum(start, p.count + 1, like);
       check(launch_emit_pairs(stream_, in, by_depth.values(), start, by_tile.keys(), by_tile.values()));
       sort(by_tile, in.tile_bits + bit_length(p.images - 1), like);
-      check(launch_write_keys(stream_, in, total, by_tile.keys(), by_tile.values(), keys.mutable_data_ptr<int64_t>()));
     }
     check(launch_find_offsets(stream_, in, total, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
-    return {keys, by_tile.values_tensor()};
+    return by_tile.values_tensor();
   }
 
   void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
@@ -143,7 +141,7 @@ class Cuda {
     check(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * sizeof(float), stream_));
   }
 
-  // The number of pairs, which is the size of two results of the operator.
+  // The number of pairs, which is the size of a result of the operator.
   int64_t count_tiles(const IntersectOperands& p, const IntersectInputs& in, Pairs& by_depth) const {
     const Tensor device_totals = empty_like_device({2}, ScalarType::Long, p.means2d);
     auto* totals = static_cast<IntersectTotals*>(device_totals.mutable_data_ptr());

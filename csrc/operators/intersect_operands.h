@@ -34,11 +34,6 @@ struct IntersectOperands {
   }
 };
 
-// The pairs of Gaussian and tile, in order: their keys, int64 [n], and the Gaussians' indices, int32 [n].
-struct IntersectLists {
-  Tensor keys, indices;
-};
-
 inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& radii, const Tensor& depths,
                                          const Tensor& conics, const Tensor& opacities,
                                          const std::optional<Tensor>& image_ids, int64_t images, int64_t tile_size,

@@ -72,16 +72,15 @@ struct Operators {
     return {g.v_directions, g.v_coeffs};
   }
 
-  static std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths,
-                                                              Tensor conics, Tensor opacities,
-                                                              std::optional<Tensor> image_ids, int64_t images,
-                                                              int64_t tile_size, int64_t tile_width,
-                                                              int64_t tile_height) {
+  static std::tuple<Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics,
+                                                      Tensor opacities, std::optional<Tensor> image_ids,
+                                                      int64_t images, int64_t tile_size, int64_t tile_width,
+                                                      int64_t tile_height) {
     const Device device(means2d);
     const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                                 tile_width, tile_height);
-    const IntersectLists lists = device.intersect(p);
-    return {p.tiles_per_gauss, lists.keys, lists.indices, p.offsets};
+    const Tensor flatten_ids = device.intersect(p);
+    return {p.tiles_per_gauss, flatten_ids, p.offsets};
   }
 
   static std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities,

@@ -28,7 +28,7 @@ void define_operators(Library& m) {
   m.def(
       "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
       "int images, int tile_size, int tile_width, int tile_height) "
-      "-> (Tensor tiles_per_gauss, Tensor isect_ids, Tensor flatten_ids, Tensor isect_offsets)");
+      "-> (Tensor tiles_per_gauss, Tensor flatten_ids, Tensor isect_offsets)");
   m.def(
       "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, "
       "int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "

@@ -149,12 +149,11 @@ def _intersect_shapes(
     tile_size: int,
     tile_width: int,
     tile_height: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tiles per Gaussian i32 [I, N] or [M], keys i64 [n], indices i32 [n] and offsets i32 [I, rows, columns]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tiles per Gaussian i32 [I, N] or [M], indices i32 [n] and offsets i32 [I, rows, columns]."""
     intersections = library.get_ctx().new_dynamic_size()
     return (
         depths.new_empty(depths.shape, dtype=torch.int32),
-        depths.new_empty((intersections,), dtype=torch.int64),
         depths.new_empty((intersections,), dtype=torch.int32),
         depths.new_empty((images, tile_height, tile_width), dtype=torch.int32),
     )

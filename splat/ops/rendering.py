@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from .arguments import (
     refuse_unsupported,
 )
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
-from .intersection import intersect
+from .intersection import intersect, intersection_keys
+from .meta import Late, lazy_meta
 from .packing import SparseRows, Splats
 from .pixels import rasterize
 from .projection import GaussianParameters, Harmonics, check_sparse, project, upper_triangles
@@ -217,7 +219,7 @@ def rasterization(
     if render_mode.endswith("ED"):
         depth = images[..., -1:] / alphas.clamp_min(1e-10)
         images = torch.cat([images[..., :-1], depth], dim=-1)
-    meta = {
+    meta: dict[str, Any] = {
         **splats.meta(),
         **lists,
         "width": settings.width,
@@ -227,7 +229,7 @@ def rasterization(
         "n_cameras": sizes.cameras,
         "n_invalid": invalid,
     }
-    return images, alphas, meta
+    return images, alphas, lazy_meta(meta)
 
 
 def _project_splats(
@@ -257,7 +259,7 @@ def _blend(
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """The images, their opacities, and the entries of `meta` about tiles."""
     tile_width, tile_height = -(-settings.width // tile_size), -(-settings.height // tile_size)
-    tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = intersect(
+    tiles_per_gauss, flatten_ids, offsets = intersect(
         splats.means2d,
         splats.radii,
         splats.depths,
@@ -269,7 +271,7 @@ def _blend(
         tile_width,
         tile_height,
     )
-    isect_offsets = isect_offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width)
+    isect_offsets = offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width)
     images, alphas = rasterize(
         splats.means2d,
         splats.conics,
@@ -289,7 +291,7 @@ def _blend(
         "tile_width": tile_width,
         "tile_height": tile_height,
         "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": isect_ids,
+        "isect_ids": Late(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
         "flatten_ids": flatten_ids,
         "isect_offsets": isect_offsets,
     }
