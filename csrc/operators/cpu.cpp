@@ -43,6 +43,18 @@ class Cpu {
     return flatten_ids;
   }
 
+  PackResults pack(const PackOperands& p) const {
+    int32_t* places = p.places.mutable_data_ptr<int32_t>();
+    const PackedTensors rows = empty_rows(p, cpu::place_rows(p.inputs(), places));
+    cpu::pack(p.inputs(), places, rows.pointers());
+    if (!p.lists()) return {rows, no_lists(p)};
+    const IntersectOperands packed = check_intersect(p, rows);
+    const Tensor flatten_ids = intersect(packed);
+    return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
+  }
+
+  void pack_backward(const PackBackwardOperands& p) const { cpu::pack_backward(p.gradients(), p.outputs()); }
+
   void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
     check_lists(p.inputs());
     cpu::rasterize(p.inputs(), images.outputs());

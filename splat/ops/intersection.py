@@ -24,6 +24,7 @@ from .checks import (
 )
 
 Intersections = tuple[Tensor, Tensor, Tensor]
+Grid = tuple[int, int, int]  # tile_size, tile_width, tile_height
 
 
 @torch.no_grad()
