@@ -12,12 +12,13 @@ import pytest
 import scenes
 import torch
 from scenes import Scene, random_scene
-from test_cuda_kernels import CASES, intersect_arguments
+from test_cuda_kernels import CASES, intersect_arguments, pack_arguments
 from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
 from torch import Tensor
 
 import splat
 from splat import _kernels
+from splat.ops.intersection import intersection_keys
 
 DEVICE = "cuda"
 
@@ -59,7 +60,8 @@ def backward_arguments(arguments: Arguments, v: tuple[Tensor, Tensor], absgrad: 
 
 def pairs(lists: tuple[Tensor, ...]) -> set[tuple[int, int]]:
     """Tile (with its image) and Gaussian of each entry."""
-    _, keys, flatten_ids, _ = lists
+    counts, flatten_ids, offsets = lists
+    keys = intersection_keys(torch.zeros(counts.shape), flatten_ids, offsets)
     return set(zip((keys >> 32).tolist(), flatten_ids.tolist(), strict=True))
 
 
@@ -72,8 +74,9 @@ def test_lists_are_those_of_the_cpu(size: str, tile_size: int, packed: bool) -> 
     # The two logarithms differ by roundings, and may decide otherwise on a tile that the ellipse grazes.
     differing = pairs(found) ^ pairs(expected)
     assert len(differing) <= 1e-3 * len(expected[1])
-    counts, keys, flatten_ids, offsets = found
-    assert int(counts.sum()) == len(keys) == len(flatten_ids)
+    counts, flatten_ids, offsets = found
+    keys = intersection_keys(arguments["depths"], flatten_ids, offsets)
+    assert int(counts.sum()) == len(flatten_ids)
     assert (keys[1:] >= keys[:-1]).all()
     same = keys[1:] == keys[:-1]
     assert (flatten_ids[1:] > flatten_ids[:-1])[same].all()
@@ -82,6 +85,19 @@ def test_lists_are_those_of_the_cpu(size: str, tile_size: int, packed: bool) -> 
     image, row, column = torch.ones_like(offsets).nonzero().T
     first = ((image << bits) | (row * arguments["tile_width"] + column)) << 32
     assert torch.equal(offsets.flatten().long(), torch.searchsorted(keys, first))
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+def test_packed_rows_and_their_gradients_are_those_of_the_cpu(sets: int) -> None:
+    arguments = pack_arguments(sets, 3, gaussians=20000)
+    found, expected = cpu(OPS.pack(**on(DEVICE, arguments))), OPS.pack(**arguments)
+    for one, other in zip(found[:9], expected[:9], strict=True):
+        assert torch.equal(one, other)
+    assert len(pairs(found[9:]) ^ pairs(expected[9:])) <= 1e-3 * len(expected[10])
+    backward = (arguments["radii"], expected[8], sets, *expected[3:8])
+    gradients = cpu(OPS.pack_backward(*(one.to(DEVICE) if isinstance(one, Tensor) else one for one in backward)))
+    for one, other in zip(gradients, OPS.pack_backward(*backward), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from scenes import random_scene
@@ -110,6 +111,62 @@ def test_an_image_that_does_not_exist_is_reported() -> None:
             SIMT.intersect(**arguments)
 
 
+# Packing
+
+
+def pack_arguments(sets: int, channels: int, gaussians: int = 300) -> Arguments:
+    """Arguments of `pack`: what two cameras see."""
+    arguments = intersect_arguments(2, gaussians=gaussians)
+    colors = torch.rand(sets, arguments["depths"].shape[1], channels, generator=torch.Generator().manual_seed(5))
+    return {name: one for name, one in arguments.items() if name not in ("image_ids", "images")} | {"colors": colors}
+
+
+@pytest.mark.parametrize(("sets", "channels"), [(1, 3), (2, 1), (2, 7)])
+def test_packed_rows_and_their_gradients_are_those_of_the_cpu(any_order: ModuleType, sets: int, channels: int) -> None:
+    arguments = pack_arguments(sets, channels)
+    found = SIMT.pack(**arguments)
+    assert 0 < len(found[0]) < arguments["depths"].numel()
+    assert_same(found, OPS.pack(**arguments))
+    without = arguments | {"colors": None, "tile_size": 0, "tile_width": 0, "tile_height": 0}
+    assert_same(SIMT.pack(**without), OPS.pack(**without))
+
+    generator = torch.Generator().manual_seed(6)
+    gradients: list[Tensor | None] = [torch.randn(one.shape, generator=generator) for one in found[3:8]]
+    backward = (arguments["radii"], found[8], sets)
+    assert_same(SIMT.pack_backward(*backward, *gradients), OPS.pack_backward(*backward, *gradients))
+    gradients[1] = gradients[4] = None
+    assert_same(SIMT.pack_backward(*backward, *gradients), OPS.pack_backward(*backward, *gradients))
+
+
+@pytest.mark.usefixtures("simt")
+def test_places_out_of_range_are_survived() -> None:
+    arguments = pack_arguments(2, 3)
+    found = SIMT.pack(**arguments)
+    for wrong in (-1, 10**6, 2**31 - 1):
+        places = torch.full_like(found[8], wrong)
+        for gradient in SIMT.pack_backward(arguments["radii"], places, 2, *found[3:8]):
+            assert not gradient.any()
+
+
+@pytest.mark.usefixtures("simt")
+def test_packed_rows_of_nothing() -> None:
+    arguments = pack_arguments(2, 3)
+    arguments["radii"] = torch.zeros_like(arguments["radii"])
+    found = SIMT.pack(**arguments)
+    assert_same(found, OPS.pack(**arguments))
+    for gradient in SIMT.pack_backward(arguments["radii"], found[8], 2, *found[3:8]):
+        assert gradient.numel()
+        assert not gradient.any()
+
+    names = ("means2d", "radii", "depths", "conics", "opacities", "colors")
+    for part in (np.s_[:, :0], np.s_[:0]):
+        empty = arguments | {name: arguments[name][part] for name in names}
+        found = SIMT.pack(**empty)
+        assert_same(found, OPS.pack(**empty))
+        backward = (empty["radii"], found[8], len(empty["colors"]), *found[3:8])
+        assert_same(SIMT.pack_backward(*backward), OPS.pack_backward(*backward))
+
+
 # Rasterization
 
 CASES: dict[str, Arguments] = {
@@ -170,7 +227,7 @@ def test_images_and_gradients_are_those_of_the_reference(name: str) -> None:
 def with_lists(arguments: Arguments) -> Arguments:
     """With the lists that its opacities, changed since, give."""
     count, size = arguments["opacities"].shape[1], arguments["tile_size"]
-    _, _, flatten_ids, offsets = OPS.intersect(
+    _, flatten_ids, offsets = OPS.intersect(
         arguments["means2d"], torch.full((1, count, 2), 1000, dtype=torch.int32), torch.ones(1, count),
         arguments["conics"], arguments["opacities"], None, 1, size,
         -(-arguments["width"] // size), -(-arguments["height"] // size),
@@ -289,20 +346,35 @@ def test_finite_gaussians_are_those_of_the_cpu(covars: bool, width: int) -> None
 
 # Errors of the driver
 
-CALLS = ["cudaLaunchKernel", "cudaMemsetAsync", "cudaMemcpyAsync", "cudaStreamSynchronize"]
+CALLS = [
+    "cudaLaunchKernel", "cudaMemsetAsync", "cudaMemcpyAsync", "cudaEventCreateWithFlags", "cudaEventRecord",
+    "cudaEventSynchronize",
+]  # fmt: skip
 
 
+WAITS = ("cudaEventSynchronize", "cudaStreamSynchronize")
+
+
+@pytest.mark.parametrize("name", ["intersect", "pack"])
+def test_an_operator_waits_once_for_the_sizes_of_its_results(simt: ModuleType, name: str) -> None:
+    before = [simt.calls().get(wait, 0) for wait in WAITS]
+    getattr(SIMT, name)(**(intersect_arguments() if name == "intersect" else pack_arguments(2, 3)))
+    assert [simt.calls().get(wait, 0) for wait in WAITS] == [before[0] + 1, before[1]]
+
+
+@pytest.mark.parametrize("name", ["intersect", "pack"])
 @pytest.mark.parametrize("call", CALLS)
-def test_an_error_of_the_driver_is_reported_once(simt: ModuleType, call: str) -> None:
+def test_an_error_of_the_driver_is_reported_once(simt: ModuleType, call: str, name: str) -> None:
     """As a wait is refused while a graph is captured. The runtime would report it again, at the next launch."""
-    arguments = intersect_arguments(gaussians=20)
-    expected = SIMT.intersect(**arguments)
+    operator = getattr(SIMT, name)
+    arguments = intersect_arguments(gaussians=20) if name == "intersect" else pack_arguments(2, 3)
+    expected = operator(**arguments)
     simt.fail(call)
 
     with pytest.raises(RuntimeError, match="CUDA error 999"):
-        SIMT.intersect(**arguments)
+        operator(**arguments)
 
-    assert_same(SIMT.intersect(**arguments), expected)
+    assert_same(operator(**arguments), expected)
 
 
 # All of it
@@ -345,9 +417,12 @@ def single_gaussians() -> dict[str, Arguments]:
 
 
 def test_every_kernel_is_executed(simt: ModuleType) -> None:
-    rendered = gaussians(1)
+    rendered, packed = gaussians(1), pack_arguments(1, 3)
     examples: dict[str, Arguments] = {
         "intersect": intersect_arguments(gaussians=5),
+        "pack": packed,
+        "pack_backward": {"radii": packed["radii"], "places": SIMT.pack(**packed)[8], "sets": 1}
+        | dict.fromkeys(("v_means2d", "v_depths", "v_conics", "v_opacities", "v_colors")),
         "rasterize": rendered,
         "rasterize_backward": backward_arguments(rendered, random_v(rendered), deterministic=True),
     } | single_gaussians()

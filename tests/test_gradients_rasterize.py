@@ -81,7 +81,7 @@ def gaussians(
     if packed:
         values, lists = ({name: value[keep] for name, value in part.items()} for part in (values, lists))
     columns, rows = -(-width // tile_size), -(-height // tile_size)
-    _, _, flatten_ids, offsets = OPS.intersect(
+    _, flatten_ids, offsets = OPS.intersect(
         values["means2d"],
         lists["radii"],
         lists["depths"],
@@ -269,7 +269,7 @@ def test_every_kind_and_number_of_channels(kind: str, channels: int) -> None:
 def test_thousands_of_gaussians_in_one_tile() -> None:
     arguments = gaussians(4, count=3000, width=16, height=16)
     arguments["opacities"] *= 0.03
-    _, _, flatten_ids, offsets = OPS.intersect(
+    _, flatten_ids, offsets = OPS.intersect(
         arguments["means2d"],
         torch.full((1, 3000, 2), 1000, dtype=torch.int32),
         torch.rand(1, 3000, generator=torch.Generator().manual_seed(1)),

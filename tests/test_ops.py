@@ -14,6 +14,7 @@ from torch import Tensor, library
 
 import splat
 from splat import _kernels
+from splat.ops.intersection import intersection_keys
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -125,9 +126,24 @@ def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
     }
 
 
+def pack_arguments(sets: int = 2, channels: int = 5, **changes: Any) -> Arguments:
+    lists = intersect_arguments(**changes)
+    generator = torch.Generator().manual_seed(5)
+    colors = torch.rand(sets, lists["depths"].shape[1], channels, generator=generator)
+    return {name: value for name, value in lists.items() if name not in ("image_ids", "images")} | {"colors": colors}
+
+
+def pack_backward_arguments(sets: int = 2) -> Arguments:
+    arguments = pack_arguments(sets)
+    names = ("means2d", "depths", "conics", "opacities", "colors")
+    _, _, _, *packed, places, _, _, _ = OPS.pack(**arguments)
+    gradients = {f"v_{name}": random_like(one) for name, one in zip(names, packed, strict=True)}
+    return {"radii": arguments["radii"], "places": places, "sets": sets} | gradients
+
+
 def rasterize_arguments(channels: int = 3, tile_size: int = TILE, **changes: Any) -> Arguments:
     lists = intersect_arguments(tile_size, **changes)
-    _, _, flatten_ids, offsets = OPS.intersect(**lists)
+    _, flatten_ids, offsets = OPS.intersect(**lists)
     images, gaussians = lists["depths"].shape
     generator = torch.Generator().manual_seed(2)
     return {
@@ -169,6 +185,8 @@ EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "spherical_harmonics_backward": harmonics_backward_arguments,
     "find_finite": finite_arguments,
     "intersect": intersect_arguments,
+    "pack": pack_arguments,
+    "pack_backward": pack_backward_arguments,
     "rasterize": rasterize_arguments,
     "rasterize_backward": rasterize_backward_arguments,
 }
@@ -213,6 +231,8 @@ DIFFERENTIABLE: list[tuple[str, Callable[[], Arguments]]] = [
     ("project", covariance_arguments),
     ("project", shaded_arguments),
     ("spherical_harmonics", harmonics_arguments),
+    ("pack", pack_arguments),
+    ("pack", lambda: pack_arguments(sets=1)),
 ]
 
 
@@ -230,6 +250,7 @@ def test_gradients_compile_into_one_graph(name: str, example: Callable[[], Argum
         floats = [output for output in outputs(name, arguments) if output.is_floating_point()]
         return sum((output * output.cos()).sum() for output in floats)  # type: ignore[return-value]
 
+    torch.compiler.reset()
     gradients = []
     for function in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=dynamic)):
         arguments = requiring_gradients(example())
@@ -246,7 +267,7 @@ def test_operators_compile_into_one_graph() -> None:
     def render(means: Tensor) -> Tensor:
         radii, means2d, depths, conics, *_ = OPS.project(means, **arguments)
         opacities = arguments["opacities"].expand(2, -1)
-        _, _, flatten_ids, offsets = OPS.intersect(
+        _, flatten_ids, offsets = OPS.intersect(
             means2d, radii, depths, conics, opacities, None, 2, TILE, -(-WIDTH // TILE), -(-HEIGHT // TILE)
         )
         colors = torch.ones(2, len(means), 3)
@@ -266,7 +287,7 @@ def requiring_gradients(arguments: Arguments) -> Arguments:
     }
 
 
-@pytest.mark.parametrize("name", ["project", "spherical_harmonics"])
+@pytest.mark.parametrize("name", ["project", "spherical_harmonics", "pack"])
 def test_a_second_derivative_is_refused(name: str) -> None:
     arguments = requiring_gradients(EXAMPLES[f"{name}_backward"]())
     differentiable = [output for output in outputs(f"{name}_backward", arguments) if output.requires_grad]
@@ -422,8 +443,9 @@ def rectangle_lists(arguments: Arguments) -> list[tuple[int, int, int, int]]:
 
 
 def kept_pairs(arguments: Arguments) -> list[tuple[int, int, int, int]]:
-    """The same, of the pairs that the operator keeps, read from its keys."""
-    _, keys, indices, _ = OPS.intersect(**arguments)
+    """The same, of the pairs that the operator keeps, read from their keys."""
+    _, indices, offsets = OPS.intersect(**arguments)
+    keys = intersection_keys(arguments["depths"], indices, offsets)
     tile_bits = (arguments["tile_width"] * arguments["tile_height"]).bit_length()
     return [
         (key >> 32 + tile_bits, (key >> 32) & ((1 << tile_bits) - 1), key & 0xFFFFFFFF, index)
@@ -445,7 +467,7 @@ def test_intersect_orders_by_image_tile_depth_index(tile_size: int) -> None:
 def test_intersect_counts_and_offsets() -> None:
     arguments = intersect_arguments()
     pairs = kept_pairs(arguments)
-    tiles_per_gauss, _, _, offsets = OPS.intersect(**arguments)
+    tiles_per_gauss, _, offsets = OPS.intersect(**arguments)
     indices = torch.tensor([index for *_, index in pairs])
     torch.testing.assert_close(
         tiles_per_gauss.flatten(), torch.bincount(indices, minlength=tiles_per_gauss.numel()).int()
@@ -531,7 +553,7 @@ def rasterize_singles(arguments: Arguments, flatten_ids: Tensor, offsets: Tensor
 @pytest.mark.parametrize("tile_size", [7, 16, 32])
 def test_intersect_drops_no_pair_that_contributes(kind: str, tile_size: int) -> None:
     arguments = single_gaussians(kind, tile_size)
-    tiles_per_gauss, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    tiles_per_gauss, flatten_ids, offsets = OPS.intersect(**arguments)
     everywhere = arguments["tile_width"] * arguments["tile_height"]
     # Ellipses as thin as the last two are not trusted, so that the rectangle counts, which here is the whole image.
     assert kind in ("hair", "thread") or tiles_per_gauss.sum() < 0.8 * everywhere * arguments["images"]
@@ -568,7 +590,7 @@ def test_intersect_keeps_what_is_not_an_ellipse() -> None:
 @pytest.mark.parametrize("opacity", [0.0, 0.0039, torch.nan, -1.0])
 def test_intersect_drops_what_nobody_sees(opacity: float) -> None:
     arguments = single_gaussians("round", count=3) | {"opacities": torch.full((3, 1), opacity)}
-    tiles_per_gauss, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    tiles_per_gauss, flatten_ids, offsets = OPS.intersect(**arguments)
     assert not tiles_per_gauss.any()
     assert len(flatten_ids) == 0
     assert not offsets.any()
@@ -582,7 +604,7 @@ def test_intersect_drops_what_nobody_sees(opacity: float) -> None:
 def test_rasterize_one_gaussian(kind: str, name: str, instruction_set: Callable[[str], str]) -> None:
     select_or_skip(instruction_set, name)
     arguments = single_gaussians(kind)
-    _, _, flatten_ids, offsets = OPS.intersect(**arguments)
+    _, flatten_ids, offsets = OPS.intersect(**arguments)
     found = rasterize_singles(arguments, flatten_ids, offsets).double()
     expected, doubtful = alphas_by_definition(arguments)
     assert (expected > 0).any()
@@ -715,15 +737,85 @@ def test_packed_equals_dense() -> None:
     keep = (lists["radii"] > 0).all(-1)
     image_ids = keep.nonzero()[:, 0]
     packed_lists = packed(lists, keep, "means2d", "radii", "depths", "conics", "opacities") | {"image_ids": image_ids}
-    tiles, keys, indices, offsets = OPS.intersect(**packed_lists)
-    dense_tiles, dense_keys, dense_indices, dense_offsets = OPS.intersect(**lists)
+    tiles, indices, offsets = OPS.intersect(**packed_lists)
+    dense_tiles, dense_indices, dense_offsets = OPS.intersect(**lists)
     rows = keep.flatten().nonzero().flatten()
-    assert_same((tiles, keys, offsets), (dense_tiles[keep], dense_keys, dense_offsets))
+    assert_same((tiles, offsets), (dense_tiles[keep], dense_offsets))
     torch.testing.assert_close(rows[indices], dense_indices.long())
 
     arguments = rasterize_arguments()
     packed_arguments = packed(arguments, keep, "means2d", "conics", "colors", "opacities") | {"flatten_ids": indices}
     assert_same(OPS.rasterize(**packed_arguments), OPS.rasterize(**arguments))
+
+
+PACKED = ("radii", "means2d", "depths", "conics", "opacities")
+LISTS = ("tile_size", "tile_width", "tile_height")
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+def test_packed_rows_are_the_visible_ones(sets: int) -> None:
+    arguments = pack_arguments(sets)
+    keep = (arguments["radii"] > 0).all(-1)
+    assert 0 < keep.sum() < keep.numel()
+    images, gaussians = keep.nonzero(as_tuple=True)
+    *rows, colors, places, tiles, indices, offsets = OPS.pack(**arguments)
+    assert_same(tuple(rows[:2]), (images, gaussians))
+    assert_same(tuple(rows[2:]), tuple(arguments[name][keep] for name in PACKED))
+    assert torch.equal(colors, arguments["colors"].expand(2, -1, -1)[keep])
+    assert torch.equal(places[keep], torch.arange(len(images), dtype=torch.int32))
+    given = {name: arguments[name][keep] for name in PACKED} | {name: arguments[name] for name in LISTS}
+    assert_same((tiles, indices, offsets), OPS.intersect(**given, image_ids=images, images=2))
+
+    without = OPS.pack(**arguments | {"colors": None} | dict.fromkeys(LISTS, 0))
+    assert_same(without[:7], tuple(rows))
+    assert [tuple(one.shape) for one in without[7:]] == [(len(images), 0), keep.shape, (0,), (0,), (2, 0, 0)]
+
+
+@pytest.mark.parametrize("given", [("means2d", "depths", "conics", "opacities", "colors"), ("depths",), ("colors",)])
+@pytest.mark.parametrize("sets", [1, 2])
+def test_gradients_of_packed_rows_are_those_of_their_indices(sets: int, given: tuple[str, ...]) -> None:
+    names = ("means2d", "depths", "conics", "opacities", "colors")
+    arguments = pack_arguments(sets)
+    keep = (arguments["radii"] > 0).all(-1)
+    gradients = []
+    for packs in (True, False):
+        leaves = {name: arguments[name].clone().requires_grad_() for name in names}
+        dense = leaves | {"colors": leaves["colors"].expand(2, -1, -1)}
+        found = OPS.pack(**arguments | leaves)[3:8] if packs else [dense[name][keep] for name in names]
+        outputs = [one for name, one in zip(names, found, strict=True) if name in given]
+        torch.autograd.backward(outputs, [random_like(one) for one in outputs])
+        gradients.append([leaf.grad for leaf in leaves.values()])
+    for name, one, other in zip(names, *gradients, strict=True):
+        if name in given:
+            assert torch.equal(one, other), name
+        else:
+            assert one is None
+
+
+def test_packing_differentiates_only_what_is_asked_for() -> None:
+    arguments = pack_arguments()
+    leaf = arguments["depths"].requires_grad_()
+    _, _, _, _, depths, conics, *_ = OPS.pack(**arguments)
+    assert torch.autograd.grad(depths.sum() + conics.sum(), leaf)[0].sum() == len(depths)
+
+
+def test_nothing_is_packed_of_what_nobody_sees() -> None:
+    arguments = pack_arguments()
+    arguments["radii"] = torch.zeros_like(arguments["radii"])
+    arguments["depths"].requires_grad_()
+    *rows, _, tiles, indices, offsets = OPS.pack(**arguments)
+    assert [len(one) for one in (*rows, tiles, indices)] == [0] * 10
+    assert not offsets.any()
+    rows[4].sum().backward()
+    assert not arguments["depths"].grad.any()
+
+
+@pytest.mark.parametrize(("sets", "images"), [(3, 2), (0, 2), (3, 1)])
+def test_sets_of_colors_must_be_for_equally_many_images(sets: int, images: int) -> None:
+    arguments = pack_arguments()
+    arguments |= {name: arguments[name][:images] for name in PACKED}
+    with pytest.raises(RuntimeError, match=f"for equally many of the {images} images; found {sets}"):
+        OPS.pack(**arguments | {"colors": torch.zeros(sets, 300, 3)})
 
 
 @pytest.mark.parametrize(("images", "gaussians"), [(0, 5), (2, 0), (0, 0)])
@@ -736,7 +828,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
     coeffs, opacities = torch.zeros(1, gaussians, 4, 3), torch.zeros(images, gaussians)
     assert OPS.spherical_harmonics(1, torch.zeros(images, gaussians, 3), coeffs, None).shape == (images, gaussians, 3)
     for shape, image_ids in (((images, gaussians), None), ((0,), torch.empty(0, dtype=torch.int64))):
-        tiles, keys, indices, offsets = OPS.intersect(
+        tiles, indices, offsets = OPS.intersect(
             means2d.reshape(*shape, 2),
             radii.reshape(*shape, 2),
             depths.reshape(shape),
@@ -748,7 +840,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
             5,
             3,
         )
-        assert (tiles.shape, len(keys), len(indices)) == (shape, 0, 0)
+        assert (tiles.shape, len(indices)) == (shape, 0)
         assert torch.equal(offsets, torch.zeros(images, 3, 5, dtype=torch.int32))
         colors, alphas, last_ids = OPS.rasterize(
             means2d.reshape(*shape, 2),

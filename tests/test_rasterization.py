@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from reference_rasterizer import TOLERANCE
 from scenes import Scene, random_scene, real_scene
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import splat
 from splat.ops.arguments import RollingShutterType
@@ -463,6 +464,35 @@ def test_meta_holds_the_projection(device: str, rasterize_mode: str) -> None:
             assert (found[name][~seen] == 0).all()
         exact = scene.opacities * expected.compensations
         assert (found["opacities"] - exact)[seen].abs().max() <= 1e-4
+
+
+class Operations(TorchDispatchMode):
+    """Notes the names of the operations that torch carries out, without those that only make views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not func.is_view and func.overloadpacket.__name__ != "_unsafe_view":
+            self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_packing_is_one_operation_forward_and_one_backward(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, one more would be one more launch, and one whose result has a size of its own would wait."""
+    monkeypatch.setattr("splat.ops.arguments._check_camera_values", lambda *_: None)  # which is not done on a GPU
+    scene = random_scene(24, 50, 40, 25)
+    means = scene.means.to(device).requires_grad_()
+    noted: dict[bool, list[str]] = {}
+    for packed in (True, False):
+        with Operations() as operations:
+            image, _, _ = render(device, scene, means=means, packed=packed)
+            torch.autograd.grad(image.sum(), means)
+        noted[packed] = operations.names
+    noted[False][noted[False].index("intersect")] = "pack"
+    noted[True].remove("pack_backward")
+    assert noted[True] == noted[False]
 
 
 def test_packed_meta_is_the_visible_part_of_the_dense_one(device: str) -> None:

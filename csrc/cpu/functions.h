@@ -7,6 +7,7 @@
 
 #include "../math/find_finite_rows.h"
 #include "../math/intersect_rows.h"
+#include "../math/pack_rows.h"
 #include "../math/project_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
@@ -30,6 +31,14 @@ void spherical_harmonics(const HarmonicsInputs& in, float* colors);
 void spherical_harmonics_backward(const HarmonicsInputs& in, const float* v_colors, float* v_directions,
                                   float* v_coeffs);
 
+// Sets places [I, N]; returns the number of rows that are shown.
+int64_t place_rows(const PackInputs& in, int32_t* places);
+
+// Precondition: `out` has as many rows.
+void pack(const PackInputs& in, const int32_t* places, const PackedRows& out);
+
+void pack_backward(const PackGradients& in, const PackGradientOutputs& out);
+
 // intersect.cpp
 
 struct DepthEntry {
@@ -46,9 +55,9 @@ class TilePairs {
 
   int64_t count() const { return count_; }
 
-  // Sets keys and indices [count()], in order, and offsets [I, rows, columns]. Precondition: count() <= kMaxCount. Can
-  // be called once.
-  void write(int64_t* keys, int32_t* indices, int32_t* offsets);
+  // Sets indices [count()], in order, and offsets [I, rows, columns]. Precondition: count() <= kMaxCount. Can be called
+  // once.
+  void write(int32_t* indices, int32_t* offsets);
 
  private:
   int64_t piece_start(int64_t piece) const;

@@ -107,5 +107,28 @@ void spherical_harmonics_backward(const HarmonicsInputs& in, const float* v_colo
   });
 }
 
+int64_t place_rows(const PackInputs& in, int32_t* places) {
+  int32_t next = 0;
+  for (int64_t row = 0; row < in.images * in.gaussians; ++row) {
+    places[row] = next;
+    next += is_shown(in.radii, row);
+  }
+  return next;
+}
+
+void pack(const PackInputs& in, const int32_t* places, const PackedRows& out) {
+  parallel_for(in.images * in.gaussians, 1024, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      if (is_shown(in.radii, row)) pack_row(in, row, places[row], out);
+    }
+  });
+}
+
+void pack_backward(const PackGradients& in, const PackGradientOutputs& out) {
+  parallel_for(in.sets * in.gaussians, 1024, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) pack_backward_row(in, i / in.gaussians, i % in.gaussians, out);
+  });
+}
+
 }  // namespace cpu
 }  // namespace splat

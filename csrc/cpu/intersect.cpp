@@ -86,7 +86,7 @@ TilePairs::TilePairs(const IntersectInputs& in, int32_t* tiles_per_gauss)
   count_ = std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-void TilePairs::write(int64_t* keys, int32_t* indices, int32_t* offsets) {
+void TilePairs::write(int32_t* indices, int32_t* offsets) {
   int32_t next = 0;
   for (int64_t tile = 0; tile < tiles_; ++tile) {
     offsets[tile] = next;
@@ -100,14 +100,7 @@ void TilePairs::write(int64_t* keys, int32_t* indices, int32_t* offsets) {
     int32_t* place = places_.data() + piece * tiles_;
     for_each_span(in_, entries_, piece_start(piece), piece_start(piece + 1),
                   [&](int64_t first, int64_t last, int32_t index) {
-                    const int64_t image = image_of_tile(in_.grid, first);
-                    const int64_t first_of_image = image * tiles_per_image(in_.grid);
-                    for (int64_t tile = first; tile < last; ++tile) {
-                      const int32_t at = place[tile]++;
-                      keys[at] =
-                          intersection_key(tile_key(image, tile - first_of_image, in_.tile_bits), in_.depths[index]);
-                      indices[at] = index;
-                    }
+                    for (int64_t tile = first; tile < last; ++tile) indices[place[tile]++] = index;
                   });
   });
 }

@@ -1,13 +1,14 @@
-// The launches of the kernels in intersect_kernels.cuh.
+// The launches of the kernels in intersect_kernels.cuh and pack_kernels.cuh.
 #include "intersect_kernels.cuh"
 #include "launch.h"
+#include "pack_kernels.cuh"
 
 namespace splat {
 
-cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, int32_t* tiles_per_gauss,
-                               uint32_t* depth_keys, int32_t* order, IntersectTotals* totals) {
+cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& out,
+                               IntersectTotals* totals) {
   SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(totals, 0, sizeof *totals, stream));
-  return launch_each(stream, in.count, kernels::count_tiles, in, tiles_per_gauss, depth_keys, order, totals);
+  return launch_each(stream, in.count, kernels::count_tiles, in, out, totals);
 }
 
 cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_t* order,
@@ -20,15 +21,25 @@ cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, co
   return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, tile_keys, indices);
 }
 
-cudaError_t launch_write_keys(cudaStream_t stream, const IntersectInputs& in, int64_t total, const uint32_t* tile_keys,
-                              const int32_t* indices, int64_t* keys) {
-  return launch_each(stream, total, kernels::write_keys, total, tile_keys, indices, in.depths, keys);
-}
-
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
                                 const uint32_t* tile_keys, int32_t* offsets) {
   const int64_t per_image = tiles_per_image(in.grid), tiles = in.images * per_image;
   return launch_each(stream, tiles, kernels::find_offsets, tile_keys, total, tiles, per_image, in.tile_bits, offsets);
+}
+
+cudaError_t launch_count_shown(cudaStream_t stream, const IntersectInputs& in, int32_t* places, int32_t* tiles,
+                               IntersectTotals* totals) {
+  SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(totals, 0, sizeof *totals, stream));
+  return launch_each(stream, in.count, kernels::count_shown, in, places, tiles, totals);
+}
+
+cudaError_t launch_pack(cudaStream_t stream, const PackInputs& in, const int32_t* places, const int32_t* tiles,
+                        const PackedRows& out, const DepthOrder& packed) {
+  return launch_each(stream, in.images * in.gaussians, kernels::pack, in, places, tiles, out, packed);
+}
+
+cudaError_t launch_pack_backward(cudaStream_t stream, const PackGradients& in, const PackGradientOutputs& out) {
+  return launch_each(stream, in.sets * in.gaussians, kernels::pack_backward, in, out);
 }
 
 }  // namespace splat

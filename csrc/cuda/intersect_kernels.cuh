@@ -10,40 +10,54 @@
 namespace splat {
 namespace kernels {
 
-// One thread per Gaussian: its number of tiles, and its key for the sort by depth, which puts Gaussians without tiles
-// at the end. Adds to *totals. A Gaussian whose image does not exist has no tiles.
-__global__ void count_tiles(IntersectInputs in, int32_t* tiles_per_gauss, uint32_t* depth_keys, int32_t* order,
-                            IntersectTotals* totals) {
-  __shared__ unsigned long long block_tiles, block_bad;
-  if (threadIdx.x == 0) block_tiles = block_bad = 0;
+// Precondition: the Gaussian's image exists.
+static __device__ __forceinline__ int64_t tile_count(const IntersectInputs& in, int64_t i) {
+  const TileReach reach = reach_of(in, i);
+  int64_t tiles = 0;
+  for (int row = reach.row_begin; row < reach.row_end; ++row) {
+    const TileSpan span = tile_span(in.grid, reach, row);
+    tiles += span.end - span.begin;
+  }
+  return tiles;
+}
+
+// The key puts Gaussians without tiles at the end.
+static __device__ __forceinline__ void set_depth_order(const DepthOrder& out, int64_t i, int64_t tiles, float depth) {
+  out.tiles_per_gauss[i] = static_cast<int32_t>(tiles);
+  out.keys[i] = tiles == 0 ? ~0u : float_bits(depth);
+  out.order[i] = static_cast<int32_t>(i);
+}
+
+// Adds the block's numbers of tiles, and of threads with a flag. All threads of the block must call it, in full warps.
+static __device__ __forceinline__ void add_to_totals(int64_t tiles, bool flag, IntersectTotals* totals) {
+  __shared__ unsigned long long block_tiles, block_flagged;
+  if (threadIdx.x == 0) block_tiles = block_flagged = 0;
   __syncthreads();
+  const unsigned int flagged = __ballot_sync(kAllLanes, flag);
+  const long long warp_tiles = warp_sum(static_cast<long long>(tiles));
+  if (threadIdx.x % kWarp == 0) {
+    atomicAdd(&block_tiles, static_cast<unsigned long long>(warp_tiles));
+    atomicAdd(&block_flagged, static_cast<unsigned long long>(__popc(flagged)));
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (block_tiles != 0) atomicAdd(&totals->tiles, block_tiles);
+  if (block_flagged != 0) atomicAdd(&totals->flagged, block_flagged);
+}
+
+// One thread per Gaussian: its number of tiles, and its place in the sort by depth. Adds to *totals, with a flag for a
+// Gaussian whose image does not exist; it has no tiles.
+__global__ void count_tiles(IntersectInputs in, DepthOrder out, IntersectTotals* totals) {
   const int64_t i = thread_index();
   int64_t tiles = 0;
   bool bad = false;
   if (i < in.count) {
     const int64_t image = image_of(in, i);
     bad = image < 0 || image >= in.images;
-    if (!bad) {
-      const TileReach reach = reach_of(in, i);
-      for (int row = reach.row_begin; row < reach.row_end; ++row) {
-        const TileSpan span = tile_span(in.grid, reach, row);
-        tiles += span.end - span.begin;
-      }
-    }
-    tiles_per_gauss[i] = static_cast<int32_t>(tiles);
-    depth_keys[i] = tiles == 0 ? ~0u : float_bits(in.depths[i]);
-    order[i] = static_cast<int32_t>(i);
+    if (!bad) tiles = tile_count(in, i);
+    set_depth_order(out, i, tiles, in.depths[i]);
   }
-  const unsigned int bad_lanes = __ballot_sync(kAllLanes, bad);
-  const long long warp_tiles = warp_sum(static_cast<long long>(tiles));
-  if (threadIdx.x % kWarp == 0) {
-    atomicAdd(&block_tiles, static_cast<unsigned long long>(warp_tiles));
-    atomicAdd(&block_bad, static_cast<unsigned long long>(__popc(bad_lanes)));
-  }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  if (block_tiles != 0) atomicAdd(&totals->tiles, block_tiles);
-  if (block_bad != 0) atomicAdd(&totals->bad_image, block_bad);
+  add_to_totals(tiles, bad, totals);
 }
 
 // One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth,
@@ -94,14 +108,6 @@ __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32
     const int32_t first = __shfl_sync(kAllLanes, at, source);
     emit_gaussian(in, gaussian, first, lane, kWarp, tile_keys, indices);
   }
-}
-
-// One thread per pair: its complete key, laid out as in gsplat 1.5.3.
-__global__ void write_keys(int64_t total, const uint32_t* tile_keys, const int32_t* indices, const float* depths,
-                           int64_t* keys) {
-  const int64_t i = thread_index();
-  if (i >= total) return;
-  keys[i] = intersection_key(tile_keys[i], depths[indices[i]]);
 }
 
 // One thread per tile of all images: the position of the tile's first pair, by bisection.

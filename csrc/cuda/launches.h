@@ -9,6 +9,7 @@
 
 #include "../math/find_finite_rows.h"
 #include "../math/intersect_rows.h"
+#include "../math/pack_rows.h"
 #include "../math/project_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
@@ -55,13 +56,20 @@ cudaError_t launch_exclusive_sum(cudaStream_t stream, void* memory, size_t& byte
 // intersect.cu
 
 struct IntersectTotals {
-  unsigned long long tiles;      // pairs of all Gaussians
-  unsigned long long bad_image;  // Gaussians whose image does not exist
+  unsigned long long tiles;    // pairs of all Gaussians
+  unsigned long long flagged;  // Gaussians of one kind, which the launch names
 };
 
-// Sets tiles_per_gauss [count], each Gaussian's number, its key for the sort by depth, and *totals.
-cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, int32_t* tiles_per_gauss,
-                               uint32_t* depth_keys, int32_t* order, IntersectTotals* totals);
+// [count] each: the number of tiles, the key for the sort by depth, and the Gaussian's number.
+struct DepthOrder {
+  int32_t* tiles_per_gauss;
+  uint32_t* keys;
+  int32_t* order;
+};
+
+// Sets the arrays and *totals, with a flag for Gaussians whose image does not exist.
+cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& out,
+                               IntersectTotals* totals);
 
 // starts [count + 1]: the numbers of tiles in this order of the Gaussians, followed by 0.
 cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_t* order,
@@ -72,13 +80,21 @@ cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
                               const int32_t* starts, uint32_t* tile_keys, int32_t* indices);
 
-// keys [total]: complete, laid out as in gsplat 1.5.3.
-cudaError_t launch_write_keys(cudaStream_t stream, const IntersectInputs& in, int64_t total, const uint32_t* tile_keys,
-                              const int32_t* indices, int64_t* keys);
-
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
                                 const uint32_t* tile_keys, int32_t* offsets);
+
+// Of the dense layout. Sets places [count], 1 for each row that is shown; tiles [count], unless it is null; and *totals,
+// with a flag for rows that are shown.
+cudaError_t launch_count_shown(cudaStream_t stream, const IntersectInputs& in, int32_t* places, int32_t* tiles,
+                               IntersectTotals* totals);
+
+// Packs the rows that are shown; unless tiles is null, also sets what launch_count_tiles does, for the packed rows.
+// Precondition: places is the exclusive sum of the above.
+cudaError_t launch_pack(cudaStream_t stream, const PackInputs& in, const int32_t* places, const int32_t* tiles,
+                        const PackedRows& out, const DepthOrder& packed);
+
+cudaError_t launch_pack_backward(cudaStream_t stream, const PackGradients& in, const PackGradientOutputs& out);
 
 // rasterize.cu, rasterize_backward.cu
 

@@ -29,17 +29,13 @@ SPLAT_HD TileOrigin tile_origin(const TileGrid& grid, int64_t tile) {
           static_cast<int>(in_image / grid.columns) * grid.tile_size};
 }
 
-// The key of an intersection is image | tile | depth, laid out as in gsplat 1.5.3: the lower 32 bits are those of the
-// depth, and the tile has as many bits as it takes to write the number of tiles in an image.
+// A tile's key is image | tile, which is the upper half of gsplat 1.5.3's key of an intersection; the tile has as many
+// bits as it takes to write the number of tiles in an image.
 SPLAT_HD int tile_bits(const TileGrid& grid) { return bit_length(tiles_per_image(grid)); }
 
-// The upper half of a key. `tile` is numbered within the image.
+// `tile` is numbered within the image.
 SPLAT_HD uint32_t tile_key(int64_t image, int64_t tile, int tile_bits) {
   return static_cast<uint32_t>(image << tile_bits | tile);
-}
-
-SPLAT_HD int64_t intersection_key(uint32_t tile_key, float depth) {
-  return static_cast<int64_t>(static_cast<uint64_t>(tile_key) << 32 | float_bits(depth));
 }
 
 }  // namespace splat

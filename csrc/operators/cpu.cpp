@@ -32,17 +32,28 @@ class Cpu {
                                       g.v_directions.mutable_data_ptr<float>(), g.v_coeffs.mutable_data_ptr<float>());
   }
 
-  IntersectLists intersect(const IntersectOperands& p) const {
+  // Returns flatten_ids.
+  Tensor intersect(const IntersectOperands& p) const {
     const IntersectInputs in = p.inputs();
     check_images(in);
     cpu::TilePairs pairs(in, p.tiles_per_gauss.mutable_data_ptr<int32_t>());
     check_intersections(pairs.count());
-    const IntersectLists lists = {empty_like_device({pairs.count()}, ScalarType::Long, p.means2d),
-                                  empty_like_device({pairs.count()}, ScalarType::Int, p.means2d)};
-    pairs.write(lists.keys.mutable_data_ptr<int64_t>(), lists.indices.mutable_data_ptr<int32_t>(),
-                p.offsets.mutable_data_ptr<int32_t>());
-    return lists;
+    const Tensor flatten_ids = empty_like_device({pairs.count()}, ScalarType::Int, p.means2d);
+    pairs.write(flatten_ids.mutable_data_ptr<int32_t>(), p.offsets.mutable_data_ptr<int32_t>());
+    return flatten_ids;
   }
+
+  PackResults pack(const PackOperands& p) const {
+    int32_t* places = p.places.mutable_data_ptr<int32_t>();
+    const PackedTensors rows = empty_rows(p, cpu::place_rows(p.inputs(), places));
+    cpu::pack(p.inputs(), places, rows.pointers());
+    if (!p.lists()) return {rows, no_lists(p)};
+    const IntersectOperands packed = check_intersect(p, rows);
+    const Tensor flatten_ids = intersect(packed);
+    return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
+  }
+
+  void pack_backward(const PackBackwardOperands& p) const { cpu::pack_backward(p.gradients(), p.outputs()); }
 
   void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
     check_lists(p.inputs());

@@ -47,27 +47,47 @@ class Cuda {
   }
 
   // Counts the tiles of each Gaussian, sorts the Gaussians by depth, finds the places of their pairs in that order by a
-  // prefix sum, writes the pairs, and sorts them by tile. Waits once, for the number of pairs.
-  IntersectLists intersect(const IntersectOperands& p) const {
+  // prefix sum, writes the pairs, and sorts them by tile. Waits once, for the number of pairs, while the GPU sorts by
+  // depth. Returns flatten_ids.
+  Tensor intersect(const IntersectOperands& p) const {
     const IntersectInputs in = p.inputs();
+    Pairs by_depth(p.count, p.means2d);
+    Totals totals(stream_, p.means2d);
+    check(launch_count_tiles(stream_, in, depth_order(p, by_depth), totals.on_device()));
+    totals.copy();
+    const Tensor starts = sort_by_depth(p, by_depth);
+    const IntersectTotals found = totals.wait();
+    STD_TORCH_CHECK(found.flagged == 0, "image_ids must be in [0, ", in.images, "); ", found.flagged, " are not");
+    return list_pairs(p, by_depth, starts, static_cast<int64_t>(found.tiles));
+  }
+
+  // Waits once, for the number of rows and that of pairs, and makes the lists as `intersect` does.
+  PackResults pack(const PackOperands& p) const {
     const Tensor& like = p.means2d;
-    int32_t* tiles_per_gauss = p.tiles_per_gauss.mutable_data_ptr<int32_t>();
-    Pairs by_depth(p.count, like);
-    const int64_t total = count_tiles(p, in, by_depth);
-    Pairs by_tile(total, like);
-    const Tensor keys = empty_like_device({total}, ScalarType::Long, like);
-    if (total > 0) {
-      sort(by_depth, 32, like);
-      const Tensor starts = empty_like_device({p.count + 1}, ScalarType::Int, like);
-      int32_t* start = starts.mutable_data_ptr<int32_t>();
-      check(launch_order_counts(stream_, p.count, by_depth.values(), tiles_per_gauss, start));
-      exclusive_sum(start, p.count + 1, like);
-      check(launch_emit_pairs(stream_, in, by_depth.values(), start, by_tile.keys(), by_tile.values()));
-      sort(by_tile, in.tile_bits + bit_length(p.images - 1), like);
-      check(launch_write_keys(stream_, in, total, by_tile.keys(), by_tile.values(), keys.mutable_data_ptr<int64_t>()));
+    int32_t* places = p.places.mutable_data_ptr<int32_t>();
+    const Tensor tile_tensor = empty_like_device({p.lists() ? p.count() : 0}, ScalarType::Int, like);
+    int32_t* tiles = p.lists() ? tile_tensor.mutable_data_ptr<int32_t>() : nullptr;
+    Totals totals(stream_, like);
+    check(launch_count_shown(stream_, p.rows(), places, tiles, totals.on_device()));
+    totals.copy();
+    exclusive_sum(places, p.count(), like);
+    const IntersectTotals found = totals.wait();
+
+    const PackedTensors rows = empty_rows(p, static_cast<int64_t>(found.flagged));
+    if (!p.lists()) {
+      check(launch_pack(stream_, p.inputs(), places, nullptr, rows.pointers(), {}));
+      return {rows, no_lists(p)};
     }
-    check(launch_find_offsets(stream_, in, total, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
-    return {keys, by_tile.values_tensor()};
+    const IntersectOperands packed = check_intersect(p, rows);
+    Pairs by_depth(packed.count, like);
+    check(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), depth_order(packed, by_depth)));
+    const Tensor starts = sort_by_depth(packed, by_depth);
+    const Tensor flatten_ids = list_pairs(packed, by_depth, starts, static_cast<int64_t>(found.tiles));
+    return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
+  }
+
+  void pack_backward(const PackBackwardOperands& p) const {
+    check(launch_pack_backward(stream_, p.gradients(), p.outputs()));
   }
 
   void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
@@ -107,6 +127,48 @@ class Cuda {
     PairBuffers buffers_ = {};
   };
 
+  // Sums that a kernel leaves and the host waits for. What is launched between `copy` and `wait` runs meanwhile.
+  class Totals {
+   public:
+    Totals(cudaStream_t stream, const Tensor& like)
+        : stream_(stream),
+          device_(empty_like_device({kNumbers}, ScalarType::Long, like)),
+          // Pinned: a copy into other memory would itself wait.
+          host_(torch::stable::empty({kNumbers}, ScalarType::Long, std::nullopt, torch::headeronly::DeviceType::CPU,
+                                     true)) {}
+    Totals(const Totals&) = delete;
+    Totals& operator=(const Totals&) = delete;
+
+    ~Totals() {
+      // After an error: the copy must not arrive in memory that is someone else's by then.
+      if (copying_ && cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
+      if (copied_ != nullptr) cudaEventDestroy(copied_);
+    }
+
+    IntersectTotals* on_device() const { return static_cast<IntersectTotals*>(device_.mutable_data_ptr()); }
+
+    void copy() {
+      check(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming));
+      check(cudaMemcpyAsync(host_.mutable_data_ptr(), on_device(), sizeof(IntersectTotals), cudaMemcpyDeviceToHost,
+                            stream_));
+      copying_ = true;
+      check(cudaEventRecord(copied_, stream_));
+    }
+
+    IntersectTotals wait() {
+      check(cudaEventSynchronize(copied_));
+      copying_ = false;
+      return *static_cast<const IntersectTotals*>(host_.const_data_ptr());
+    }
+
+   private:
+    static constexpr int64_t kNumbers = sizeof(IntersectTotals) / sizeof(int64_t);
+    cudaStream_t stream_;
+    Tensor device_, host_;
+    cudaEvent_t copied_ = nullptr;
+    bool copying_ = false;
+  };
+
   // Raises an error with the text that torch has for it. The CUDA runtime is linked into this library, and keeps the last
   // error until it is asked for it: left there, it would be that of the next launch.
   static void check(cudaError_t status) {
@@ -133,6 +195,7 @@ class Cuda {
   }
 
   void exclusive_sum(int32_t* numbers, int64_t count, const Tensor& like) const {
+    if (count == 0) return;
     with_memory(like, [&](void* memory, size_t& bytes) {
       return launch_exclusive_sum(stream_, memory, bytes, numbers, count);
     });
@@ -143,18 +206,32 @@ class Cuda {
     check(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * sizeof(float), stream_));
   }
 
-  // The number of pairs, which is the size of two results of the operator.
-  int64_t count_tiles(const IntersectOperands& p, const IntersectInputs& in, Pairs& by_depth) const {
-    const Tensor device_totals = empty_like_device({2}, ScalarType::Long, p.means2d);
-    auto* totals = static_cast<IntersectTotals*>(device_totals.mutable_data_ptr());
-    check(launch_count_tiles(stream_, in, p.tiles_per_gauss.mutable_data_ptr<int32_t>(), by_depth.keys(),
-                             by_depth.values(), totals));
-    IntersectTotals found = {0, 0};
-    check(cudaMemcpyAsync(&found, totals, sizeof found, cudaMemcpyDeviceToHost, stream_));
-    check(cudaStreamSynchronize(stream_));
-    STD_TORCH_CHECK(found.bad_image == 0, "image_ids must be in [0, ", in.images, "); ", found.bad_image, " are not");
-    check_intersections(static_cast<int64_t>(found.tiles));
-    return static_cast<int64_t>(found.tiles);
+  static DepthOrder depth_order(const IntersectOperands& p, const Pairs& by_depth) {
+    return {p.tiles_per_gauss.mutable_data_ptr<int32_t>(), by_depth.keys(), by_depth.values()};
+  }
+
+  // Sorts the Gaussians by depth; returns the places of their first pairs in that order, [count + 1].
+  Tensor sort_by_depth(const IntersectOperands& p, Pairs& by_depth) const {
+    sort(by_depth, 32, p.means2d);
+    const Tensor starts = empty_like_device({p.count + 1}, ScalarType::Int, p.means2d);
+    int32_t* start = starts.mutable_data_ptr<int32_t>();
+    check(launch_order_counts(stream_, p.count, by_depth.values(), p.tiles_per_gauss.const_data_ptr<int32_t>(), start));
+    exclusive_sum(start, p.count + 1, p.means2d);
+    return starts;
+  }
+
+  // Returns flatten_ids, and sets the offsets.
+  Tensor list_pairs(const IntersectOperands& p, const Pairs& by_depth, const Tensor& starts, int64_t total) const {
+    check_intersections(total);
+    const IntersectInputs in = p.inputs();
+    Pairs by_tile(total, p.means2d);
+    if (total > 0) {
+      check(launch_emit_pairs(stream_, in, by_depth.values(), starts.const_data_ptr<int32_t>(), by_tile.keys(),
+                              by_tile.values()));
+      sort(by_tile, in.tile_bits + bit_length(p.images - 1), p.means2d);
+    }
+    check(launch_find_offsets(stream_, in, total, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
+    return by_tile.values_tensor();
   }
 
   void differentiate(const RasterizeBackwardOperands& p, bool deterministic) const {

@@ -34,16 +34,7 @@ struct IntersectOperands {
   }
 };
 
-// The pairs of Gaussian and tile, in order: their keys, int64 [n], and the Gaussians' indices, int32 [n].
-struct IntersectLists {
-  Tensor keys, indices;
-};
-
-inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& radii, const Tensor& depths,
-                                         const Tensor& conics, const Tensor& opacities,
-                                         const std::optional<Tensor>& image_ids, int64_t images, int64_t tile_size,
-                                         int64_t tile_width, int64_t tile_height) {
-  constexpr auto f32 = ScalarType::Float;
+inline TileGrid checked_grid(int64_t images, int64_t tile_size, int64_t tile_width, int64_t tile_height) {
   const TileGrid grid = {checked_int(tile_size, "tile_size", 1, kMaxTileSize),
                          checked_int(tile_width, "tile_width", 1, kMaxImageSide),
                          checked_int(tile_height, "tile_height", 1, kMaxImageSide)};
@@ -51,6 +42,15 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
   STD_TORCH_CHECK(tile_bits(grid) + bit_length(images) <= 32, images, " images of ", tile_width, " x ", tile_height,
                   " tiles need more than the 32 bits that an intersection key has for both; render fewer images "
                   "at once");
+  return grid;
+}
+
+inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& radii, const Tensor& depths,
+                                         const Tensor& conics, const Tensor& opacities,
+                                         const std::optional<Tensor>& image_ids, int64_t images, int64_t tile_size,
+                                         int64_t tile_width, int64_t tile_height) {
+  constexpr auto f32 = ScalarType::Float;
+  const TileGrid grid = checked_grid(images, tile_size, tile_width, tile_height);
   const Tensor& like = means2d;
   if (image_ids) {
     const int64_t m = checked_size(means2d, "means2d (packed, because image_ids is given)", 0, 2);

@@ -8,6 +8,7 @@
 
 #include "find_finite_operands.h"
 #include "intersect_operands.h"
+#include "pack_operands.h"
 #include "project_operands.h"
 #include "rasterize_operands.h"
 #include "spherical_harmonics_operands.h"
@@ -72,16 +73,36 @@ struct Operators {
     return {g.v_directions, g.v_coeffs};
   }
 
-  static std::tuple<Tensor, Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths,
-                                                              Tensor conics, Tensor opacities,
-                                                              std::optional<Tensor> image_ids, int64_t images,
-                                                              int64_t tile_size, int64_t tile_width,
-                                                              int64_t tile_height) {
+  static std::tuple<Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics,
+                                                      Tensor opacities, std::optional<Tensor> image_ids,
+                                                      int64_t images, int64_t tile_size, int64_t tile_width,
+                                                      int64_t tile_height) {
     const Device device(means2d);
     const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
                                                 tile_width, tile_height);
-    const IntersectLists lists = device.intersect(p);
-    return {p.tiles_per_gauss, lists.keys, lists.indices, p.offsets};
+    const Tensor flatten_ids = device.intersect(p);
+    return {p.tiles_per_gauss, flatten_ids, p.offsets};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> pack(
+      Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor opacities, std::optional<Tensor> colors,
+      int64_t tile_size, int64_t tile_width, int64_t tile_height) {
+    const Device device(means2d);
+    const PackOperands p =
+        check_pack(radii, means2d, depths, conics, opacities, colors, tile_size, tile_width, tile_height);
+    const auto [rows, lists] = device.pack(p);
+    return {rows.image_ids, rows.gaussian_ids, rows.radii, rows.means2d, rows.depths, rows.conics, rows.opacities,
+            rows.colors, p.places, lists.tiles_per_gauss, lists.flatten_ids, lists.offsets};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> pack_backward(
+      Tensor radii, Tensor places, int64_t sets, std::optional<Tensor> v_means2d, std::optional<Tensor> v_depths,
+      std::optional<Tensor> v_conics, std::optional<Tensor> v_opacities, std::optional<Tensor> v_colors) {
+    const Device device(radii);
+    const PackBackwardOperands p =
+        check_pack_backward(radii, places, sets, v_means2d, v_depths, v_conics, v_opacities, v_colors);
+    device.pack_backward(p);
+    return {p.means2d, p.depths, p.conics, p.opacities, p.colors};
   }
 
   static std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities,
@@ -120,6 +141,8 @@ void implement_operators(Library& m) {
   m.impl("spherical_harmonics", TORCH_BOX(&Operators<Device>::spherical_harmonics));
   m.impl("spherical_harmonics_backward", TORCH_BOX(&Operators<Device>::spherical_harmonics_backward));
   m.impl("intersect", TORCH_BOX(&Operators<Device>::intersect));
+  m.impl("pack", TORCH_BOX(&Operators<Device>::pack));
+  m.impl("pack_backward", TORCH_BOX(&Operators<Device>::pack_backward));
   m.impl("rasterize", TORCH_BOX(&Operators<Device>::rasterize));
   m.impl("rasterize_backward", TORCH_BOX(&Operators<Device>::rasterize_backward));
 }

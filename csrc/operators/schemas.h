@@ -28,7 +28,17 @@ void define_operators(Library& m) {
   m.def(
       "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
       "int images, int tile_size, int tile_width, int tile_height) "
-      "-> (Tensor tiles_per_gauss, Tensor isect_ids, Tensor flatten_ids, Tensor isect_offsets)");
+      "-> (Tensor tiles_per_gauss, Tensor flatten_ids, Tensor isect_offsets)");
+  m.def(
+      "pack(Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor opacities, Tensor? colors, "
+      "int tile_size, int tile_width, int tile_height) "
+      "-> (Tensor image_ids, Tensor gaussian_ids, Tensor radii, Tensor means2d, Tensor depths, Tensor conics, "
+      "Tensor opacities, Tensor colors, Tensor places, Tensor tiles_per_gauss, Tensor flatten_ids, "
+      "Tensor isect_offsets)");
+  m.def(
+      "pack_backward(Tensor radii, Tensor places, int sets, Tensor? v_means2d, Tensor? v_depths, Tensor? v_conics, "
+      "Tensor? v_opacities, Tensor? v_colors) "
+      "-> (Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_opacities, Tensor v_colors)");
   m.def(
       "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, "
       "int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "

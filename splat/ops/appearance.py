@@ -1,6 +1,6 @@
 """The values that are blended for each Gaussian, and which Gaussians are finite.
 
-Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M visible pairs of camera and Gaussian.
+Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from .. import _kernels
 from .arguments import Sizes
-from .packing import Visible
 from .projection import GaussianParameters
 
 
@@ -37,9 +36,7 @@ def find_finite(gaussians: GaussianParameters, colors: Tensor, per_camera: bool,
     return finite.reshape(*sizes.batch, n), invalid
 
 
-def features_of_pairs(colors: Tensor, per_camera: bool, visible: Visible | None, sizes: Sizes) -> Tensor:
-    """Colours of all pairs, [..., C, N, D], or of the visible ones, [M, D]."""
-    if visible is not None:
-        return (visible.pack if per_camera else visible.pack_gaussians)(colors, sizes)
+def colors_of_pairs(colors: Tensor, per_camera: bool, sizes: Sizes) -> Tensor:
+    """Colours of all pairs, [..., C, N, D]."""
     shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
     return colors if per_camera else colors[..., None, :, :].expand(shape)

@@ -23,7 +23,8 @@ from .checks import (
     positive_int,
 )
 
-Intersections = tuple[Tensor, Tensor, Tensor, Tensor]
+Intersections = tuple[Tensor, Tensor, Tensor]
+Grid = tuple[int, int, int]  # tile_size, tile_width, tile_height
 
 
 @torch.no_grad()
@@ -102,10 +103,11 @@ def isect_tiles(
     check_tensor("opacities", opacities, means2d)
     check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
     check_shape("opacities", opacities, lead, f"[{words}]")
-    return intersect(
+    tiles_per_gauss, flatten_ids, offsets = intersect(
         means2d, radii, depths, conics, opacities, image_ids if packed else None, images,
         tile_size, tile_width, tile_height,
-    )[:3]  # fmt: skip
+    )  # fmt: skip
+    return tiles_per_gauss, intersection_keys(depths, flatten_ids, offsets), flatten_ids
 
 
 @torch.no_grad()
@@ -121,11 +123,11 @@ def intersect(
     tile_width: int,
     tile_height: int,
 ) -> Intersections:
-    """`isect_tiles` without its checks; also returns `isect_offset_encode`'s int32 [I, tile_height, tile_width]."""
+    """`isect_tiles` without its checks and keys; also `isect_offset_encode`'s int32 [I, tile_height, tile_width]."""
     _kernels.require_for(means2d)
     shape = depths.shape
     flat = shape if image_ids is not None else (images, shape[-1])
-    tiles_per_gauss, isect_ids, flatten_ids, offsets = torch.ops.splat.intersect(
+    tiles_per_gauss, flatten_ids, offsets = torch.ops.splat.intersect(
         means2d.reshape(*flat, 2),
         radii.reshape(*flat, 2),
         depths.reshape(flat),
@@ -137,7 +139,21 @@ def intersect(
         tile_width,
         tile_height,
     )
-    return tiles_per_gauss.reshape(shape), isect_ids, flatten_ids, offsets
+    return tiles_per_gauss.reshape(shape), flatten_ids, offsets
+
+
+@torch.no_grad()
+def intersection_keys(depths: Tensor, flatten_ids: Tensor, offsets: Tensor) -> Tensor:
+    """gsplat's keys of the intersections, int64 [L], which nothing of splat's own reads.
+
+    `depths` [..., N] or [M]; `flatten_ids` [L] and `offsets` [I, tile_height, tile_width] of `intersect`.
+    """
+    places = torch.arange(flatten_ids.shape[0], dtype=torch.int32, device=flatten_ids.device)
+    # Of tiles that begin at the same place only the last one has entries.
+    tiles = torch.searchsorted(offsets.flatten(), places, right=True) - 1
+    depth_bits = depths.flatten().index_select(0, flatten_ids).view(torch.int32).long() & 0xFFFFFFFF
+    images, rows, columns = offsets.shape
+    return _first_keys(images, rows, columns, offsets.device).flatten().index_select(0, tiles) | depth_bits
 
 
 @torch.no_grad()
@@ -163,11 +179,18 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
     columns, rows = positive_int("tile_width", tile_width, MAX_SIDE), positive_int("tile_height", tile_height, MAX_SIDE)
     check_tiles(_checked_images(n_images), columns, rows)
     check_count("isect_ids", isect_ids.shape[0])
-    tiles = columns * rows
-    # A key is image | tile | depth; the tile has as many bits as it takes to write the number of tiles.
-    images = torch.arange(n_images, device=isect_ids.device)[:, None] << tiles.bit_length()
-    first = (images | torch.arange(tiles, device=isect_ids.device)) << 32
-    return torch.searchsorted(isect_ids, first, out_int32=True).reshape(n_images, rows, columns)
+    return torch.searchsorted(isect_ids, _first_keys(n_images, rows, columns, isect_ids.device), out_int32=True)
+
+
+def _first_keys(images: int, rows: int, columns: int, device: torch.device) -> Tensor:
+    """The lowest key that each tile can have, int64 [I, rows, columns].
+
+    A key is image | tile | depth. The lower 32 bits are those of the depth, and the tile has as many bits as it takes
+    to write the number of tiles.
+    """
+    tiles = rows * columns
+    upper = (torch.arange(images, device=device)[:, None] << tiles.bit_length()) | torch.arange(tiles, device=device)
+    return (upper << 32).reshape(images, rows, columns)
 
 
 def _checked_images(n_images: int) -> int:

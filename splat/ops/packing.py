@@ -5,43 +5,32 @@ Shapes: B batches, C cameras of each, N Gaussians of each, M visible pairs, orde
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import _kernels
 from .arguments import Sizes
+from .intersection import Grid, Intersections
+from .meta import Late
 
 
 class Visible(NamedTuple):
     """The pairs that a packed layout holds: int64 tensors [M]."""
 
-    rows: Tensor
-    """Their indices among all B C N pairs."""
     image_ids: Tensor
     """batch_ids * C + camera_ids"""
-    batch_ids: Tensor
-    camera_ids: Tensor
     gaussian_ids: Tensor
 
-    def pack(self, pairs: Tensor, sizes: Sizes) -> Tensor:
-        """Select the visible pairs: [..., C, N, *] to [M, *]."""
-        return pairs.flatten(0, len(sizes.batch) + 1).index_select(0, self.rows)
+    def batch_ids(self, sizes: Sizes) -> Tensor:
+        """The batch of each pair."""
+        return self.image_ids // max(sizes.cameras, 1)
 
-    def pack_gaussians(self, values: Tensor, sizes: Sizes) -> Tensor:
-        """Gather values of Gaussians, which all cameras share: [..., N, *] to [M, *]."""
-        ids = self.gaussian_ids if not sizes.batch else self.batch_ids * sizes.gaussians + self.gaussian_ids
-        return values.flatten(0, len(sizes.batch)).index_select(0, ids)
-
-
-def visible_pairs(radii: Tensor, sizes: Sizes) -> Visible:
-    """The pairs whose two radii, [..., C, N, 2], are above 0."""
-    rows = (radii > 0).all(dim=-1).flatten().nonzero().flatten()
-    # At least 1, because they are divisors; without Gaussians or cameras there are no rows.
-    n, c = max(sizes.gaussians, 1), max(sizes.cameras, 1)
-    image_ids = rows // n
-    batch_ids = image_ids // c
-    return Visible(rows, image_ids, batch_ids, image_ids - batch_ids * c, rows - image_ids * n)
+    def camera_ids(self, sizes: Sizes) -> Tensor:
+        """The camera of each pair, numbered within its batch."""
+        return self.image_ids % max(sizes.cameras, 1)
 
 
 class Splats(NamedTuple):
@@ -55,24 +44,12 @@ class Splats(NamedTuple):
     visible: Visible | None = None
     """Which pairs these are; None unless packed."""
 
-    def packed(self, sizes: Sizes) -> Splats:
-        """The visible ones, in the packed layout."""
-        visible = visible_pairs(self.radii, sizes)
-        return Splats(
-            radii=visible.pack(self.radii, sizes),
-            means2d=visible.pack(self.means2d, sizes),
-            depths=visible.pack(self.depths, sizes),
-            conics=visible.pack(self.conics, sizes),
-            opacities=visible.pack(self.opacities, sizes),
-            visible=visible,
-        )
-
-    def meta(self) -> dict[str, Any]:
+    def meta(self, sizes: Sizes) -> dict[str, Any]:
         """Their entries of `meta`."""
         visible = self.visible
         return {
-            "batch_ids": visible and visible.batch_ids,
-            "camera_ids": visible and visible.camera_ids,
+            "batch_ids": visible and Late(partial(visible.batch_ids, sizes)),
+            "camera_ids": visible and Late(partial(visible.camera_ids, sizes)),
             "gaussian_ids": visible and visible.gaussian_ids,
             "radii": self.radii,
             "means2d": self.means2d,
@@ -80,6 +57,29 @@ class Splats(NamedTuple):
             "conics": self.conics,
             "opacities": self.opacities,
         }
+
+
+def pack(
+    splats: Splats, colors: Tensor | None, per_camera: bool, sizes: Sizes, grid: Grid | None
+) -> tuple[Splats, Tensor, Intersections]:
+    """The pairs whose two radii are above 0, their colours [M, D], and what `intersect` gives for them.
+
+    Colours are [..., C, N, D] if `per_camera`, else [..., N, D]; without any, D is 0. Without a grid, lists are empty.
+    """
+    _kernels.require_for(splats.radii, splats.means2d, splats.depths, splats.conics, splats.opacities, colors)
+    images, n = sizes.images, sizes.gaussians
+    image_ids, gaussian_ids, radii, means2d, depths, conics, opacities, packed_colors, _, *lists = torch.ops.splat.pack(
+        splats.radii.reshape(images, n, 2),
+        splats.means2d.reshape(images, n, 2),
+        splats.depths.reshape(images, n),
+        splats.conics.reshape(images, n, 3),
+        splats.opacities.reshape(images, n),
+        None if colors is None else colors.reshape(images if per_camera else sizes.batches, n, colors.shape[-1]),
+        *(grid or (0, 0, 0)),
+    )
+    packed = Splats(radii, means2d, depths, conics, opacities, Visible(image_ids, gaussian_ids))
+    tiles_per_gauss, flatten_ids, offsets = lists
+    return packed, packed_colors, (tiles_per_gauss, flatten_ids, offsets)
 
 
 class SparseRows:

@@ -14,7 +14,7 @@ from torch import Tensor
 from .. import _kernels
 from .arguments import ProjectionSettings, Sizes, check_projection_settings, check_scene
 from .checks import check_shape, check_tensor
-from .packing import SparseRows, visible_pairs
+from .packing import SparseRows, Splats, pack
 
 Projected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
 PackedProjected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -162,13 +162,14 @@ def fully_fused_projection(
     radii, means2d, depths, conics, compensations, _ = project(gaussians, viewmats, Ks, sizes, settings)
     if not packed:
         return radii, means2d, depths, conics, compensations if calc_compensations else None
-    visible = visible_pairs(radii, sizes)
+    # They take the place of opacities: one number each.
+    splats, _, _ = pack(Splats(radii, means2d, depths, conics, opacities=compensations), None, True, sizes, None)
+    visible = splats.visible
+    assert visible is not None
     rows.fill(visible.gaussian_ids)
-    radii, means2d, depths, conics, compensations = (
-        visible.pack(values, sizes) for values in (radii, means2d, depths, conics, compensations)
-    )
-    ids = visible.batch_ids, visible.camera_ids, visible.gaussian_ids
-    return *ids, radii, means2d, depths, conics, compensations if calc_compensations else None
+    ids = visible.batch_ids(sizes), visible.camera_ids(sizes), visible.gaussian_ids
+    compensations = splats.opacities
+    return *ids, *splats[:4], compensations if calc_compensations else None
 
 
 def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:

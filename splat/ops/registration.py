@@ -22,6 +22,8 @@ def register() -> None:
     library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward_shapes)
     library.register_fake("splat::find_finite", _find_finite_shapes)
     library.register_fake("splat::intersect", _intersect_shapes)
+    library.register_fake("splat::pack", _pack_shapes)
+    library.register_fake("splat::pack_backward", _pack_backward_shapes)
     library.register_fake("splat::rasterize", _rasterize_shapes)
     library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
     library.register_autograd("splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project)
@@ -30,10 +32,11 @@ def register() -> None:
         _differentiate_spherical_harmonics,
         setup_context=_keep_for_differentiating_spherical_harmonics,
     )
+    library.register_autograd("splat::pack", _differentiate_pack, setup_context=_keep_for_differentiating_pack)
     library.register_autograd(
         "splat::rasterize", differentiate_rasterize, setup_context=keep_for_differentiating_rasterize
     )
-    for name in ("project", "spherical_harmonics", "rasterize"):
+    for name in ("project", "spherical_harmonics", "pack", "rasterize"):
         library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
 
 
@@ -149,15 +152,78 @@ def _intersect_shapes(
     tile_size: int,
     tile_width: int,
     tile_height: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tiles per Gaussian i32 [I, N] or [M], keys i64 [n], indices i32 [n] and offsets i32 [I, rows, columns]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tiles per Gaussian i32 [I, N] or [M], indices i32 [n] and offsets i32 [I, rows, columns]."""
     intersections = library.get_ctx().new_dynamic_size()
     return (
         depths.new_empty(depths.shape, dtype=torch.int32),
-        depths.new_empty((intersections,), dtype=torch.int64),
         depths.new_empty((intersections,), dtype=torch.int32),
         depths.new_empty((images, tile_height, tile_width), dtype=torch.int32),
     )
+
+
+def _pack_shapes(
+    radii: Tensor,
+    means2d: Tensor,
+    depths: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    colors: Tensor | None,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+) -> tuple[Tensor, ...]:
+    """Image and Gaussian i64 [M]; radii i32 [M, 2], means2d [M, 2], depths [M], conics [M, 3], opacities [M], colours
+    [M, D]; places i32 [I, N]; and what `intersect` gives for these rows, of size 0 without tiles."""
+    rows = library.get_ctx().new_dynamic_size()
+    pairs = library.get_ctx().new_dynamic_size() if tile_size else 0
+    floats = [
+        means2d.new_empty((rows, *shape)) for shape in ((2,), (), (3,), (), (0 if colors is None else colors.shape[2],))
+    ]
+    return (
+        radii.new_empty((rows,), dtype=torch.int64),
+        radii.new_empty((rows,), dtype=torch.int64),
+        radii.new_empty((rows, 2)),
+        *floats,
+        radii.new_empty(radii.shape[:2]),
+        radii.new_empty((rows if tile_size else 0,)),
+        radii.new_empty((pairs,)),
+        radii.new_empty((radii.shape[0], tile_height, tile_width)),
+    )
+
+
+def _keep_for_differentiating_pack(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    radii, colors = inputs[0], inputs[5]
+    image_ids, gaussian_ids, packed_radii, *_, places, tiles_per_gauss, flatten_ids, offsets = output
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(image_ids, gaussian_ids, packed_radii, places, tiles_per_gauss, flatten_ids, offsets)
+    ctx.save_for_backward(radii, places)
+    ctx.sets = radii.shape[0] if colors is None else colors.shape[0]
+
+
+def _differentiate_pack(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Gradients of means2d, depths, conics, opacities and colours."""
+    needed = [v if needs else None for v, needs in zip(gradients[3:8], ctx.needs_input_grad[1:6], strict=True)]
+    found = torch.ops.splat.pack_backward(*ctx.saved_tensors, ctx.sets, *needed)
+    given = [None if v is None else one for v, one in zip(needed, found, strict=True)]
+    return None, *given, None, None, None
+
+
+def _pack_backward_shapes(
+    radii: Tensor, places: Tensor, sets: int, *gradients: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of means2d, depths, conics, opacities and colours; of size 0 where there is no incoming one."""
+    images, gaussians = radii.shape[:2]
+    v_means2d, v_depths, v_conics, v_opacities, v_colors = (
+        0 if v is None else sets if i == 4 else images for i, v in enumerate(gradients)
+    )
+    channels = 0 if gradients[4] is None else gradients[4].shape[1]
+    shapes = (
+        (v_means2d, gaussians, 2), (v_depths, gaussians), (v_conics, gaussians, 3), (v_opacities, gaussians),
+        (v_colors, gaussians, channels),
+    )  # fmt: skip
+    one, two, three, four, five = (radii.new_empty(shape, dtype=torch.float32) for shape in shapes)
+    return one, two, three, four, five
 
 
 def _rasterize_shapes(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .appearance import features_of_pairs, find_finite
+from .appearance import colors_of_pairs, find_finite
 from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
@@ -20,8 +21,9 @@ from .arguments import (
     refuse_unsupported,
 )
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
-from .intersection import intersect
-from .packing import SparseRows, Splats
+from .intersection import Grid, Intersections, intersect, intersection_keys
+from .meta import Late, lazy_meta
+from .packing import SparseRows, Splats, pack
 from .pixels import rasterize
 from .projection import GaussianParameters, Harmonics, check_sparse, project, upper_triangles
 
@@ -180,7 +182,8 @@ def rasterization(
     )
     positive_int("channel_chunk", channel_chunk)
     tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
-    check_tiles(sizes.images, -(-settings.width // tile_size), -(-settings.height // tile_size))
+    grid = tile_size, -(-settings.width // tile_size), -(-settings.height // tile_size)
+    check_tiles(sizes.images, *grid[1:])
     renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
     channels = (colors.shape[-1] if renders_color else 0) + renders_depth
     check_values(sizes.images, settings.height, settings.width, channels)
@@ -203,23 +206,28 @@ def rasterization(
     if harmonics is not None:
         colors, per_camera = shaded, True
     if packed:
-        splats = splats.packed(sizes)
+        splats, colors, lists = pack(splats, colors if renders_color else None, per_camera, sizes, grid)
+    else:
+        colors = colors_of_pairs(colors, per_camera, sizes)
+        lists = intersect(
+            splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, None, sizes.images, *grid
+        )
     if sparse_grad and splats.visible is not None:
         rows.fill(splats.visible.gaussian_ids)
 
-    features = [features_of_pairs(colors, per_camera, splats.visible, sizes)] if renders_color else []
+    features = [colors] if renders_color else []
     if renders_depth:
         features.append(splats.depths[..., None])
     if backgrounds is not None and renders_depth:
         # Depth has no background.
         backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
-    images, alphas, lists = _blend(splats, features, backgrounds, sizes, settings, tile_size, absgrad)
+    images, alphas = _blend(splats, features, backgrounds, lists, sizes, settings, grid, absgrad)
     if render_mode.endswith("ED"):
         depth = images[..., -1:] / alphas.clamp_min(1e-10)
         images = torch.cat([images[..., :-1], depth], dim=-1)
-    meta = {
-        **splats.meta(),
-        **lists,
+    meta: dict[str, Any] = {
+        **splats.meta(sizes),
+        **_meta_of_lists(splats, lists, sizes, grid),
         "width": settings.width,
         "height": settings.height,
         "tile_size": tile_size,
@@ -227,7 +235,7 @@ def rasterization(
         "n_cameras": sizes.cameras,
         "n_invalid": invalid,
     }
-    return images, alphas, meta
+    return images, alphas, lazy_meta(meta)
 
 
 def _project_splats(
@@ -250,27 +258,16 @@ def _blend(
     splats: Splats,
     features: list[Tensor],
     backgrounds: Tensor | None,
+    lists: Intersections,
     sizes: Sizes,
     settings: ProjectionSettings,
-    tile_size: int,
+    grid: Grid,
     absgrad: bool,
-) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """The images, their opacities, and the entries of `meta` about tiles."""
-    tile_width, tile_height = -(-settings.width // tile_size), -(-settings.height // tile_size)
-    tiles_per_gauss, isect_ids, flatten_ids, isect_offsets = intersect(
-        splats.means2d,
-        splats.radii,
-        splats.depths,
-        splats.conics,
-        splats.opacities,
-        None if splats.visible is None else splats.visible.image_ids,
-        sizes.images,
-        tile_size,
-        tile_width,
-        tile_height,
-    )
-    isect_offsets = isect_offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width)
-    images, alphas = rasterize(
+) -> tuple[Tensor, Tensor]:
+    """The images and their opacities."""
+    tile_size, tile_width, tile_height = grid
+    _, flatten_ids, offsets = lists
+    return rasterize(
         splats.means2d,
         splats.conics,
         features[0] if len(features) == 1 else torch.cat(features, dim=-1),
@@ -280,17 +277,22 @@ def _blend(
         settings.width,
         settings.height,
         tile_size,
-        isect_offsets,
+        offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width),
         flatten_ids,
         packed=splats.visible is not None,
         absgrad=absgrad,
     )
-    lists = {
+
+
+def _meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:
+    """The entries of `meta` about tiles."""
+    _, tile_width, tile_height = grid
+    tiles_per_gauss, flatten_ids, offsets = lists
+    return {
         "tile_width": tile_width,
         "tile_height": tile_height,
         "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": isect_ids,
+        "isect_ids": Late(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
         "flatten_ids": flatten_ids,
-        "isect_offsets": isect_offsets,
+        "isect_offsets": offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width),
     }
-    return images, alphas, lists

@@ -49,6 +49,7 @@ PYBIND11_MODULE(splat_simt, m) {
   m.def("set_kernels", &simt::set_kernels);
   m.def("set_seed", &simt::set_seed);
   m.def("launched", &simt::launched);
+  m.def("calls", &simt::calls);
   m.def("fail", &simt::fail);
   m.def("run_broken", &run_broken);
 }

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
@@ -28,11 +29,24 @@ std::map<const char*, Array> memory;  // of the operator that runs, by the first
 std::map<size_t, std::string> kernel_names;
 std::set<std::string> launched_names;
 
+struct Copy {
+  void* to;
+  std::vector<char> bytes;
+};
+std::vector<Copy> copies;  // that no event follows yet
+
+void arrive(std::vector<Copy>& pending) {
+  for (const Copy& copy : std::exchange(pending, {})) memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+}
+
 // The CUDA runtime keeps the last error until it is asked for it, and reports it at the next launch.
 cudaError_t last_error = cudaSuccess;
 std::string failing_call;
 
+std::map<std::string, int> call_counts;
+
 cudaError_t called(const char* name) {
+  ++call_counts[name];
   if (failing_call != name) return cudaSuccess;
   failing_call.clear();
   return last_error = cudaErrorUnknown;
@@ -67,11 +81,18 @@ void add_memory(AtenTensorHandle tensor, bool is_new) {
   if (is_new) memset(data, 0xFA, bytes);
 }
 
+// Of the arguments of aten::empty: without a GPU, torch pins no memory.
+void leave_pinning_out(StableIValue* stack) {
+  delete reinterpret_cast<StableIValue*>(std::exchange(stack[4], 0));
+}
+
 }  // namespace
 
 void set_kernels(const std::map<size_t, std::string>& names) { kernel_names = names; }
 
 std::set<std::string> launched() { return launched_names; }
+
+std::map<std::string, int> calls() { return call_counts; }
 
 void fail(const std::string& call) { failing_call = call; }
 
@@ -94,13 +115,46 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
   return cudaSuccess;
 }
 
+// A copy arrives only when the host waits for it.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
   if (simt::called("cudaMemcpyAsync") != cudaSuccess) return simt::last_error;
-  memcpy(to, from, bytes);
+  const char* begin = static_cast<const char*>(from);
+  simt::copies.push_back({to, {begin, begin + bytes}});
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return simt::called("cudaStreamSynchronize"); }
+struct CUevent_st {
+  std::vector<simt::Copy> copies;  // before it
+};
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
+  if (simt::called("cudaEventCreateWithFlags") != cudaSuccess) return simt::last_error;
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  if (simt::called("cudaEventRecord") != cudaSuccess) return simt::last_error;
+  event->copies = std::exchange(simt::copies, {});
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (simt::called("cudaEventSynchronize") != cudaSuccess) return simt::last_error;
+  simt::arrive(event->copies);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  if (simt::called("cudaStreamSynchronize") != cudaSuccess) return simt::last_error;
+  simt::arrive(simt::copies);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
 
 cudaError_t cudaGetLastError() { return std::exchange(simt::last_error, cudaSuccess); }
 
@@ -144,11 +198,13 @@ extern "C" {
 AOTITorchError __real_torch_call_dispatcher(const char* name, const char* overload, StableIValue* stack, uint64_t abi);
 
 AOTITorchError __wrap_torch_call_dispatcher(const char* name, const char* overload, StableIValue* stack, uint64_t abi) {
+  const bool is_empty = strcmp(name, "aten::empty") == 0;
+  if (is_empty) simt::leave_pinning_out(stack);
   const AOTITorchError status = __real_torch_call_dispatcher(name, overload, stack, abi);
   if (status == AOTI_TORCH_SUCCESS) {
     AtenTensorHandle tensor = nullptr;
     memcpy(&tensor, stack, sizeof tensor);
-    if (strcmp(name, "aten::empty") == 0) simt::add_memory(tensor, true);
+    if (is_empty) simt::add_memory(tensor, true);
     if (strcmp(name, "aten::contiguous") == 0) simt::add_memory(tensor, false);
   }
   return status;

@@ -14,6 +14,9 @@ void set_kernels(const std::map<size_t, std::string>& names);
 // The kernels that ran to their end.
 std::set<std::string> launched();
 
+// How often each function of the CUDA runtime was called.
+std::map<std::string, int> calls();
+
 // The next call of this function of the CUDA runtime returns an error.
 void fail(const std::string& call);
 
