@@ -10,12 +10,15 @@ namespace splat {
 namespace SPLAT_ISA {
 namespace {
 
+struct BackwardRow {
+  Floats transmittance[kChunks];  // behind the Gaussians that have not been visited yet
+  Floats behind[kChunks];         // B, and the gradient of alpha = 1 - T_end
+  Ints last[kChunks];             // the entry of the list that was blended last, or -1
+};
+
 struct BackwardBlock {
-  Floats transmittance[kBlockSide][kChunks];  // behind the Gaussians that have not been visited yet
-  Floats behind[kBlockSide][kChunks];         // B, and the gradient of alpha = 1 - T_end
-  Ints last[kBlockSide][kChunks];             // the entry of the list that was blended last, or -1
-  Floats pixel_x[kChunks];
-  int32_t row_last[kBlockSide];
+  BackwardRow rows[kBlockSide];
+  Ints row_last[kChunks];  // of each row, the largest of `last`
   const Floats* v_colors;  // [16 rows, kChunks, channels]
 };
 
@@ -24,9 +27,9 @@ template <int C>
 SPLAT_HD int32_t start_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& in,
                                 Floats* v_colors, BackwardBlock& block) {
   const int channels = C > 0 ? C : scene.channels;
-  column_centres(job, block.pixel_x);
   block.v_colors = v_colors;
   int32_t block_last = -1;
+  for (int k = 0; k < kChunks; ++k) block.row_last[k] = Ints{} - 1;
   for (int row = 0; row < job.rows; ++row) {
     const int64_t pixel = job.first_pixel + (job.top + row) * scene.image_width + job.left;
     Floats* v_color = v_colors + static_cast<int64_t>(row * kChunks) * channels;
@@ -43,18 +46,19 @@ SPLAT_HD int32_t start_backward(const BlockScene& scene, const BlockJob& job, co
       for (int c = 0; c < channels && job.background != nullptr; ++c) {
         background += v_color[k * channels + c] * job.background[c];
       }
-      block.transmittance[row][k] = 1.0f - alphas[k];
-      block.behind[row][k] = block.transmittance[row][k] * (background - v_alphas[k]);
+      BackwardRow& pixels = block.rows[row];
+      pixels.transmittance[k] = 1.0f - alphas[k];
+      pixels.behind[k] = pixels.transmittance[k] * (background - v_alphas[k]);
     }
     int32_t row_last = -1;
     for (int column = 0; column < kBlockSide; ++column) {
       // This is not trusted either: it must be an entry of this list.
       const int32_t last = column < job.columns ? in.last[pixel + column] : -1;
       const int32_t kept = last < job.end ? last : job.end - 1;
-      block.last[row][column / kLanes][column % kLanes] = kept;
+      block.rows[row].last[column / kLanes][column % kLanes] = kept;
       row_last = kept > row_last ? kept : row_last;
     }
-    block.row_last[row] = row_last;
+    block.row_last[row / kLanes][row % kLanes] = row_last;
     block_last = row_last > block_last ? row_last : block_last;
   }
   return block_last;
@@ -67,63 +71,88 @@ struct ColumnSums {
   Floats colors[C > 0 ? C : 1];
 };
 
-// The sum of the 16 columns, in an order that does not depend on kLanes.
-SPLAT_HD float sum_columns(const Floats* columns) {
-  typedef float Four __attribute__((vector_size(16)));
-  Four quarters[4];
-  __builtin_memcpy(quarters, columns, sizeof quarters);
-  const Four sums = (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
-  return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+typedef float Four __attribute__((vector_size(16)));
+typedef float Eight __attribute__((vector_size(32)));
+
+// Four sums of some of the 16 columns each, in an order that does not depend on kLanes.
+SPLAT_HD Four sum_quarters(const Floats* columns) {
+  Eight halves[2];
+  __builtin_memcpy(halves, columns, sizeof halves);
+  const Eight half = halves[0] + halves[1];
+  Four quarters[2];
+  __builtin_memcpy(quarters, &half, sizeof quarters);
+  return quarters[0] + quarters[1];
 }
 
-// Visits Gaussian i of the batch, entry `index` of the list, in chunk k of each row: adds to the sums of the columns,
-// and updates the block from behind the Gaussian to in front of it. If C == 0, v_gaussian receives the sums of the
-// colours' gradients.
+// The sums of four quantities over the columns, by what sum_quarters gives for each.
+SPLAT_HD Four sum_columns(Four a, Four b, Four c, Four d) {
+  const Four ab = Four{a[0], a[1], b[0], b[1]} + Four{a[2], a[3], b[2], b[3]};
+  const Four cd = Four{c[0], c[1], d[0], d[1]} + Four{c[2], c[3], d[2], d[3]};
+  return Four{ab[0], ab[2], cd[0], cd[2]} + Four{ab[1], ab[3], cd[1], cd[3]};
+}
+
+// Writes to a slot, or adds to what is there, the sums over the columns.
+template <int kCount>
+SPLAT_HD void add_to_slot(const Floats (*values)[kChunks], bool add, float* slot) {
+  for (int first = 0; first < kCount; first += 4) {
+    Four quarters[4];
+    for (int j = 0; j < 4; ++j) quarters[j] = sum_quarters(values[first + j < kCount ? first + j : kCount - 1]);
+    const Four sums = sum_columns(quarters[0], quarters[1], quarters[2], quarters[3]);
+    for (int j = 0; j < 4 && first + j < kCount; ++j) slot[first + j] = add ? slot[first + j] + sums[j] : sums[j];
+  }
+}
+
+// The rows whose pixels blended entry `index` of the list or a later one, one bit each.
+SPLAT_HD uint32_t rows_with(const BackwardBlock& block, int32_t index) {
+  uint32_t rows = 0;
+  for (int k = 0; k < kChunks; ++k) rows |= bits(at_least(block.row_last[k], index)) << (k * kLanes);
+  return rows;
+}
+
+// Visits a Gaussian, entry `index` of the list, in chunk k of some rows: adds to the sums of the columns, and updates
+// the block from behind the Gaussian to in front of it. If C == 0, v_gaussian receives the sums of the colours'
+// gradients.
 template <int C, bool kAbsolute>
-SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const BlockBatch& batch, int i, int32_t index, int k, int channels,
-                                 BackwardBlock& block, Floats* v_gaussian) {
+SPLAT_HD ColumnSums<C> walk_rows(const PlacedGaussian& gaussian, const ScaledConic& conic, uint32_t rows, int32_t index,
+                                 int k, int channels, BackwardBlock& block, Floats* v_gaussian) {
   const int used = C > 0 ? C : channels;
-  const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
-  const float* color = batch.colors[i];
-  const Floats dx = batch.x[i] - block.pixel_x[k];
   ColumnSums<C> sums = {};
   Floats* v_color_sums = C > 0 ? sums.colors : v_gaussian;
-  for (int row = batch.row_begin[i]; row < batch.row_end[i]; ++row) {
-    if (index > block.row_last[row]) continue;
-    const float dy = batch.y[i] - (static_cast<float>(job.top + row) + 0.5f);
+  for (; rows != 0; rows &= rows - 1) {
+    const int row = __builtin_ctz(rows);
+    BackwardRow& pixels = block.rows[row];
     // As in blend_row, to the last bit.
-    const Floats exponent = gaussian_exponent(dx, dy, conic);
-    const Mask reached = at_least(exponent, Floats{}) & at_least(splat_lanes(batch.limit[i]), exponent) &
-                         at_least(block.last[row][k], index);
+    const Floats exponent = exponents(gaussian, row, k);
+    const Mask reached = within_limit(gaussian, exponent) & at_least(pixels.last[k], index);
     if (kLanes < 16 && !any(reached)) continue;  // as in blend_row
-    const Floats unclamped = batch.opacity[i] * exp2_negative(exponent);
-    const Floats largest = splat_lanes(kMaxAlpha);
-    const Mask clamped = greater(unclamped, largest);
-    const Floats alpha = select(clamped, largest, unclamped);
+    const Floats unclamped = gaussian.opacity * exp2_negative(exponent);
+    const Floats alpha = smaller(splat_lanes(kMaxAlpha), unclamped);
     const Mask blended = reached & at_least(alpha, splat_lanes(kMinAlpha));
 
     // T_i = T / (1 - alpha) = T + T odds. Values that are not blended are replaced, not multiplied by zero, because
     // they may be infinite.
     const Floats odds = select(blended, alpha / (1.0f - alpha), Floats{});
-    const Floats transmittance = block.transmittance[row][k];
+    const Floats transmittance = pixels.transmittance[k];
     const Floats weight = odds * transmittance;
     const Floats* v_color = block.v_colors + static_cast<int64_t>(row * kChunks + k) * used;
-    Floats product = color[0] * v_color[0];
-    for (int c = 1; c < used; ++c) product += color[c] * v_color[c];
+    Floats product = gaussian.color[0] * v_color[0];
+    for (int c = 1; c < used; ++c) product += gaussian.color[c] * v_color[c];
     for (int c = 0; c < used; ++c) v_color_sums[c] += select(blended, weight * v_color[c], Floats{});
-    const Floats behind = block.behind[row][k];
+    const Floats behind = pixels.behind[k];
     const Floats light = transmittance * product;
-    // alpha_i times the derivative by alpha_i: the derivative by its logarithm.
-    const Mask differentiable = blended & ~clamped;
+    // alpha_i times the derivative by alpha_i: the derivative by its logarithm; none where alpha is clamped.
+    const Mask differentiable = blended & at_least(splat_lanes(kMaxAlpha), unclamped);
     const Floats s = select(differentiable, odds * (light - behind), Floats{});
-    block.transmittance[row][k] = transmittance + weight;
-    block.behind[row][k] = select(blended, behind + odds * light, behind);
+    pixels.transmittance[k] = transmittance + weight;
+    pixels.behind[k] = select(blended, behind + odds * light, behind);
 
+    const float dy = gaussian.dy[row];
     const Floats s_dy = s * dy;
     sums.s += s;
     sums.s_dy += s_dy;
     sums.s_dy2 += s_dy * dy;
     if (kAbsolute) {
+      const Floats dx = gaussian.dx[k];
       const Floats x = s * (2.0f * conic.half_a * dx + conic.b * dy), y = s * (conic.b * dx + 2.0f * conic.half_c * dy);
       sums.absolute_x += select(differentiable, magnitude(x), Floats{});
       sums.absolute_y += select(differentiable, magnitude(y), Floats{});
@@ -133,39 +162,32 @@ SPLAT_HD ColumnSums<C> walk_rows(const BlockJob& job, const BlockBatch& batch, i
 }
 
 template <int C, bool kAbsolute>
-SPLAT_HD void walk_gaussian(const BlockJob& job, const BlockBatch& batch, int i, int32_t index, int channels,
-                            BackwardBlock& block, Floats* v_gaussian, bool add, float* slot) {
-  const int used = C > 0 ? C : channels;
+SPLAT_HD void walk_gaussian(const PlacedGaussian& gaussian, const ScaledConic& conic, uint32_t rows, int32_t index,
+                            int channels, BackwardBlock& block, Floats* v_gaussian, bool add, float* slot) {
   constexpr int kShape = kMoments + (kAbsolute ? 2 : 0);
-  Floats moments[kMoments + 2][kChunks];
-  Floats colors[C > 0 ? C : 1][kChunks];
+  Floats values[kShape + C][kChunks];
   for (int k = 0; k < kChunks; ++k) {
-    Floats* chunk = v_gaussian + static_cast<int64_t>(k) * used;
-    if (C == 0) {
-      for (int c = 0; c < used; ++c) chunk[c] = Floats{};
+    Floats* chunk = v_gaussian + static_cast<int64_t>(k) * channels;
+    for (int c = 0; C == 0 && c < channels; ++c) chunk[c] = Floats{};
+    const ColumnSums<C> sums = walk_rows<C, kAbsolute>(gaussian, conic, rows, index, k, channels, block, chunk);
+    const Floats dx = gaussian.dx[k];
+    values[0][k] = sums.s;
+    values[1][k] = sums.s * dx;
+    values[2][k] = sums.s_dy;
+    values[3][k] = sums.s * dx * dx;
+    values[4][k] = sums.s_dy * dx;
+    values[5][k] = sums.s_dy2;
+    if (kAbsolute) {
+      values[kMoments][k] = sums.absolute_x * (1.0f / kLog2E);
+      values[kShape - 1][k] = sums.absolute_y * (1.0f / kLog2E);
     }
-    const ColumnSums<C> sums = walk_rows<C, kAbsolute>(job, batch, i, index, k, channels, block, chunk);
-    const Floats dx = batch.x[i] - block.pixel_x[k];
-    moments[0][k] = sums.s;
-    moments[1][k] = sums.s * dx;
-    moments[2][k] = sums.s_dy;
-    moments[3][k] = sums.s * dx * dx;
-    moments[4][k] = sums.s_dy * dx;
-    moments[5][k] = sums.s_dy2;
-    moments[6][k] = sums.absolute_x;
-    moments[7][k] = sums.absolute_y;
-    for (int c = 0; c < C; ++c) colors[c][k] = sums.colors[c];
+    for (int c = 0; c < C; ++c) values[kShape + c][k] = sums.colors[c];
   }
-  for (int j = 0; j < kShape; ++j) {
-    float sum = sum_columns(moments[j]);
-    if (kAbsolute && j >= kMoments) sum *= 1.0f / kLog2E;
-    slot[j] = add ? slot[j] + sum : sum;
-  }
-  for (int c = 0; c < used; ++c) {
-    Floats gathered[kChunks];
-    for (int k = 0; k < kChunks; ++k) gathered[k] = C > 0 ? colors[c][k] : v_gaussian[static_cast<int64_t>(k) * used + c];
-    const float sum = sum_columns(gathered);
-    slot[kShape + c] = add ? slot[kShape + c] + sum : sum;
+  add_to_slot<kShape + C>(values, add, slot);
+  for (int c = 0; C == 0 && c < channels; ++c) {
+    Floats color[1][kChunks];
+    for (int k = 0; k < kChunks; ++k) color[0][k] = v_gaussian[static_cast<int64_t>(k) * channels + c];
+    add_to_slot<1>(color, add, slot + kShape + c);
   }
 }
 
@@ -178,6 +200,7 @@ static int32_t walk_block(const BlockScene& scene, const BlockJob& job, const Bl
   Floats* v_gaussian = v_colors + static_cast<int64_t>(kBlockSide) * kChunks * channels;
   BackwardBlock block;
   BlockBatch batch;
+  const PixelCentres centres = pixel_centres(job);
   const int32_t last = start_backward<C>(scene, job, gradients, v_colors, block);
   for (int32_t end = last + 1; end > job.begin; end -= kBatch) {
     const int32_t start = end - job.begin < kBatch ? job.begin : end - kBatch;
@@ -186,8 +209,10 @@ static int32_t walk_block(const BlockScene& scene, const BlockJob& job, const Bl
     for (int i = count - 1; i >= 0; --i) {
       const int32_t index = start + i;
       float* slot = gradients.slots + index * size;
-      if (batch.row_begin[i] < batch.row_end[i]) {
-        walk_gaussian<C, kAbsolute>(job, batch, i, index, channels, block, v_gaussian, index < filled, slot);
+      if (const uint32_t rows = row_bits(batch, i) & rows_with(block, index)) {
+        const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
+        walk_gaussian<C, kAbsolute>(place(batch, i, centres), conic, rows, index, channels, block, v_gaussian,
+                                    index < filled, slot);
       } else if (index >= filled) {
         for (int j = 0; j < size; ++j) slot[j] = 0.0f;
       }

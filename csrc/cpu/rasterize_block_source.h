@@ -7,80 +7,78 @@ namespace {
 
 constexpr int kMaxChannels = 16;  // colours blended in one pass over the list
 
-struct Block {
+// C: the number of colours if it is known at compile time, otherwise 0.
+template <int C>
+struct Row {
   // Transmittance; negated once the pixel is finished, and for places of the block outside of the image.
-  Floats transmittance[kBlockSide][kChunks];
-  Ints last[kBlockSide][kChunks];
-  Floats colors[kMaxChannels][kBlockSide][kChunks];
-  Floats pixel_x[kChunks];
+  Floats transmittance[kChunks];
+  Ints last[kChunks];
+  Floats colors[C > 0 ? C : kMaxChannels][kChunks];
 };
 
-// Blends Gaussian i of the batch, number `index` in the lists, into one row. Returns whether a pixel was finished.
+// Blends Gaussian `index` of the lists into one row. Returns whether a pixel was finished.
 template <int C>
-SPLAT_HD bool blend_row(const BlockBatch& batch, int i, int32_t index, int row, float pixel_y, int channels, Block& block) {
+SPLAT_HD bool blend_row(const PlacedGaussian& gaussian, int32_t index, int row, int channels, Row<C>& pixels) {
   const int used = C > 0 ? C : channels;
-  const float dy = batch.y[i] - pixel_y;
-  const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
   bool finished = false;
   for (int k = 0; k < kChunks; ++k) {
-    const Floats transmittance = block.transmittance[row][k];
-    const Floats dx = batch.x[i] - block.pixel_x[k];
-    const Floats exponent = gaussian_exponent(dx, dy, conic);
-    const Mask reached = at_least(exponent, Floats{}) & at_least(splat_lanes(batch.limit[i]), exponent) &
-                         greater(transmittance, Floats{});
+    const Floats transmittance = pixels.transmittance[k];
+    const Floats exponent = exponents(gaussian, row, k);
+    const Mask reached = within_limit(gaussian, exponent) & greater(transmittance, Floats{});
     // With 16 lanes almost every row that row_range left is reached.
     if (kLanes < 16 && !any(reached)) continue;
-    const Floats unclamped = batch.opacity[i] * exp2_negative(exponent);
-    const Floats largest = splat_lanes(kMaxAlpha);
-    const Floats alpha = select(greater(unclamped, largest), largest, unclamped);
+    const Floats alpha = smaller(splat_lanes(kMaxAlpha), gaussian.opacity * exp2_negative(exponent));
     const Mask visible = reached & at_least(alpha, splat_lanes(kMinAlpha));
     const Floats next = transmittance * (1.0f - alpha);
     const Mask blended = visible & greater(next, splat_lanes(kMinTransmittance));
     const Floats weight = select(blended, alpha * transmittance, Floats{});
-    for (int c = 0; c < used; ++c) block.colors[c][row][k] += weight * batch.colors[i][c];
-    block.last[row][k] = select(blended, Ints{} + index, block.last[row][k]);
-    block.transmittance[row][k] = select(blended, next, transmittance);
+    for (int c = 0; c < used; ++c) pixels.colors[c][k] += weight * gaussian.color[c];
+    pixels.last[k] = select(blended, Ints{} + index, pixels.last[k]);
+    pixels.transmittance[k] = select(blended, next, transmittance);
     const Mask stopped = visible ^ blended;
     if (any(stopped)) {
-      block.transmittance[row][k] = select(stopped, -transmittance, block.transmittance[row][k]);
+      pixels.transmittance[k] = select(stopped, -transmittance, pixels.transmittance[k]);
       finished = true;
     }
   }
   return finished;
 }
 
-SPLAT_HD bool row_alive(const Block& block, int row) {
+template <int C>
+SPLAT_HD bool is_alive(const Row<C>& pixels) {
   bool alive = false;
-  for (int k = 0; k < kChunks; ++k) alive |= any(greater(block.transmittance[row][k], Floats{}));
+  for (int k = 0; k < kChunks; ++k) alive |= any(greater(pixels.transmittance[k], Floats{}));
   return alive;
 }
 
-SPLAT_HD void start_block(const BlockJob& job, int channels, Block& block) {
-  column_centres(job, block.pixel_x);
+template <int C>
+SPLAT_HD void start_block(const BlockJob& job, int channels, Row<C>* block) {
   for (int row = 0; row < kBlockSide; ++row) {
+    Row<C>& pixels = block[row];
     for (int k = 0; k < kChunks; ++k) {
-      block.last[row][k] = Ints{};
+      pixels.last[k] = Ints{};
       for (int lane = 0; lane < kLanes; ++lane) {
         const bool inside = row < job.rows && k * kLanes + lane < job.columns;
-        block.transmittance[row][k][lane] = inside ? 1.0f : -1.0f;
+        pixels.transmittance[k][lane] = inside ? 1.0f : -1.0f;
       }
-      for (int c = 0; c < channels; ++c) block.colors[c][row][k] = Floats{};
+      for (int c = 0; c < channels; ++c) pixels.colors[c][k] = Floats{};
     }
   }
 }
 
 template <int C>
 SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const BlockImages& images, int first_channel,
-                           int channels, const Block& block) {
+                           int channels, const Row<C>* block) {
   const int used = C > 0 ? C : channels;
   for (int row = 0; row < job.rows; ++row) {
+    const Row<C>& pixels = block[row];
     const int64_t pixel = job.first_pixel + (job.top + row) * scene.image_width + job.left;
     Floats colors[kChunks * kMaxChannels], alphas[kChunks];
     for (int k = 0; k < kChunks; ++k) {
-      const Floats remaining = magnitude(block.transmittance[row][k]);
+      const Floats remaining = magnitude(pixels.transmittance[k]);
       alphas[k] = 1.0f - remaining;
       for (int c = 0; c < used; ++c) {
-        const Floats color = block.colors[c][row][k];
+        const Floats color = pixels.colors[c][k];
         colors[k * used + c] =
             job.background == nullptr ? color : color + remaining * job.background[first_channel + c];
       }
@@ -89,7 +87,7 @@ SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const B
     if (first_channel > 0) continue;
     store_row<1>(alphas, 1, job.columns, 1, images.alphas + pixel);
     for (int column = 0; column < job.columns; ++column) {
-      images.last[pixel + column] = block.last[row][column / kLanes][column % kLanes];
+      images.last[pixel + column] = pixels.last[column / kLanes][column % kLanes];
     }
   }
 }
@@ -99,20 +97,19 @@ template <int C>
 static void rasterize_channels(const BlockScene& scene, const BlockJob& job, const BlockImages& images,
                                int first_channel, int channels) {
   const int used = C > 0 ? C : channels;
-  Block block;
+  Row<C> block[kBlockSide];
   BlockBatch batch;
+  const PixelCentres centres = pixel_centres(job);
   start_block(job, used, block);
   uint32_t alive = (1u << job.rows) - 1;  // rows with unfinished pixels
   for (int32_t start = job.begin; start < job.end && alive != 0; start += kBatch) {
     const int count = job.end - start < kBatch ? job.end - start : kBatch;
     stage(scene, job, first_channel, start, count, batch);
     for (int i = 0; i < count && alive != 0; ++i) {
-      for (int row = batch.row_begin[i]; row < batch.row_end[i]; ++row) {
-        if ((alive >> row & 1) == 0) continue;
-        const float pixel_y = static_cast<float>(job.top + row) + 0.5f;
-        if (blend_row<C>(batch, i, start + i, row, pixel_y, channels, block) && !row_alive(block, row)) {
-          alive &= ~(1u << row);
-        }
+      const PlacedGaussian gaussian = place(batch, i, centres);
+      for (uint32_t rows = row_bits(batch, i) & alive; rows != 0; rows &= rows - 1) {
+        const int row = __builtin_ctz(rows);
+        if (blend_row(gaussian, start + i, row, channels, block[row]) && !is_alive(block[row])) alive &= ~(1u << row);
       }
     }
   }

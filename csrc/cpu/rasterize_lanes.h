@@ -33,26 +33,34 @@ typedef __mmask16 Mask;
 SPLAT_HD Mask greater(Floats a, Floats b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ); }
 SPLAT_HD Mask at_least(Floats a, Floats b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GE_OQ); }
 SPLAT_HD Mask at_least(Ints a, int32_t b) { return _mm512_cmpge_epi32_mask((__m512i)a, _mm512_set1_epi32(b)); }
-SPLAT_HD bool any(Mask mask) { return mask != 0; }
+SPLAT_HD uint32_t bits(Mask mask) { return mask; }
 SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return (Floats)_mm512_mask_mov_ps((__m512)b, mask, (__m512)a); }
 SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return (Ints)_mm512_mask_mov_epi32((__m512i)b, mask, (__m512i)a); }
+SPLAT_HD Floats smaller(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
+SPLAT_HD Mask between_zero_and(Floats limit, Floats x) { return _mm512_cmple_epu32_mask((__m512i)x, (__m512i)limit); }
 #else
 typedef Ints Mask;
 SPLAT_HD Mask greater(Floats a, Floats b) { return a > b; }
 SPLAT_HD Mask at_least(Floats a, Floats b) { return a >= b; }
 SPLAT_HD Mask at_least(Ints a, int32_t b) { return a >= b; }
-SPLAT_HD bool any(Mask mask) {
+SPLAT_HD uint32_t bits(Mask mask) {
 #if SPLAT_LANES == 8
-  return _mm256_movemask_ps((__m256)mask) != 0;
+  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
 #elif defined(__SSE2__)
-  return _mm_movemask_ps((__m128)mask) != 0;
+  return static_cast<uint32_t>(_mm_movemask_ps((__m128)mask));
 #else
-  return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+  return (mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8);
 #endif
 }
 SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return mask ? a : b; }
 SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return mask ? a : b; }
+// `b` where one is NaN.
+SPLAT_HD Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
+// 0 <= x <= limit, by the bits of both: false for -0 and NaN.
+SPLAT_HD Mask between_zero_and(Floats limit, Floats x) { return ((Ints)x >= 0) & ((Ints)limit >= (Ints)x); }
 #endif
+
+SPLAT_HD bool any(Mask mask) { return bits(mask) != 0; }
 
 // Subtracting zero changes nothing, and the compiler knows it; adding zero would change -0.
 SPLAT_HD Floats splat_lanes(float x) { return x - Floats{}; }
@@ -141,6 +149,63 @@ SPLAT_HD void stage(const BlockScene& scene, const BlockJob& job, int first_chan
   }
 }
 
+// The coordinates of the block's pixel centres: by column, and by row.
+struct PixelCentres {
+  Floats x[kChunks], y[kChunks];
+};
+
+SPLAT_HD PixelCentres pixel_centres(const BlockJob& job) {
+  PixelCentres centres;
+  for (int k = 0; k < kChunks; ++k) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      centres.x[k][lane] = static_cast<float>(job.left + k * kLanes + lane) + 0.5f;
+      centres.y[k][lane] = static_cast<float>(job.top + k * kLanes + lane) + 0.5f;
+    }
+  }
+  return centres;
+}
+
+// A Gaussian of a batch, with what of its exponent depends on the column alone, or on the row alone: see
+// gaussian_exponent in math/blend.h.
+struct PlacedGaussian {
+  Floats dx[kChunks], a_dx[kChunks];
+  float dy[kBlockSide], b_dy[kBlockSide], c_dy2[kBlockSide];
+  float opacity, limit;
+  const float* color;
+};
+
+// The exponents in the pixels of chunk k of a row.
+SPLAT_HD Floats exponents(const PlacedGaussian& gaussian, int row, int k) {
+  return (gaussian.a_dx[k] + gaussian.b_dy[row]) * gaussian.dx[k] + gaussian.c_dy2[row];
+}
+
+// Where the Gaussian is drawn, as far as the exponent says.
+SPLAT_HD Mask within_limit(const PlacedGaussian& gaussian, Floats exponent) {
+  return between_zero_and(splat_lanes(gaussian.limit), exponent);
+}
+
+SPLAT_HD PlacedGaussian place(const BlockBatch& batch, int i, const PixelCentres& centres) {
+  PlacedGaussian placed;
+  for (int k = 0; k < kChunks; ++k) {
+    placed.dx[k] = batch.x[i] - centres.x[k];
+    placed.a_dx[k] = batch.half_a[i] * placed.dx[k];
+    const Floats dy = batch.y[i] - centres.y[k], b_dy = batch.b[i] * dy, c_dy2 = (batch.half_c[i] * dy) * dy;
+    __builtin_memcpy(placed.dy + k * kLanes, &dy, sizeof dy);
+    __builtin_memcpy(placed.b_dy + k * kLanes, &b_dy, sizeof b_dy);
+    __builtin_memcpy(placed.c_dy2 + k * kLanes, &c_dy2, sizeof c_dy2);
+  }
+  placed.opacity = batch.opacity[i];
+  placed.limit = batch.limit[i];
+  placed.color = batch.colors[i];
+  return placed;
+}
+
+// The rows that Gaussian i of the batch can change, one bit each.
+SPLAT_HD uint32_t row_bits(const BlockBatch& batch, int i) {
+  const int begin = batch.row_begin[i], end = batch.row_end[i];
+  return begin < end ? ((1u << end) - 1) & ~((1u << begin) - 1) : 0;
+}
+
 // Loads a row of the block from an image whose pixels are `stride` numbers apart: vectors [kChunks, channels], zero
 // beyond the block's columns. If all sizes are known, the compiler turns this into shuffles.
 template <int C>
@@ -186,13 +251,6 @@ SPLAT_HD void store_row(const Floats* row, int64_t stride, int columns, int chan
         image[(k * kLanes + lane) * stride + c] = row[k * used + c][lane];
       }
     }
-  }
-}
-
-// The x coordinates of the pixel centres.
-SPLAT_HD void column_centres(const BlockJob& job, Floats* pixel_x) {
-  for (int k = 0; k < kChunks; ++k) {
-    for (int lane = 0; lane < kLanes; ++lane) pixel_x[k][lane] = static_cast<float>(job.left + k * kLanes + lane) + 0.5f;
   }
 }
 
