@@ -46,6 +46,11 @@ struct DepthEntry {
   int32_t index;
 };
 
+// Tiles [first, end) of one row, of all images, that a Gaussian reaches.
+struct TileRun {
+  int32_t first, end, index;
+};
+
 // The pairs of Gaussian and tile: counted first, because their number is the size of what receives them. All images must
 // exist.
 class TilePairs {
@@ -65,6 +70,7 @@ class TilePairs {
   IntersectInputs in_;
   std::vector<DepthEntry> entries_;  // the visible Gaussians, in order
   int64_t tiles_, pieces_, count_ = 0;
+  std::vector<std::vector<TileRun>> runs_;  // of each piece, in order
   std::vector<int32_t> places_;  // [pieces, tiles]: how many pairs each piece has in each tile; then the next free place
 };
 

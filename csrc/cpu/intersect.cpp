@@ -39,18 +39,18 @@ std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
   return entries;
 }
 
-// Calls visit(first_tile, end_tile, index), in order, for each row of tiles that one of entries [begin, end) touches.
+// Calls visit(run), in order, for each row of tiles that one of entries [begin, end) reaches.
 template <class Visit>
-void for_each_span(const IntersectInputs& in, const std::vector<DepthEntry>& entries, int64_t begin, int64_t end,
-                   const Visit& visit) {
+void for_each_run(const IntersectInputs& in, const std::vector<DepthEntry>& entries, int64_t begin, int64_t end,
+                  const Visit& visit) {
   for (int64_t e = begin; e < end; ++e) {
     const int32_t index = entries[e].index;
     const TileReach reach = reach_of(in, index);
     const int64_t image_start = image_of(in, index) * tiles_per_image(in.grid);
     for (int row = reach.row_begin; row < reach.row_end; ++row) {
       const TileSpan span = tile_span(in.grid, reach, row);
-      const int64_t row_start = image_start + static_cast<int64_t>(row) * in.grid.columns;
-      visit(row_start + span.begin, row_start + span.end, index);
+      const auto row_start = static_cast<int32_t>(image_start + static_cast<int64_t>(row) * in.grid.columns);
+      if (span.begin < span.end) visit(TileRun{row_start + span.begin, row_start + span.end, index});
     }
   }
 }
@@ -69,18 +69,20 @@ TilePairs::TilePairs(const IntersectInputs& in, int32_t* tiles_per_gauss)
       entries_(sorted_by_depth(in)),
       tiles_(in.images * tiles_per_image(in.grid)),
       pieces_(piece_count(tiles_)),
+      runs_(static_cast<size_t>(pieces_)),
       places_(static_cast<size_t>(pieces_ * tiles_), 0) {
   std::vector<int64_t> counts(static_cast<size_t>(pieces_), 0);
   std::fill(tiles_per_gauss, tiles_per_gauss + in.count, 0);
   parallel_dynamic(pieces_, 1, [&](int64_t, int64_t piece) {
     int32_t* in_tiles = places_.data() + piece * tiles_;
+    std::vector<TileRun>& runs = runs_[piece];
     int64_t count = 0;
-    for_each_span(in_, entries_, piece_start(piece), piece_start(piece + 1),
-                  [&](int64_t first, int64_t last, int32_t index) {
-                    for (int64_t tile = first; tile < last; ++tile) ++in_tiles[tile];
-                    tiles_per_gauss[index] += static_cast<int32_t>(last - first);
-                    count += last - first;
-                  });
+    for_each_run(in_, entries_, piece_start(piece), piece_start(piece + 1), [&](const TileRun& run) {
+      for (int32_t tile = run.first; tile < run.end; ++tile) ++in_tiles[tile];
+      tiles_per_gauss[run.index] += run.end - run.first;
+      count += run.end - run.first;
+      runs.push_back(run);
+    });
     counts[piece] = count;
   });
   count_ = std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -98,10 +100,9 @@ void TilePairs::write(int32_t* indices, int32_t* offsets) {
   }
   parallel_dynamic(pieces_, 1, [&](int64_t, int64_t piece) {
     int32_t* place = places_.data() + piece * tiles_;
-    for_each_span(in_, entries_, piece_start(piece), piece_start(piece + 1),
-                  [&](int64_t first, int64_t last, int32_t index) {
-                    for (int64_t tile = first; tile < last; ++tile) indices[place[tile]++] = index;
-                  });
+    for (const TileRun& run : runs_[piece]) {
+      for (int32_t tile = run.first; tile < run.end; ++tile) indices[place[tile]++] = run.index;
+    }
   });
 }
 

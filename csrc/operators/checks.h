@@ -57,6 +57,12 @@ inline int64_t checked_count(int64_t images, int64_t gaussians) {
   return images * gaussians;
 }
 
+// The tiles of all images are numbered with 32-bit integers. Precondition: their number is less than 2^63.
+inline void check_tile_count(int64_t images, int64_t columns, int64_t rows) {
+  STD_TORCH_CHECK(images * columns * rows <= kMaxCount, images, " images of ", columns, " x ", rows,
+                  " tiles are more than 2^31 - 1 tiles; render fewer images at once, or use larger tiles");
+}
+
 // The offsets into the lists and the indices in them are 32-bit integers.
 inline void check_intersections(int64_t total) {
   STD_TORCH_CHECK(total <= kMaxCount, "the Gaussians touch ", total,

@@ -42,6 +42,7 @@ inline TileGrid checked_grid(int64_t images, int64_t tile_size, int64_t tile_wid
   STD_TORCH_CHECK(tile_bits(grid) + bit_length(images) <= 32, images, " images of ", tile_width, " x ", tile_height,
                   " tiles need more than the 32 bits that an intersection key has for both; render fewer images "
                   "at once");
+  check_tile_count(images, grid.columns, grid.rows);
   return grid;
 }
 

@@ -81,8 +81,7 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
       static_cast<int>(height),
       grid,
   };
-  STD_TORCH_CHECK(p.tiles() <= kMaxCount, images, " images of ", grid.columns, " x ",
-                  grid.rows, " tiles are more than 2^31 - 1 tiles; render fewer images at once, or use larger tiles");
+  check_tile_count(images, grid.columns, grid.rows);
   return p;
 }
 
