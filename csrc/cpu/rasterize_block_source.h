@@ -6,6 +6,7 @@ namespace SPLAT_ISA {
 namespace {
 
 constexpr int kMaxChannels = 16;  // colours blended in one pass over the list
+constexpr int kBetweenLooks = 8;  // Gaussians until rows that are finished are looked for again
 
 // C: the number of colours if it is known at compile time, otherwise 0.
 template <int C>
@@ -16,11 +17,10 @@ struct Row {
   Floats colors[C > 0 ? C : kMaxChannels][kChunks];
 };
 
-// Blends Gaussian `index` of the lists into one row. Returns whether a pixel was finished.
+// Blends Gaussian `index` of the lists into one row.
 template <int C>
-SPLAT_HD bool blend_row(const PlacedGaussian& gaussian, int32_t index, int row, int channels, Row<C>& pixels) {
+SPLAT_HD void blend_row(const PlacedGaussian& gaussian, int32_t index, int row, int channels, Row<C>& pixels) {
   const int used = C > 0 ? C : channels;
-  bool finished = false;
   for (int k = 0; k < kChunks; ++k) {
     const Floats transmittance = pixels.transmittance[k];
     const Floats exponent = exponents(gaussian, row, k);
@@ -34,20 +34,21 @@ SPLAT_HD bool blend_row(const PlacedGaussian& gaussian, int32_t index, int row, 
     const Floats weight = select(blended, alpha * transmittance, Floats{});
     for (int c = 0; c < used; ++c) pixels.colors[c][k] += weight * gaussian.color[c];
     pixels.last[k] = select(blended, Ints{} + index, pixels.last[k]);
-    pixels.transmittance[k] = select(blended, next, transmittance);
-    const Mask stopped = visible ^ blended;
-    if (any(stopped)) {
-      pixels.transmittance[k] = select(stopped, -transmittance, pixels.transmittance[k]);
-      finished = true;
-    }
+    // Without a branch: which Gaussian finishes a pixel cannot be predicted.
+    pixels.transmittance[k] = select(blended, next, select(visible, -transmittance, transmittance));
   }
-  return finished;
 }
 
+// Those of the rows that have unfinished pixels.
 template <int C>
-SPLAT_HD bool is_alive(const Row<C>& pixels) {
-  bool alive = false;
-  for (int k = 0; k < kChunks; ++k) alive |= any(greater(pixels.transmittance[k], Floats{}));
+SPLAT_HD uint32_t alive_rows(const Row<C>* block, uint32_t rows) {
+  uint32_t alive = 0;
+  for (; rows != 0; rows &= rows - 1) {
+    const int row = __builtin_ctz(rows);
+    Mask unfinished = {};
+    for (int k = 0; k < kChunks; ++k) unfinished |= greater(block[row].transmittance[k], Floats{});
+    alive |= static_cast<uint32_t>(any(unfinished)) << row;
+  }
   return alive;
 }
 
@@ -109,8 +110,9 @@ static void rasterize_channels(const BlockScene& scene, const BlockJob& job, con
       const PlacedGaussian gaussian = place(batch, i, centres);
       for (uint32_t rows = row_bits(batch, i) & alive; rows != 0; rows &= rows - 1) {
         const int row = __builtin_ctz(rows);
-        if (blend_row(gaussian, start + i, row, channels, block[row]) && !is_alive(block[row])) alive &= ~(1u << row);
+        blend_row(gaussian, start + i, row, channels, block[row]);
       }
+      if (i % kBetweenLooks == kBetweenLooks - 1) alive = alive_rows(block, alive);
     }
   }
   finish_block<C>(scene, job, images, first_channel, channels, block);
