@@ -62,6 +62,17 @@ def test_it_fits_this_machine() -> None:
     assert json.loads(json.dumps(info)) == info
 
 
+@pytest.mark.needs_torch("cuda")
+def test_no_kernel_spills_and_five_blocks_of_a_tile_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "benchmarks")
+    import kernel_resources
+
+    uses = kernel_resources.read(kernel_resources.installed_library())
+    assert not [kernel for kernel, use in uses.items() if use.stack]
+    # A multiprocessor has 65536 registers, and gives out 8 at a time to each of a block's 256 threads.
+    assert uses["sm_90", "rasterize<3>"].registers <= 48
+
+
 def test_importing_is_silent_and_initialises_no_cuda(run_python: RunPython) -> None:
     done = run_python("import splat, torch; print(torch.cuda.is_initialized(), list(splat.build_info()['loaded']))")
     assert done.stdout == "False ['cpu']\n"

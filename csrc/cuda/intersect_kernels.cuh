@@ -91,7 +91,7 @@ static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int32
 // operations.
 __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts, uint32_t* tile_keys,
                            int32_t* indices) {
-  constexpr int kMany = 64;
+  constexpr int kMany = 128;
   const int64_t rank = thread_index();
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   int32_t at = 0, tiles = 0, i = 0;

@@ -197,13 +197,13 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
         }
         const int mine = first + lane;
         const bool seen = mine < tested_end && mine <= latest_here &&
-                          may_touch(batch.gaussians[mine], pixel.left, pixel.top);
+                          may_touch(staged(batch, mine), pixel.left, pixel.top);
         unsigned int left = __ballot_sync(kAllLanes, seen);
         while (left != 0) {
           const int bit = kWarp - 1 - __clz(static_cast<int>(left));
           left ^= 1u << bit;
           const int i = first + bit;
-          const StagedGaussian& g = batch.gaussians[i];
+          const StagedGaussian g = staged(batch, i);
           const float dx = g.x - pixel.x, dy = g.y - pixel.y;
           const Blend blend = blend_at(g, dx, dy);
           const bool blends = blend.alpha != 0.0f && i <= last_here;
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
             float dot = 0.0f;
 #pragma unroll
             for (int k = 0; k < C; ++k) {
-              dot = fused(batch.colors[i][k], v[k], dot);
+              dot = fused(batch.colors[k / 4][i][k % 4], v[k], dot);
               values[kShapeValues + k] = weight * v[k];
             }
             if (all_values) {

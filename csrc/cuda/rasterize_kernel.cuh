@@ -24,20 +24,25 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
   int32_t last = 0;
   bool finished = !pixel.inside;
 
-  for (int64_t start = range.begin; start < range.end; start += kBatch<C>) {
+  // Counted by what is left, because a position after the end may not fit into 32 bits.
+  for (int32_t rest = range.end - range.begin; rest > 0; rest -= kBatch<C>) {
     // Also keeps the previous batch in shared memory until all threads have read it.
     if (__syncthreads_and(finished)) break;
-    const int count = static_cast<int>(range.end - start < kBatch<C> ? range.end - start : kBatch<C>);
+    const int32_t start = range.end - rest;
+    const int count = rest < kBatch<C> ? rest : kBatch<C>;
     stage_batch<C>(in, start, count, first_channel, channels, batch);
     __syncthreads();
     for (int first = 0; first < count; first += kWarp) {
       if (__all_sync(kAllLanes, finished)) break;
       const int mine = first + lane;
-      const bool seen = mine < count && may_touch(batch.gaussians[mine], pixel.left, pixel.top);
+      const bool seen = mine < count && may_touch(staged(batch, mine), pixel.left, pixel.top);
       unsigned int left = __ballot_sync(kAllLanes, seen);
       for (; left != 0; left &= left - 1) {
         const int i = first + __ffs(static_cast<int>(left)) - 1;
-        const StagedGaussian& g = batch.gaussians[i];
+        const StagedGaussian g = staged(batch, i);
+        float color[C];  // read before it is known to be needed, or the address would be computed once more
+#pragma unroll
+        for (int k = 0; k < C; ++k) color[k] = batch.colors[k / 4][i][k % 4];
         const Blend blend = blend_at(g, g.x - pixel.x, g.y - pixel.y);
         if (finished || blend.alpha == 0.0f) continue;
         const float next = transmittance * (1.0f - blend.alpha);
@@ -47,9 +52,9 @@ __global__ void __launch_bounds__(kMaxThreads<C>, 1)
         }
         const float weight = blend.alpha * transmittance;
 #pragma unroll
-        for (int k = 0; k < C; ++k) blended[k] = fused(weight, batch.colors[i][k], blended[k]);
+        for (int k = 0; k < C; ++k) blended[k] = fused(weight, color[k], blended[k]);
         transmittance = next;
-        last = static_cast<int32_t>(start) + i;
+        last = start + i;
       }
     }
   }

@@ -40,9 +40,9 @@ SPLAT_HD Pixel pixel_of(const RasterizeInputs& in, int64_t tile, int thread) {
           static_cast<float>(origin.top + patch_row) + 0.5f};
 }
 
-SPLAT_HD int64_t list_position(const RasterizeInputs& in, int64_t tile) {
-  const int64_t offset = tile < in.tiles ? in.offsets[tile] : in.intersections;
-  return offset < 0 ? 0 : (offset > in.intersections ? in.intersections : offset);
+SPLAT_HD int32_t list_position(const RasterizeInputs& in, int64_t tile) {
+  const int32_t count = static_cast<int32_t>(in.intersections), offset = tile < in.tiles ? in.offsets[tile] : count;
+  return offset < 0 ? 0 : (offset > count ? count : offset);
 }
 
 // The largest block whose threads have registers for C channels each. It is a launch bound of the kernels, together
@@ -51,18 +51,17 @@ template <int C>
 constexpr int kMaxThreads = C <= 8 ? 1024 : 512;
 
 struct ListRange {
-  int64_t begin, end;
+  int32_t begin, end;
 };
 
 // The part of flatten_ids that a tile draws.
 SPLAT_HD ListRange list_range(const RasterizeInputs& in, int64_t tile) {
-  const int64_t begin = list_position(in, tile);
+  const int32_t begin = list_position(in, tile);
   if (in.masks != nullptr && !in.masks[tile]) return {begin, begin};
   return {begin, list_position(in, tile + 1)};
 }
 
-// A Gaussian in shared memory.
-struct alignas(16) StagedGaussian {
+struct StagedGaussian {
   float x, y;
   ScaledConic conic;
   float opacity;
@@ -118,15 +117,31 @@ static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float 
 template <int C>
 constexpr int kBatch = C <= 4 ? 256 : 64;
 
-// Space for the colours of a Gaussian; three are padded so that they can be read at once.
-template <int C>
-constexpr int kColorStride = C == 3 ? 4 : C;
+// A Gaussian in shared memory: two halves, and its colours by four, three being padded. Each is an array of its own, so
+// that lanes that read or write neighbours do so in different banks, and all are at the same distance from one address.
+// `may_touch` needs the first half of StagedExtent.
+struct alignas(16) StagedCentre {
+  float x, y, half_a, b;
+};
+struct alignas(16) StagedExtent {
+  float half_c, reach, opacity, limit;
+};
+static_assert(sizeof(StagedCentre) == 16 && sizeof(StagedExtent) == 16, "as much as a lane reads at once");
 
 template <int C>
 struct SharedBatch {
-  StagedGaussian gaussians[kBatch<C>];
-  alignas(16) float colors[kBatch<C>][kColorStride<C>];
+  StagedCentre centres[kBatch<C>];
+  StagedExtent extents[kBatch<C>];
+  alignas(16) float colors[(C + 3) / 4][kBatch<C>][4];
 };
+
+template <int C>
+static __device__ __forceinline__ StagedGaussian staged(const SharedBatch<C>& batch, int i) {
+  const StagedCentre centre = batch.centres[i];
+  const StagedExtent extent = batch.extents[i];
+  return {centre.x,       centre.y,     {centre.half_a, centre.b, extent.half_c},
+          extent.opacity, extent.limit, extent.reach};
+}
 
 // Stages `count` Gaussians from position `start` of the lists, by all threads of the block, and the colours
 // [first_channel, first_channel + channels) of each; the others of C are 0. The caller provides the barriers before and
@@ -136,10 +151,12 @@ static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, in
                                                    int64_t first_channel, int channels, SharedBatch<C>& batch) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     const int32_t id = in.flatten_ids[start + i];
-    batch.gaussians[i] = stage(in, id);
+    const StagedGaussian g = stage(in, id);
+    batch.centres[i] = {g.x, g.y, g.conic.half_a, g.conic.b};
+    batch.extents[i] = {g.conic.half_c, g.reach, g.opacity, g.limit};
     const float* color = in.colors + static_cast<int64_t>(id) * in.channels + first_channel;
 #pragma unroll
-    for (int k = 0; k < C; ++k) batch.colors[i][k] = k < channels && exists(in, id) ? color[k] : 0.0f;
+    for (int k = 0; k < C; ++k) batch.colors[k / 4][i][k % 4] = k < channels && exists(in, id) ? color[k] : 0.0f;
   }
 }
 

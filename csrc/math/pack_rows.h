@@ -1,7 +1,7 @@
-// The packed layout: the rows of the Gaussians that an image shows, without those that it does not.
+// The packed layout: the rows of the Gaussians that an image shows, without the others.
 //
-// Shapes: I images, N Gaussians, D channels, S sets of colours, each for I / S images in turn; M rows are shown. A row of
-// the dense layout is image * N + Gaussian; its place is the number of rows before it that are shown.
+// Shapes: I images, N Gaussians, D channels, S sets of colours, each for I / S images in turn; M rows are shown. A row
+// of the dense layout is image * N + Gaussian; its place is the number of rows before it that are shown.
 #pragma once
 
 #include "platform.h"
@@ -83,7 +83,9 @@ SPLAT_HD void pack_backward_row(const PackGradients& in, int64_t set, int64_t i,
   if (out.colors == nullptr) return;
   for (int64_t k = 0; k < in.channels; ++k) {
     float sum = 0.0f;
-    for (int64_t row = first; row < end; row += in.gaussians) sum += unpacked(in.colors, in.channels, place_of(in, row), k);
+    for (int64_t row = first; row < end; row += in.gaussians) {
+      sum += unpacked(in.colors, in.channels, place_of(in, row), k);
+    }
     out.colors[in.channels * (set * in.gaussians + i) + k] = sum;
   }
 }

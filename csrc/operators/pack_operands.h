@@ -12,8 +12,8 @@ struct PackOperands {
   Tensor radii, means2d, depths, conics, opacities;  // [I, N, ...]
   std::optional<Tensor> colors;                      // [S, N, D]
   int64_t images, gaussians, sets, channels;
-  TileGrid grid;                               // its tile_size is 0 if no lists are wanted
-  Tensor places;                               // output: int32 [I, N]
+  TileGrid grid;  // its tile_size is 0 if no lists are wanted
+  Tensor places;  // output: int32 [I, N]
 
   bool lists() const { return grid.tile_size > 0; }
   int64_t count() const { return images * gaussians; }
@@ -48,8 +48,8 @@ struct PackOperands {
 };
 
 inline int64_t checked_sets(int64_t sets, int64_t images) {
-  STD_TORCH_CHECK(sets > 0 ? images % sets == 0 : sets == 0 && images == 0, "colors must be of sets for equally many of the ",
-                  images, " images; found ", sets);
+  STD_TORCH_CHECK(sets > 0 ? images % sets == 0 : sets == 0 && images == 0,
+                  "colors must be of sets for equally many of the ", images, " images; found ", sets);
   return sets;
 }
 
@@ -121,7 +121,7 @@ inline IntersectOperands check_intersect(const PackOperands& p, const PackedTens
 }
 
 struct PackBackwardOperands {
-  Tensor radii, places;                                                   // [I, N, 2], [I, N]
+  Tensor radii, places;                                                        // [I, N, 2], [I, N]
   std::optional<Tensor> v_means2d, v_depths, v_conics, v_opacities, v_colors;  // [M, ...], incoming
   int64_t rows, images, gaussians, sets, channels;
   // Outputs, like the inputs of pack; size 0 where there is no incoming one.
