@@ -37,8 +37,6 @@ def forward(counted: Counted, pixels: int) -> Steps:
         "emit_pairs": (12 * n + 5 * 32 * v + 8 * ours, 8 * n + 20 * v + 12 * theirs),
         # 2 passes over 8 bytes, or 6 passes over 12.
         "sort by tile": ((4 + 2 * 16) * ours, (8 + 6 * 24) * theirs),
-        # The keys that gsplat sorts by; splat only returns them.
-        "write_keys": ((8 + 32 + 8) * ours, 0),
         "find_offsets": (0, 8 * theirs),
         "rasterize": _rasterize(counted.splat.forward, RESULTS * pixels, 0, counted.gsplat.forward),
     }

@@ -159,10 +159,10 @@ void splat_backward(const RasterizeInputs& in, const Tile& tile, Trips& trips) {
   StagedGaussian batch[kSplatBatch];
   const int warps = warps_of(tile);
   trips.warps += warps;
-  const int64_t end = std::max(tile.range.begin,
+  const int64_t end = std::max<int64_t>(tile.range.begin,
                                std::min<int64_t>(tile.range.end, int64_t{last_of(tile, 0, tile.threads)} + 1));
   for (int64_t batch_end = end; batch_end > tile.range.begin; batch_end -= kSplatBatch) {
-    const int64_t start = std::max(tile.range.begin, batch_end - kSplatBatch);
+    const int64_t start = std::max<int64_t>(tile.range.begin, batch_end - kSplatBatch);
     const int count = static_cast<int>(batch_end - start);
     for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
     trips.batches += warps;
@@ -212,7 +212,7 @@ void gsplat_backward(const RasterizeInputs& in, const Tile& tile, Trips& trips) 
   const int warps = warps_of(tile);
   trips.warps += warps;
   for (int64_t end = tile.range.end; end > tile.range.begin; end -= tile.threads) {
-    const int64_t start = std::max(tile.range.begin, end - tile.threads);
+    const int64_t start = std::max<int64_t>(tile.range.begin, end - tile.threads);
     const int count = static_cast<int>(end - start);
     for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
     trips.batches += warps;

@@ -48,8 +48,11 @@ OUR_OPERATORS = {
     "find_finite": (2, 0),  # with a fill
     "project": (1, 0),
     "project_backward": (1, 0),
-    # Fill, count_tiles, order_counts, emit_pairs, write_keys, find_offsets; the copy of the count is the wait.
-    "intersect": (6 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),
+    # Fill, count_tiles, order_counts, emit_pairs, find_offsets; the copy of the totals is the wait.
+    "intersect": (5 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),
+    # The same with count_shown in place of count_tiles, the prefix sum of the places, and pack.
+    "pack": (5 + SCAN + 1 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),
+    "pack_backward": (1, 0),
     "rasterize": (1, 0),
     "rasterize_backward": (4 + 1, 0),  # fills of four gradients, differentiate
 }
