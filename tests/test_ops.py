@@ -895,7 +895,7 @@ REFUSALS: list[tuple[str, Callable[[Arguments], Arguments], str]] = [
     ("intersect", given(tile_size=0), "tile_size must be between 1 and 32"),
     ("intersect", given(tile_size=33), "tile_size must be between 1 and 32"),
     ("intersect", given(tile_width=1 << 20, tile_height=1 << 20), "more than the 32 bits"),
-    ("intersect", given(images=3, tile_width=(1 << 15) - 1, tile_height=1 << 15), "more than 2\^31 - 1 tiles"),
+    ("intersect", given(images=3, tile_width=(1 << 15) - 1, tile_height=1 << 15), r"more than 2\^31 - 1 tiles"),
     ("intersect", given(image_ids=torch.zeros(600, dtype=torch.int64)), "packed, because image_ids is given"),
     ("rasterize", replaced("colors", lambda t: t[..., :0]), "channels of colors must be between 1 and"),
     ("rasterize", replaced("colors", lambda t: t[0]), "colors must have 3 dimensions; found 2"),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, needs_cuda_torch
+from kernelwheel.build import cmake_build
 from kernelwheel.build import plan as plans
 from kernelwheel.build.compile import compile_plan
 from kernelwheel.build.package import PackageFacts
@@ -110,6 +111,33 @@ def nvcc() -> Nvcc:
 def as_found(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """What is made with the toolkit as it lies there."""
     return compile_small(tmp_path_factory.mktemp("found"))
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_what_cmake_is_told_of_nvcc_is_what_it_would_find(
+    as_found: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = cmake_build._cache
+    monkeypatch.setattr(cmake_build, "_cache", lambda *where: told(*where) | {"KERNELWHEEL_NVCC": ""})
+
+    made = compile_small(tmp_path)
+
+    assert ["CUDA compiler identification" in log_of(each) for each in (as_found, made)] == [False, True]
+    assert commands(made) == commands(as_found)
+    assert libraries(made) == libraries(as_found)
+
+
+def log_of(made: Artifact) -> str:
+    (log,) = made.folder.parent.rglob("build.log")
+    return log.read_text()
+
+
+def commands(made: Artifact) -> list[str]:
+    """What Ninja runs and with which options, whatever folder that is in."""
+    (build,) = made.folder.parent.rglob("build")
+    lines = [*(build / "build.ninja").open(), *(build / "CMakeFiles/rules.ninja").open()]
+    return [line.replace(str(made.folder.parent), "") for line in lines if line.startswith("  ")]
 
 
 def copy_of(nvcc: Nvcc, root: Path, headers: str) -> Path:

@@ -10,6 +10,7 @@
 #   KERNELWHEEL_CUDA           ON if the Plan has CUDA kernels
 #   KERNELWHEEL_TORCH          torch's package folder (include/, lib/)
 #   KERNELWHEEL_TORCH_TARGET   TORCH_TARGET_VERSION: the oldest torch that the operators run on
+#   KERNELWHEEL_NVCC, KERNELWHEEL_TOOLKIT    nvcc's version and its toolkit's root; if not set, CMake finds out
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
 #   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
@@ -37,6 +38,34 @@ if(KERNELWHEEL_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   set(CMAKE_CUDA_FLAGS_RELEASE "")  # each kind of library has its own
+  # CMake identifies nvcc by compiling and linking a file, most of the time that it takes to configure. It is told instead
+  # what it would find: the version and the root of the toolkit, which are known, and the commands that nvcc would run.
+  # These variables are CMake's own, so that is only for releases in which it was tried; others find out by themselves.
+  if(KERNELWHEEL_NVCC AND CMAKE_VERSION VERSION_LESS 4.5 AND NOT CMAKE_CUDA_COMPILER_LOADED)
+    file(WRITE "${CMAKE_BINARY_DIR}/nothing.cu" "")
+    execute_process(
+      COMMAND "${CMAKE_CUDA_COMPILER}" -v --dryrun "-ccbin=${CMAKE_CUDA_HOST_COMPILER}" nothing.cu
+      WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_VARIABLE commands ERROR_VARIABLE commands)
+    if(NOT failed AND commands MATCHES "LIBRARIES=")
+      set(CMAKE_CUDA_COMPILER_ID_RUN 1)
+      set(CMAKE_CUDA_COMPILER_PRODUCED_OUTPUT "${commands}")
+      set(CMAKE_CUDA_COMPILER_ID NVIDIA)
+      set(CMAKE_CUDA_COMPILER_VERSION "${KERNELWHEEL_NVCC}")
+      set(CMAKE_CUDA_COMPILER_TOOLKIT_VERSION "${KERNELWHEEL_NVCC}")
+      foreach(root IN ITEMS TOOLKIT_ROOT TOOLKIT_LIBRARY_ROOT LIBRARY_ROOT)
+        set(CMAKE_CUDA_COMPILER_${root} "${KERNELWHEEL_TOOLKIT}")
+      endforeach()
+      set(CMAKE_CUDA_DEVICE_LINKER "${KERNELWHEEL_TOOLKIT}/bin/nvlink")
+      set(CMAKE_CUDA_FATBINARY "${KERNELWHEEL_TOOLKIT}/bin/fatbinary")
+      foreach(host IN ITEMS HOST_COMPILER SIMULATE)
+        set(CMAKE_CUDA_${host}_ID "${CMAKE_CXX_COMPILER_ID}")
+        set(CMAKE_CUDA_${host}_VERSION "${CMAKE_CXX_COMPILER_VERSION}")
+      endforeach()
+      set(CMAKE_CUDA_PLATFORM_ID "${CMAKE_CXX_PLATFORM_ID}")
+      set(CMAKE_CUDA_STANDARD_COMPUTED_DEFAULT 17)
+      set(CMAKE_CUDA_EXTENSIONS_COMPUTED_DEFAULT ON)
+    endif()
+  endif()
   enable_language(CUDA)
   # nvcc compresses PTX alone unless it is asked for all. That is in its own format, which every driver of its major
   # unpacks. --compress-mode=size would save a little more, but takes seconds for each file, and is unknown before 12.4.
