@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from scenes import random_scene
+from torch.utils import _pytree
 
 import splat
 from splat.ops import rendering
@@ -52,6 +53,11 @@ READS: dict[str, tuple[Read, Any]] = {
     "values": (lambda m: list(m.values()), [1, "made", None]),
     "items": (lambda m: list(m.items()), [("a", 1), ("b", "made"), ("c", None)]),
     "dict": (dict, ALL),
+    "tree_map": (lambda m: _pytree.tree_map(str, m), {"a": "1", "b": "made", "c": "None"}),
+    "tree_map_with_path": (
+        lambda m: _pytree.tree_map_with_path(lambda path, value: _pytree.keystr(path), m),
+        {"a": "['a']", "b": "['b']", "c": "['c']"},
+    ),
     "update": (lambda m: updated({}, m), ALL),
     "**": (lambda m: (lambda **values: values)(**m), ALL),
     "{**}": (lambda m: {**m}, ALL),

@@ -7,6 +7,7 @@ from collections.abc import Callable, ItemsView, Iterator, ValuesView
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils import _pytree
 
 
 class Late(NamedTuple):
@@ -78,6 +79,16 @@ class _Meta(dict[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+# A tree like any other dict, which does not hold for its subclasses.
+_pytree.register_pytree_node(
+    _Meta,
+    lambda meta: (list(meta.values()), list(meta)),
+    lambda values, keys: dict(zip(keys, values, strict=True)),
+    serialized_type_name="splat.meta",
+    flatten_with_keys_fn=lambda meta: ([(_pytree.MappingKey(key), meta[key]) for key in meta], list(meta)),
+)
 
 
 def lazy_meta(entries: dict[str, Any]) -> dict[str, Any]:
