@@ -9,6 +9,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "../math/blend.h"
@@ -46,6 +48,8 @@ SPLAT_HD bool any(Mask mask) {
   return _mm256_movemask_ps((__m256)mask) != 0;
 #elif defined(__SSE2__)
   return _mm_movemask_ps((__m128)mask) != 0;
+#elif defined(__aarch64__)
+  return vmaxvq_u32((uint32x4_t)mask) != 0;
 #else
   return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
 #endif

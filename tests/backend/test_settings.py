@@ -31,6 +31,8 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
     "import-limit": ("100", "200", "300", 2000),
     "torch-tag": ("local", "none", "local", "build"),
+    "platform": ("linux-x86_64", "linux-aarch64", "linux-x86_64", "native"),
+    "target-packages": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
     "manylinux": ("off", "required", "off", "auto"),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
@@ -328,6 +330,8 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
 
     assert resolved.record("8.0;9.0") == {
         "cuda": {"value": "auto", "origin": "default"},
+        "platform": {"value": "native", "origin": "default"},
+        "target-packages": {"value": None, "origin": "default"},
         "archs": {"value": "8.0;9.0", "origin": "-C archs"},
         "nvcc": {"value": None, "origin": "default"},
         "cuda-home": {"value": None, "origin": "environment variable CUDA_HOME"},

@@ -107,6 +107,15 @@ def _choice(*names: str) -> Callable[[str], Any]:
     return parse
 
 
+def _platform(text: str) -> str:
+    value = text.strip().lower()
+    if value == "native":
+        return value
+    from .platforms import PLATFORMS  # imported only if needed, to keep a warm start fast
+
+    return str(_choice("native", *PLATFORMS)(value))
+
+
 def _jobs(text: str) -> int:
     value = int(text) if text.strip().isdecimal() else -1
     if value < 0 or value > 4096:
@@ -184,6 +193,21 @@ class Options:
         default="auto",
         decides="binary",
         help="Whether to build CUDA kernels. auto: if torch.version.cuda is set; a GPU is not needed.",
+    )
+    platform: Option[str] = Option(
+        _platform,
+        takes="native, linux-x86_64 or linux-aarch64",
+        default="native",
+        decides="binary",
+        help="The platform that a wheel is built for. Kernels that are compiled at run time are for the machine they "
+        "run on.",
+    )
+    target_packages: Option[str] = Option(
+        _folder,
+        takes="an absolute path",
+        decides="tools",
+        help="In a build for another platform, the folder with packages for it, from pip install --target: the parts "
+        "of the CUDA toolkit that this machine's lacks, and its torch, if that is to be compared with the one here.",
     )
     archs: Option[str] = Option(
         _text,

@@ -14,6 +14,7 @@ from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
 from ..store.artifact import Artifact
 from ..toolchain import toolchain
+from ..toolchain.cross import NATIVE
 from ..toolchain.nvcc import NvccCandidate, NvccLimits
 from ..toolchain.toolchain import Toolchain
 from .source import Source
@@ -49,6 +50,7 @@ def draw_plan_here(
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
     require_tools()
+    settings = settings.changed("platform", NATIVE, Origin("kernels that are compiled at run time"))
     if not settings.archs and cuda and host.capabilities:
         gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
