@@ -10,8 +10,6 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-
 from ..toolchain.older_libraries import stub_source
 from ..toolchain.torch_files import Torch
 
@@ -32,6 +30,8 @@ def stable_functions(library: Path) -> Iterator[str]:
 
     A library of torch has hundreds of thousands of symbols, so each is read as a record of bytes.
     """
+    from elftools.elf.elffile import ELFFile  # not installed where nothing is compiled, such as beside `doctor`
+
     with library.open("rb") as stream:
         elf = ELFFile(stream)
         table, text = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")

@@ -148,7 +148,8 @@ def _lacks(cxx: Cxx, target: Platform) -> str:
         return f"compiles for {cxx.target}, not for {target.triple}"
     folders = search_folders(cxx)
     missing = [name for name in CROSS_HEADERS if not any((folder / name).is_file() for folder in folders)]
-    missing += [name for name in CROSS_FILES if not Path(cxx.answer(f"-print-file-name={name}")).is_absolute()]
+    paths = {name: Path(cxx.answer(f"-print-file-name={name}")) for name in CROSS_FILES}
+    missing += [name for name, path in paths.items() if not (path.is_absolute() and path.is_file())]
     return f"lacks {', '.join(missing)} of {target.triple}" if missing else ""
 
 
