@@ -263,12 +263,14 @@ def check_files(files: Sequence[Path], checkout: Path) -> list[Check]:
         run(folder, "twine check --strict", tools / "twine", "check", "--strict", *(path.name for path in files)),
         run(checkout, "validate-pyproject", tools / "validate-pyproject", "pyproject.toml", "backend/pyproject.toml"),
     ]
-    for wheel in wheels_of(files):
-        checks += [
+    for number, wheel in enumerate(wheels_of(files)):
+        checked = [
             run(folder, "check-wheel-contents", tools / "check-wheel-contents", wheel.name),
             check_tag(wheel.name, run(folder, "auditwheel show", tools / "auditwheel", "show", wheel.name)),
             check_abi(wheel, tools),
         ]
+        which = f", {wheel.stem.rpartition('-')[2]}" if number else ""
+        checks += [check._replace(name=check.name + which) for check in checked]
     return checks
 
 

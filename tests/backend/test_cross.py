@@ -28,6 +28,7 @@ from kernelwheel.toolchain import cross, toolchain
 from kernelwheel.toolchain.cxx import find_cxx
 from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
 from kernelwheel.toolchain.torch_files import read_torch
+from processes import RunPython
 from standins import Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
 pytestmark = [
@@ -35,6 +36,7 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
 ]
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 AARCH64 = platforms.PLATFORMS["linux-aarch64"]
 FOR_ARM = {"platform": "linux-aarch64"}
 TARGET = "targets/sbsa-linux"
@@ -206,6 +208,20 @@ def test_a_machine_of_another_system_is_refused_in_the_first_line(monkeypatch: p
 
     assert str(caught).splitlines()[0] == "kernels cannot be built on win32-AMD64"
     assert caught.required == "one of linux-x86_64, linux-aarch64"
+
+
+def test_a_hook_says_so_before_it_needs_what_only_linux_has(run_python: RunPython) -> None:
+    script = """
+import sys
+sys.modules["fcntl"] = None  # as if there were none
+sys.platform = "win32"
+from kernelwheel import hooks
+hooks.get_requires_for_build_wheel()
+"""
+    done = run_python(script, path=[REPOSITORY / "backend"], check=False)
+
+    assert done.stderr.startswith("kernelwheel.core.errors.BuildError: kernels cannot be built on win32-")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
