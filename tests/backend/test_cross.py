@@ -17,8 +17,10 @@ from builds import TORCH, Wheel, build, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from kernelwheel.build import plan as plans
+from kernelwheel.build.cmake_build import toolchain_file
 from kernelwheel.build.package import PackageFacts
 from kernelwheel.build.torch_stubs import LINKED, stable_functions
+from kernelwheel.build.work_links import link_toolkit
 from kernelwheel.core import host as hosts
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core import platforms, verdict
@@ -27,6 +29,7 @@ from kernelwheel.packing.tags import linux_tag
 from kernelwheel.toolchain import cross, toolchain
 from kernelwheel.toolchain.cxx import find_cxx
 from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
+from kernelwheel.toolchain.toolkit import toolkit_identity
 from kernelwheel.toolchain.torch_files import read_torch
 from processes import RunPython
 from standins import Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
@@ -178,6 +181,49 @@ def test_the_architectures_for_arm_have_its_tegra_chips(tmp_path: Path) -> None:
     assert there is not None
     assert set(there.sass) - set(here.sass) == {"8.7"}
     assert (set(here.sass) <= set(there.sass), here.ptx) == (True, there.ptx)
+
+
+def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    tools = {
+        name: machine.toolchain(
+            settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, platform=name)
+        )
+        for name in ("native", "linux-aarch64")
+    }
+
+    text = toolchain_file(machine.draw(**FOR_ARM), tools["linux-aarch64"])
+
+    assert toolchain_file(machine.draw(), tools["native"]) == ""
+    assert {
+        'set(CMAKE_SYSTEM_NAME "Linux")', 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")',
+        f'set(CMAKE_CXX_COMPILER "{machine.cxx}")', 'set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY "ONLY")',
+    } <= set(text.splitlines())  # fmt: skip
+
+
+def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, tmp_path: Path) -> None:
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    link_toolkit(tmp_path / "cuda", found)
+
+    assert (tmp_path / "cuda" / TARGET / "include").resolve() == part / "include"
+    assert (tmp_path / "cuda" / TARGET / "lib" / "libcudart_static.a").is_file()
+    assert (tmp_path / "cuda" / "nvvm" / "bin" / "cicc").is_file()
+    # Not a link to the folder: nvcc looks for `targets` beside it.
+    assert not (tmp_path / "cuda" / "bin").is_symlink()
+    assert (tmp_path / "cuda" / "bin" / "nvcc").resolve() == nvcc.path.resolve()
+
+
+def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13")
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    here, there = toolkit_identity(nvcc), toolkit_identity(found)
+
+    assert (here["nvcc"], here["nvvm"]) == (there["nvcc"], there["nvvm"])
+    assert here["cudart_static"] != there["cudart_static"]
+    assert here["cudart"] != there["cudart"]
 
 
 def test_the_tag_without_manylinux_is_the_platform_s() -> None:

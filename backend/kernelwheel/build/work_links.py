@@ -18,7 +18,7 @@ def link_all(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     """Make the links in an otherwise prepared folder; they must not be there yet."""
     (work / "torch").symlink_to(toolchain.torch.root)
     if toolchain.cuda.nvcc:
-        _link_toolkit(work / "cuda", toolchain.cuda.nvcc)
+        link_toolkit(work / "cuda", toolchain.cuda.nvcc)
     (work / "headers").mkdir()
     for language, folders in header_folders(plan, toolchain).items():
         for number, folder in enumerate(folders):
@@ -26,7 +26,7 @@ def link_all(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     _link_libraries(work, plan, toolchain)
 
 
-def _link_toolkit(folder: Path, nvcc: Nvcc) -> None:
+def link_toolkit(folder: Path, nvcc: Nvcc) -> None:
     """Make the toolkit reachable below one folder. For another platform, with that platform's part in `targets`.
 
     nvcc looks for its parts from the path by which it was called.
