@@ -27,6 +27,7 @@ from kernelwheel.core import platforms, verdict
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.toolchain import cross, toolchain
+from kernelwheel.toolchain.binding import find_cuda_library
 from kernelwheel.toolchain.cxx import find_cxx
 from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
 from kernelwheel.toolchain.toolkit import toolkit_identity
@@ -192,9 +193,9 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
         for name in ("native", "linux-aarch64")
     }
 
-    text = toolchain_file(machine.draw(**FOR_ARM), tools["linux-aarch64"])
+    text = toolchain_file(tools["linux-aarch64"])
 
-    assert toolchain_file(machine.draw(), tools["native"]) == ""
+    assert toolchain_file(tools["native"]) == ""
     assert {
         'set(CMAKE_SYSTEM_NAME "Linux")', 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")',
         f'set(CMAKE_CXX_COMPILER "{machine.cxx}")', 'set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY "ONLY")',
@@ -224,6 +225,17 @@ def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path
     assert (here["nvcc"], here["nvvm"]) == (there["nvcc"], there["nvvm"])
     assert here["cudart_static"] != there["cudart_static"]
     assert here["cudart"] != there["cudart"]
+
+
+def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
+    (nvcc.root / "lib64" / "libcublas.so.13").touch()
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
+    assert find_cuda_library("cublas", found, tmp_path) is None
+    (part / "lib" / "libcublas.so.13").touch()
+    assert find_cuda_library("cublas", found, tmp_path) == part / "lib" / "libcublas.so.13"
 
 
 def test_the_tag_without_manylinux_is_the_platform_s() -> None:

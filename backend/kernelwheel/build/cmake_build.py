@@ -83,7 +83,7 @@ def _drive(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callabl
     (work.path / "job.json").write_text(json.dumps(job), encoding="utf-8")
     (work.path / "recipe" / "paths.rsp").write_text(_prefix_map(work.path), encoding="utf-8")
     (work.path / "recipe" / "depfile.sed").write_text(_without_links(work.path), encoding="utf-8")
-    if cross := toolchain_file(plan, toolchain):
+    if cross := toolchain_file(toolchain):
         (work.path / "recipe" / "toolchain.cmake").write_text(cross, encoding="utf-8")
     drive = Path(__file__).with_name("cmake_driver.py")
     with (
@@ -140,15 +140,14 @@ def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
     return environment
 
 
-def toolchain_file(plan: Plan, toolchain: Toolchain) -> str:
+def toolchain_file(toolchain: Toolchain) -> str:
     """What CMake must know in a build for another platform (cmake-toolchains(7)); empty in one for this machine's."""
     if toolchain.cross is None:
         return ""
-    system, _, machine = plan.platform.partition("-")
     nvcc, libc = toolchain.cuda.nvcc, Path(toolchain.cxx.answer("-print-file-name=libc.so.6")).resolve()
     lines = {
-        "CMAKE_SYSTEM_NAME": system.capitalize(),
-        "CMAKE_SYSTEM_PROCESSOR": machine,
+        "CMAKE_SYSTEM_NAME": toolchain.cross.platform.cmake_system,
+        "CMAKE_SYSTEM_PROCESSOR": toolchain.cross.platform.machine,
         "CMAKE_CXX_COMPILER": toolchain.cxx.path,
         "CMAKE_FIND_ROOT_PATH": libc.parents[1],
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
@@ -167,7 +166,7 @@ def _configuration_rests_on(plan: Plan, toolchain: Toolchain) -> list[str]:
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
     own = cmake_lists(plan) if plan.extensions else ""
-    cross = toolchain_file(plan, toolchain)
+    cross = toolchain_file(toolchain)
     return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), own, cross]
 
 

@@ -43,6 +43,11 @@ class Linux:
         return f"linux_{self.machine}"
 
     @property
+    def cmake_system(self) -> str:
+        """What CMake calls the system (cmake-variables(7), CMAKE_SYSTEM_NAME)."""
+        return "Linux"
+
+    @property
     def newest_tag_of_torch(self) -> str:
         """The tag by which pip finds wheels for it, torch's too: `manylinux_2_28_x86_64`."""
         return f"manylinux_2_28_{self.machine}"

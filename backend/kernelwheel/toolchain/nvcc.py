@@ -13,11 +13,12 @@ from typing import NamedTuple
 from ..core.architectures import Arch
 from ..core.errors import BuildError
 from ..core.files import is_seen
+from ..core.platforms import PLATFORMS
 from ..core.settings import Settings
 from .programs import last_line, output_of
 
 # Where a toolkit has its libraries, in any of the usual layouts.
-LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
 
 
 @dataclass(frozen=True)
