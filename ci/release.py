@@ -174,11 +174,13 @@ def build(checkout: Path, way: Way, epoch: str, platforms: Sequence[str] = ()) -
 
 def fetch_packages(folder: Path, platform: str, nvcc: str) -> None:
     """The parts of the CUDA toolkit for another platform, in nvcc's release, for `target-packages`."""
+    sys.path.insert(0, str(ROOT / "backend"))
+    from kernelwheel.toolchain.cross import WHEELS
+
     release = ".".join(nvcc.split(".")[:2])
-    names = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
     tag = f"--platform=manylinux_2_17_{platform.removeprefix('linux-')}"
     words = ["install", "--quiet", "--target", str(folder), "--no-deps", "--only-binary=:all:", tag]
-    command = [sys.executable, "-m", "pip", *words, *(f"{name}=={release}.*" for name in names)]
+    command = [sys.executable, "-m", "pip", *words, *(f"{name}=={release}.*" for name in WHEELS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Refused(f"the toolkit's parts for {platform}", done.stderr, "see what pip says")

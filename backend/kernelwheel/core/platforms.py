@@ -47,11 +47,6 @@ class Linux:
         """What CMake calls the system (cmake-variables(7), CMAKE_SYSTEM_NAME)."""
         return "Linux"
 
-    @property
-    def newest_tag_of_torch(self) -> str:
-        """The tag by which pip finds wheels for it, torch's too: `manylinux_2_28_x86_64`."""
-        return f"manylinux_2_28_{self.machine}"
-
     def is_target_of(self, compiler: str) -> bool:
         """Whether a compiler's target, such as `aarch64-linux-gnu` or `aarch64-redhat-linux`, is this platform."""
         machine, *rest = compiler.split("-")

@@ -22,7 +22,7 @@ from .torch_files import Torch, read_torch
 
 NATIVE = "native"
 # The wheels with the parts of a toolkit that a compile for another platform needs.
-_WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
+WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,13 @@ def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:
             nvcc, include=place / "include", target=CudaTarget(platform.cuda_target, place / "include", place / "lib")
         )
     release = "{}.{}.*".format(*nvcc.release)
-    wheels = " ".join(f"'{name}=={release}'" for name in _WHEELS)
-    older = platform.newest_tag_of_torch.replace("2_28", "2_17")
+    wheels = " ".join(f"'{name}=={release}'" for name in WHEELS)
     raise BuildError(
         f"the CUDA toolkit has no part for {platform.name}",
         required=f"headers, libcudart_static.a and libcudadevrt.a for {platform.name}, of CUDA {release}",
         found="\n".join(found),
         remedies=[
-            f"pip install --target DIR --no-deps --only-binary=:all: --platform {older} {wheels}, "
+            f"pip install --target DIR --no-deps --only-binary=:all: --platform manylinux_2_17_{platform.machine} {wheels}, "
             "and -C target-packages=DIR",
             f"or install the toolkit's packages for it (cuda-cross-{platform.cuda_target.partition('-')[0]}), which "
             f"make targets/{platform.cuda_target}",
