@@ -105,8 +105,8 @@ def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:
         required=f"headers, libcudart_static.a and libcudadevrt.a for {platform.name}, of CUDA {release}",
         found="\n".join(found),
         remedies=[
-            f"pip install --target DIR --no-deps --only-binary=:all: --platform manylinux_2_17_{platform.machine} {wheels}, "
-            "and -C target-packages=DIR",
+            f"pip install --target DIR --no-deps --only-binary=:all: --platform manylinux_2_17_{platform.machine} "
+            f"{wheels}, and -C target-packages=DIR",
             f"or install the toolkit's packages for it (cuda-cross-{platform.cuda_target.partition('-')[0]}), which "
             f"make targets/{platform.cuda_target}",
             f"or build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)",
