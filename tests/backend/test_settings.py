@@ -320,6 +320,19 @@ def test_the_variable_of_a_package_whose_name_begins_the_same_is_left_alone() ->
 # What the manifest says
 
 
+def test_the_record_has_the_options_for_another_platform_if_there_is_one() -> None:
+    packages = {"TINY_TARGET_PACKAGES": "/x"}
+
+    assert {"platform", "target-packages"} & set(settings.resolve("tiny", {}, packages).record(None)) == set()
+    assert (
+        settings.resolve("tiny", {}, packages, {"platform": "linux-aarch64"}).record(None).items()
+        >= {
+            "platform": {"value": "linux-aarch64", "origin": "-C platform"},
+            "target-packages": {"value": None, "origin": "environment variable TINY_TARGET_PACKAGES"},
+        }.items()
+    )
+
+
 def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> None:
     resolved = settings.resolve(
         "tiny",
@@ -330,8 +343,6 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
 
     assert resolved.record("8.0;9.0") == {
         "cuda": {"value": "auto", "origin": "default"},
-        "platform": {"value": "native", "origin": "default"},
-        "target-packages": {"value": None, "origin": "default"},
         "archs": {"value": "8.0;9.0", "origin": "-C archs"},
         "nvcc": {"value": None, "origin": "default"},
         "cuda-home": {"value": None, "origin": "environment variable CUDA_HOME"},
@@ -361,7 +372,7 @@ def test_what_the_table_says_of_cuda_kernels_is_in_the_record_for_a_compile_at_r
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides != "binary"])
 def test_no_value_is_recorded_that_does_not_decide_the_binary(option: Option) -> None:
     told = str(VALUES[option.name][1])
-    resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told})
+    resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told}, {"platform": "linux-aarch64"})
 
     record = resolved.record("9.0")
 

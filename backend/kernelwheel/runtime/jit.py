@@ -10,11 +10,11 @@ from ..build.plan import Plan
 from ..core.errors import BuildError
 from ..core.host import Host
 from ..core.manifest import Manifest
+from ..core.options import NATIVE
 from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
 from ..store.artifact import Artifact
 from ..toolchain import toolchain
-from ..toolchain.cross import NATIVE
 from ..toolchain.nvcc import NvccCandidate, NvccLimits
 from ..toolchain.toolchain import Toolchain
 from .source import Source

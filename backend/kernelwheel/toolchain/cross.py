@@ -15,12 +15,12 @@ from packaging.version import Version
 
 from ..core.errors import BuildError, SettingsError
 from ..core.host import platform_name
+from ..core.options import NATIVE
 from ..core.platforms import CROSS_BUILDS, PLATFORMS, Platform, require_supported
 from ..core.settings import Settings
 from .nvcc import CudaTarget, Nvcc
 from .torch_files import Torch, read_torch
 
-NATIVE = "native"
 # The wheels with the parts of a toolkit that a compile for another platform needs.
 WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
 
