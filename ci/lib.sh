@@ -102,6 +102,14 @@ make_cpu_venv_base() {
   fi
 }
 
+# make_aarch64: a folder in which a wheel for aarch64 runs under qemu; sets $aarch64, to nothing if it cannot be made here.
+make_aarch64() {
+  aarch64=$cache/aarch64
+  make_venv aarch64-tools "pyelftools>=0.31"
+  say "a Python and a torch for aarch64 (the first time: about 500 MB to fetch)"
+  "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
+}
+
 # can_find REQUIREMENT: whether pip finds it in its indexes.
 can_find() {
   make_venv frontend

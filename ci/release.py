@@ -57,13 +57,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="ci/wheels", description=__doc__)
     parser.add_argument("commit", nargs="?", help="the commit to build; without it HEAD, if nothing is uncommitted")
     parser.add_argument("--check-reproducible", action="store_true", help="build twice and compare")
+    parser.add_argument("--platform", action="append", default=[], help="also a wheel for another platform; repeatable")
     parser.add_argument("--older", type=Path, required=True, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     try:
         commit = find_commit(ROOT, args.commit)
         version = version_of(ROOT, commit)
         with tempfile.TemporaryDirectory(prefix="release-") as work:
-            checks = release(Path(work), commit, version, args.older if args.check_reproducible else None)
+            older = args.older if args.check_reproducible else None
+            checks = release(Path(work), commit, version, older, args.platform)
     except Refused as error:
         print(error, file=sys.stderr)
         return 2
@@ -72,12 +74,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(check.passed for check in checks) else 1
 
 
-def release(work: Path, commit: str, version: str, older: Path | None) -> list[Check]:
+def release(work: Path, commit: str, version: str, older: Path | None, platforms: Sequence[str] = ()) -> list[Check]:
     """Build, check and write dist/."""
     say(f"building {version} from {commit[:12]}")
     checkout = clone(commit, version, work / "checkout")
     epoch = git("show", "-s", "--format=%ct", commit)
-    made = build(checkout, Way(work / "build", {}), epoch)
+    made = build(checkout, Way(work / "build", {}), epoch, platforms)
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
@@ -85,15 +87,16 @@ def release(work: Path, commit: str, version: str, older: Path | None) -> list[C
     say("checking")
     checks = check_files(files, checkout)
     if older:
-        way = another_way(work / "another folder ünlike the first", older, torch_of(files))
+        way = another_way(work / "another folder ünlike the first", older, built_with(files)["torch"])
         say(f"building again: {describe(way)}")
         checkout = clone(commit, version, way.folder / "checkout")
         for path in checkout.rglob("*"):
             os.utime(path, (1e9, 1e9))
-        again = build(checkout, way, epoch)
+        again = build(checkout, way, epoch, platforms)
         checks.append(check_equal(files, again, describe(way)))
     (dist / "results.json").write_text(json.dumps([check._asdict() for check in checks], indent=1), encoding="utf-8")
-    write_report(next(path for path in files if path.suffix == ".whl"), dist)
+    for number, wheel in enumerate(wheels_of(files)):
+        write_report(wheel, dist / f"report{f'-{platforms[number - 1]}' if number else ''}.html")
     lines = [f"{sha256(path)}  {path.name}\n" for path in sorted(dist.iterdir())]
     (dist / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
     return checks
@@ -150,15 +153,43 @@ def clone(commit: str, version: str, folder: Path) -> Path:
     return folder
 
 
-def build(checkout: Path, way: Way, epoch: str) -> list[Path]:
-    """The sdist and the wheel of a checkout, built in isolation."""
+def build(checkout: Path, way: Way, epoch: str, platforms: Sequence[str] = ()) -> list[Path]:
+    """The sdist and the wheel of a checkout, built in isolation; then the wheels for other platforms."""
     out = way.folder / "out"
     out.mkdir(parents=True)
-    env = {**os.environ, **way.env, "SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on"}
     if way.prefix:  # another user
         for path in (way.folder, *way.folder.rglob("*")):
             shutil.chown(path, "nobody")
-    command = [*way.prefix, sys.executable, "-m", "build", "--verbose", "--outdir", str(out), str(checkout)]
+    run_front_end(way, epoch, "--outdir", out, checkout)
+    made = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
+    for platform in platforms:
+        packages = way.folder / f"packages-{platform}"
+        fetch_packages(packages, platform, built_with(made)["nvcc"])
+        config = [f"--config-setting=platform={platform}", f"--config-setting=target-packages={packages}"]
+        other = way.folder / platform
+        run_front_end(way, epoch, "--wheel", *config, "--outdir", other, checkout)
+        made += sorted(other.glob("*.whl"))
+    return made
+
+
+def fetch_packages(folder: Path, platform: str, nvcc: str) -> None:
+    """The parts of the CUDA toolkit for another platform, in nvcc's release, for `target-packages`."""
+    sys.path.insert(0, str(ROOT / "backend"))
+    from kernelwheel.toolchain.cross import WHEELS
+
+    release = ".".join(nvcc.split(".")[:2])
+    tag = f"--platform=manylinux_2_17_{platform.removeprefix('linux-')}"
+    words = ["install", "--quiet", "--target", str(folder), "--no-deps", "--only-binary=:all:", tag]
+    command = [sys.executable, "-m", "pip", *words, *(f"{name}=={release}.*" for name in WHEELS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Refused(f"the toolkit's parts for {platform}", done.stderr, "see what pip says")
+
+
+def run_front_end(way: Way, epoch: str, *words: str | Path) -> None:
+    """Run `python -m build` and show how far it is."""
+    env = {**os.environ, **way.env, "SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on"}
+    command = [*way.prefix, sys.executable, "-m", "build", "--verbose", *map(str, words)]
     said: list[str] = []
     with subprocess.Popen(
         command, env=env, umask=way.umask, cwd=way.folder, text=True, errors="replace",
@@ -171,14 +202,18 @@ def build(checkout: Path, way: Way, epoch: str) -> list[Path]:
                 print(f"  {line.strip()}", flush=True)
     if process.returncode != 0:
         raise Refused("a build that succeeds", "".join(said[-40:]), "mend what the build says, commit, and try again")
-    return sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
 
 
-def torch_of(files: Sequence[Path]) -> str:
-    """The torch that a wheel was built with: by the next build, an index may have a newer one."""
-    wheel = next(path for path in files if path.suffix == ".whl")
-    with ZipFile(wheel) as archive:
-        return str(json.loads(archive.read("splat/_native/manifest.json"))["built_with"]["torch"])
+def wheels_of(files: Sequence[Path]) -> list[Path]:
+    """The wheels among the files of a release; the first is for this machine's platform."""
+    return [path for path in files if path.suffix == ".whl"]
+
+
+def built_with(files: Sequence[Path]) -> dict[str, str]:
+    """What the first wheel was built with: torch and nvcc. By the next build, an index may have newer ones."""
+    with ZipFile(wheels_of(files)[0]) as archive:
+        values: dict[str, str] = json.loads(archive.read("splat/_native/manifest.json"))["built_with"]
+    return values
 
 
 def another_way(folder: Path, older: Path, torch: str) -> Way:
@@ -225,15 +260,20 @@ def describe(way: Way) -> str:
 
 def check_files(files: Sequence[Path], checkout: Path) -> list[Check]:
     """What outside tools say of the files."""
-    wheel = next(path for path in files if path.suffix == ".whl")
-    tools, folder = Path(sys.executable).parent, wheel.parent
-    return [
+    tools, folder = Path(sys.executable).parent, files[0].parent
+    checks = [
         run(folder, "twine check --strict", tools / "twine", "check", "--strict", *(path.name for path in files)),
-        run(folder, "check-wheel-contents", tools / "check-wheel-contents", wheel.name),
         run(checkout, "validate-pyproject", tools / "validate-pyproject", "pyproject.toml", "backend/pyproject.toml"),
-        check_tag(wheel.name, run(folder, "auditwheel show", tools / "auditwheel", "show", wheel.name)),
-        check_abi(wheel, tools),
     ]
+    for number, wheel in enumerate(wheels_of(files)):
+        checked = [
+            run(folder, "check-wheel-contents", tools / "check-wheel-contents", wheel.name),
+            check_tag(wheel.name, run(folder, "auditwheel show", tools / "auditwheel", "show", wheel.name)),
+            check_abi(wheel, tools),
+        ]
+        which = f", {wheel.stem.rpartition('-')[2]}" if number else ""
+        checks += [check._replace(name=check.name + which) for check in checked]
+    return checks
 
 
 def check_tag(wheel: str, shown: Check) -> Check:
@@ -269,13 +309,12 @@ def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check
     return Check("reproducible", equal, "\n".join(said))
 
 
-def write_report(wheel: Path, dist: Path) -> None:
-    """dist/report.html, the page to sign off."""
+def write_report(wheel: Path, page: Path) -> None:
+    """The page to sign off a wheel: dist/report.html for this machine's platform."""
     matrix = ROOT / "dist" / "matrix.json"
     further = ["--matrix", matrix] if matrix.is_file() else []
-    results = ["--results", dist / "results.json"]
-    done = kernelwheel("inspect", wheel, "--html", dist / "report.html", *results, *further)
-    if not (dist / "report.html").is_file():
+    done = kernelwheel("inspect", wheel, "--html", page, "--results", page.with_name("results.json"), *further)
+    if not page.is_file():
         raise Refused("a report of the wheel", done.stdout + done.stderr, "mend what it names")
 
 

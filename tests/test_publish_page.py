@@ -27,6 +27,15 @@ RUN_BY = {
     "SPLAT_CACHE_DIR=/opt/kernels splat cache build ": (
         "backend/test_cache_commands.py::test_build_makes_the_architectures_that_are_asked_for_and_knows_what_covers_them"
     ),
+    "apt-get install g++-aarch64-linux-gnu": (
+        "backend/test_cross.py::test_the_real_cross_compiler_is_found_with_its_parts"
+    ),
+    "pip install --target parts": (
+        "backend/test_cross.py::test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none"
+    ),
+    "pip wheel . -C platform=linux-aarch64": (
+        "test_aarch64.py::test_both_libraries_are_for_aarch64_and_have_the_device_code_asked_for"
+    ),
     "SPLAT_CACHE_PATH=/opt/kernels SPLAT_JIT=never splat doctor": (
         "backend/test_cache_commands.py::test_build_takes_what_a_read_only_store_has"
     ),

@@ -91,7 +91,7 @@ def test_cuda_kernels_need_mathematics_only(path: Path) -> None:
 def test_code_for_one_instruction_set_cannot_leak_into_another(path: Path) -> None:
     """An inline function that two objects share is kept once: it must not be the one for the newer CPU."""
     libraries = {name for file in included_files(path) for name in includes(file) if name.startswith("<")}
-    assert libraries <= {"<stdint.h>", "<immintrin.h>"}
+    assert libraries <= {"<stdint.h>", "<immintrin.h>", "<arm_neon.h>"}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
@@ -112,6 +112,29 @@ def test_objects_of_instruction_sets_define_two_functions(path: Path, tmp_path: 
     symbols = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
     functions = sorted(symbol.partition("(")[0] for _, kind, symbol in symbols if kind in "TtWw")
     assert functions == [f"splat::{name}::rasterize_block", f"splat::{name}::rasterize_block_backward"]
+
+
+@pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++"), reason="needs aarch64-linux-gnu-g++")
+@pytest.mark.parametrize("path", sorted((CSRC / "cpu").glob("*_baseline.cpp")), ids=lambda path: path.stem)
+def test_on_arm_vectors_are_neon_s_and_nothing_is_fused(path: Path, tmp_path: Path) -> None:
+    """aarch64 always has fused operations, which round once where x86-64 rounds twice."""
+    text = (CSRC / "CMakeLists.txt").read_text()
+    options = re.search(r"COMPILE_OPTIONS (-ffp-contract=off [^)]+)\)", text)
+    assert options is not None
+    command = [
+        "aarch64-linux-gnu-g++",
+        "-std=c++17",
+        "-O3",
+        *options[1].split(),
+        "-S",
+        "-o",
+        tmp_path / "assembly",
+        path,
+    ]
+    subprocess.run(command, check=True)
+    assembly = (tmp_path / "assembly").read_text()
+    assert not re.search(r"\bfn?m(add|sub|la|ls)\b", assembly)
+    assert re.search(r"\bumaxv\ts\d+, v\d+\.4s", assembly)
 
 
 def test_every_operator_is_implemented_on_every_device() -> None:

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from .build.progress import print_line
-from .core import requirements, settings
+from .core import platforms, requirements, settings
 from .core.errors import KernelWheelError, SettingsError
+from .core.host import platform_name
 from .core.variables import variable_set
 
 with requirements.imports_checked_later():
@@ -55,6 +56,7 @@ SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editab
 def _errors_as_messages() -> Iterator[None]:
     """Make an uncaught KernelWheelError print only its message, without a traceback; a missing package is one, too."""
     try:
+        platforms.require_supported()
         requirements.require_build_packages()
         yield
     except KernelWheelError:
@@ -181,6 +183,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     for passed_over in tools.cxx.passed_over:
         _say(f"c++: {passed_over}")
     _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
+    if tools.cross:
+        _say(f"platform: {tools.platform}, on {platform_name()} ({chosen.origin('platform')})")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
     plans.require_cuda(facts, tools)
     bound = _bound_torch(facts, chosen, tools.torch)

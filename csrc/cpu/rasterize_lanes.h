@@ -9,6 +9,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "../math/blend.h"
@@ -48,6 +50,9 @@ SPLAT_HD uint32_t bits(Mask mask) {
   return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
 #elif defined(__SSE2__)
   return static_cast<uint32_t>(_mm_movemask_ps((__m128)mask));
+#elif defined(__aarch64__)
+  const uint32x4_t places = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32((uint32x4_t)mask, places));
 #else
   return (mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8);
 #endif

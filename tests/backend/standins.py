@@ -14,6 +14,7 @@ from kernelwheel.build.package import Abi, PackageFacts
 from kernelwheel.build.plan import Plan
 from kernelwheel.core import settings
 from kernelwheel.core.settings import Settings
+from kernelwheel.toolchain.cross import CrossTarget, cross_platform
 from kernelwheel.toolchain.cuda import decide_cuda
 from kernelwheel.toolchain.cxx import find_cxx
 from kernelwheel.toolchain.launchers import Launchers
@@ -162,7 +163,9 @@ class Machine:
         torch = read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
         cuda = decide_cuda(chosen, torch, environ)
-        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen)
+        platform = cross_platform(chosen)
+        cross = CrossTarget(platform) if platform else None
+        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen, cross)
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""

@@ -47,6 +47,8 @@ BLACKWELL_ENTRY = ENTRY._replace(
 DEFAULT_ENTRY = ENTRY._replace(
     manifest=MANIFEST._replace(built_with={"settings": {"archs": {"value": "8.0;9.0", "origin": "default"}}})
 )
+ARM_ENTRY = ENTRY._replace(manifest=MANIFEST._replace(requires=MANIFEST.requires._replace(platform="linux-aarch64")))
+ARM_HOPPER = HOPPER._replace(platform="linux-aarch64")
 TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["fix it"])
 
 
@@ -103,6 +105,9 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "a driver that serves torch alone": ("cuda", OLD_DRIVER, at(WHEEL), "compile", "found a driver for CUDA 12.9"),
     "no GPU": ("cuda", NO_GPU, at(WHEEL), "fail", "torch sees no GPU"),
     "no CUDA in torch": ("cuda", CPU_TORCH, at(WHEEL), "fail", "2.13.0+cpu has no CUDA"),
+    "a shared store, on x86-64": ("cuda", HOPPER, at(ARM_ENTRY, ENTRY), "load", "in the store fit"),
+    "a shared store, on aarch64": ("cuda", ARM_HOPPER, at(ENTRY, ARM_ENTRY), "load", "in the store fit"),
+    "a store of another platform's": ("cuda", ARM_HOPPER, at(ENTRY), "compile", "no kernels are installed"),
     "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),
     "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
     "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "fail", "no sources are installed"),

@@ -17,7 +17,9 @@ from kernelwheel.build.package import PackageFacts
 from kernelwheel.build.plan import Plan
 from kernelwheel.core import architectures
 from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.core.host import platform_name
 from kernelwheel.core.options import OPTIONS, REGISTRY, Option
+from kernelwheel.core.platforms import PLATFORMS
 from kernelwheel.core.settings import Settings
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
@@ -227,6 +229,8 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cuda-flags": lambda _: ("-DA", "-DB"),
     "link-flags": lambda _: ("-s", "-g"),
     "glibc": lambda _: ("2.28", "2.31"),
+    "platform": lambda _: ("native", next(name for name in PLATFORMS if name != platform_name())),
+    "target-packages": lambda _: ("/a", "/b"),
     "jobs": lambda _: ("1", "2"),
     "source-date-epoch": lambda _: ("1500000000", "1600000000"),
     "jit": lambda _: ("never", "always"),
@@ -421,7 +425,7 @@ SHAPES_NOTHING = {
     "variables": "names for errors", "version": "recorded beside the Plan",
     "cxx": "finds what its identity is of", "cxx_identity": "the Plan's own", "launchers": "run the same commands",
     "nvcc": "finds what the toolkit's identity is of", "toolkit": "the Plan's own",
-    "compile": "puts the parts together",
+    "torch_stubs": "the linker reads a name from it", "compile": "puts the parts together",
 }  # fmt: skip
 
 

@@ -31,6 +31,8 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
     "import-limit": ("100", "200", "300", 2000),
     "torch-tag": ("local", "none", "local", "build"),
+    "platform": ("linux-x86_64", "linux-aarch64", "linux-x86_64", "native"),
+    "target-packages": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
     "manylinux": ("off", "required", "off", "auto"),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
@@ -318,6 +320,19 @@ def test_the_variable_of_a_package_whose_name_begins_the_same_is_left_alone() ->
 # What the manifest says
 
 
+def test_the_record_has_the_options_for_another_platform_if_there_is_one() -> None:
+    packages = {"TINY_TARGET_PACKAGES": "/x"}
+
+    assert {"platform", "target-packages"} & set(settings.resolve("tiny", {}, packages).record(None)) == set()
+    assert (
+        settings.resolve("tiny", {}, packages, {"platform": "linux-aarch64"}).record(None).items()
+        >= {
+            "platform": {"value": "linux-aarch64", "origin": "-C platform"},
+            "target-packages": {"value": None, "origin": "environment variable TINY_TARGET_PACKAGES"},
+        }.items()
+    )
+
+
 def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> None:
     resolved = settings.resolve(
         "tiny",
@@ -357,7 +372,7 @@ def test_what_the_table_says_of_cuda_kernels_is_in_the_record_for_a_compile_at_r
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides != "binary"])
 def test_no_value_is_recorded_that_does_not_decide_the_binary(option: Option) -> None:
     told = str(VALUES[option.name][1])
-    resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told})
+    resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told}, {"platform": "linux-aarch64"})
 
     record = resolved.record("9.0")
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kernelwheel.core import host as hosts
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.core.platforms import PLATFORMS
 from kernelwheel.report.inspection import view_wheel
 from kernelwheel.store import transfer
 from kernelwheel.store.artifact import Artifact
@@ -275,13 +276,30 @@ def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
     assert f"not a shared library for {entry.manifest.requires.platform}" in refusal(source, other)
 
 
-def test_a_library_of_a_platform_that_nobody_knows_is_refused(entry: Artifact, other: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("platform", sorted({"plan9-mips", *PLATFORMS} - {hosts.platform_name()}))
+def test_kernels_for_another_platform_are_refused_by_an_import_in_one_line(
+    entry: Artifact, other: Store, tmp_path: Path, platform: str
+) -> None:
     def elsewhere(values: Values) -> None:
-        values["plan"]["platform"] = values["requires"]["platform"] = "plan9-mips"
+        values["plan"]["platform"] = values["requires"]["platform"] = platform
 
     source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes(), elsewhere)
 
-    assert "not a shared library for plan9-mips" in refusal(source, other)
+    said = refusal(source, other)
+
+    assert said.splitlines()[0] == f"the kernels are for {platform}, not for {hosts.platform_name()}"
+    assert not other.folder.exists()
+
+
+def test_kernels_for_another_platform_are_refused_by_an_export(
+    entry: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "platform_name", lambda: "linux-riscv64")
+
+    with pytest.raises(IncompatibleArtifactError, match="not for linux-riscv64"):
+        transfer.export(entry, tmp_path / "kernels")
+
+    assert list(tmp_path.glob("kernels*")) == []
 
 
 def test_a_file_that_holds_more_than_the_limit_is_refused_before_it_is_unpacked(

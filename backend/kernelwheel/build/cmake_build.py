@@ -83,6 +83,8 @@ def _drive(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, say: Callabl
     (work.path / "job.json").write_text(json.dumps(job), encoding="utf-8")
     (work.path / "recipe" / "paths.rsp").write_text(_prefix_map(work.path), encoding="utf-8")
     (work.path / "recipe" / "depfile.sed").write_text(_without_links(work.path), encoding="utf-8")
+    if cross := toolchain_file(toolchain):
+        (work.path / "recipe" / "toolchain.cmake").write_text(cross, encoding="utf-8")
     drive = Path(__file__).with_name("cmake_driver.py")
     with (
         work.log.open("a", encoding="utf-8") as lines,
@@ -138,12 +140,34 @@ def _environment(work: Work, toolchain: Toolchain) -> dict[str, str]:
     return environment
 
 
+def toolchain_file(toolchain: Toolchain) -> str:
+    """What CMake must know in a build for another platform (cmake-toolchains(7)); empty in one for this machine's."""
+    if toolchain.cross is None:
+        return ""
+    nvcc, libc = toolchain.cuda.nvcc, Path(toolchain.cxx.answer("-print-file-name=libc.so.6")).resolve()
+    lines = {
+        "CMAKE_SYSTEM_NAME": toolchain.cross.platform.cmake_system,
+        "CMAKE_SYSTEM_PROCESSOR": toolchain.cross.platform.machine,
+        "CMAKE_CXX_COMPILER": toolchain.cxx.path,
+        "CMAKE_FIND_ROOT_PATH": libc.parents[1],
+        **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
+        "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
+    }
+    if nvcc and nvcc.target:
+        lines |= {
+            "CMAKE_CUDA_HOST_COMPILER": toolchain.cxx.path,
+            "CMAKE_CUDA_FLAGS_INIT": f"--target-directory {nvcc.target.name}",
+        }
+    return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
+
+
 def _configuration_rests_on(plan: Plan, toolchain: Toolchain) -> list[str]:
     """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
     own = cmake_lists(plan) if plan.extensions else ""
-    return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), own]
+    cross = toolchain_file(toolchain)
+    return [str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), own, cross]
 
 
 def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
@@ -163,6 +187,9 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",
     }
+    if toolchain.cross:
+        cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
+        cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)
@@ -171,13 +198,15 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     if toolchain.launchers.cuda:
         cache["CMAKE_CUDA_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cuda)
     nvcc = toolchain.cuda.nvcc
+    if plan.cuda and nvcc and nvcc.target:
+        cache["KERNELWHEEL_LIBRARIES"] += f";{work / 'cuda' / 'targets' / nvcc.target.name / 'lib'}"
     if plan.cuda and nvcc:
         inside = work / "cuda" / "bin" / "nvcc"
         cache |= {
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
             "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
             "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
-            "KERNELWHEEL_NVCC": nvcc.version,
+            "KERNELWHEEL_NVCC": "" if nvcc.target else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
             "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
             "KERNELWHEEL_CUDA_FLAGS": as_one(plan.cuda.flags),

@@ -20,13 +20,14 @@ from ..core.digests import file_sha256, json_sha256
 from ..core.errors import BuildError, SettingsError
 from ..core.extension import Extension
 from ..core.host import platform_name
+from ..core.platforms import PLATFORMS
 from ..core.settings import Settings
 from ..core.variables import own_variable
 from ..toolchain.binding import Binding, bind
 from ..toolchain.cxx_identity import cxx_identity
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import toolkit_identity
-from .headers import digests, headers_of
+from .headers import digests, headers_of, refuse_other_headers
 from .package import PackageFacts
 from .source_files import source_digests
 
@@ -39,6 +40,7 @@ RECIPE = (
     "build/extension_lists.py",
     "build/headers.py",
     "build/work_folder.py",
+    "build/work_links.py",
     "toolchain/binding.py",
     "toolchain/older_libraries.py",
     "toolchain/programs.py",
@@ -158,6 +160,7 @@ def draw_plan(
             torch is older than the ABI target; or something a module needs is missing.
     """
     require_torch_target(facts, toolchain)
+    _refuse_foreign_modules(facts, toolchain)
     here = Path(__file__).parent.parent
     plan = Plan(
         package=facts.import_name,
@@ -170,12 +173,16 @@ def draw_plan(
         cuda=_draw_cuda(facts, settings, toolchain),
         torch_target=facts.torch_target,
         binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,
-        platform=platform_name(),
+        platform=toolchain.platform,
         glibc=settings.glibc or None,
         extensions=facts.extensions,
         taken=dict(taken or {}),
     )
-    return replace(plan, headers=digests(headers_of(plan, toolchain, source_root)))
+    headers = headers_of(plan, toolchain, source_root)
+    if toolchain.cross and toolchain.cross.torch:
+        theirs = headers_of(plan, replace(toolchain, torch=toolchain.cross.torch), source_root)
+        refuse_other_headers(headers, theirs, plan.platform)
+    return replace(plan, headers=digests(headers))
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
@@ -186,6 +193,20 @@ def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
             required=f"torch >= {facts.torch_target}, its stable ABI target",
             found=f"torch {toolchain.torch.version}",
             remedies=[f"pip install 'torch>={facts.torch_target}'"],
+        )
+
+
+def _refuse_foreign_modules(facts: PackageFacts, toolchain: Toolchain) -> None:
+    """Reject modules in a build for another platform: they are bound to a Python and a torch that are not here."""
+    if facts.binds_torch and toolchain.cross:
+        raise BuildError(
+            f"{facts.import_name} cannot be built for {toolchain.platform} on another platform",
+            required=f"the Python and torch for {toolchain.platform} that it is bound to: headers and libraries",
+            found=f"those of this machine: {platform_name()}",
+            remedies=[
+                f"build it natively, on a machine with {toolchain.platform}",
+                "or use torch's stable ABI alone: operators can be built for another platform",
+            ],
         )
 
 
@@ -214,7 +235,7 @@ def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) ->
         wanted = architectures.parse(settings.archs, origin)
         architectures.check_supported(wanted, nvcc.supported, nvcc.version, origin)
     else:
-        wanted = architectures.default(nvcc.supported)
+        wanted = architectures.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra)
     for each in facts.extensions:
         if each.archs:
             architectures.check_supported(each.own_archs, nvcc.supported, nvcc.version, f"archs of {each.name}")

@@ -5,6 +5,7 @@
         headers/                                    links to headers besides torch's
         libraries/                                  links to libraries of the toolkit
         older/                                      sources for an older glibc, see toolchain/older_libraries.py
+        torch-stubs/                                sources for another platform's torch, see torch_stubs.py
         build.log                                   the latest output of CMake and the compilers
         whole.json                                  exists while the rest is intact: removed first, written last
 
@@ -37,11 +38,12 @@ from ..store.entries import WHOLE, Store
 from ..store.locks import exclusive
 from ..store.permissions import FOLDER, PRIVATE, Guard, Trust
 from ..toolchain import older_libraries
-from ..toolchain.binding import find_cuda_library
 from ..toolchain.toolchain import Toolchain
 from .extension_lists import cmake_lists
-from .headers import Headers, header_folders
+from .headers import Headers
 from .plan import Plan
+from .torch_stubs import stub_files
+from .work_links import link_all
 
 LOG = "build.log"
 # Bytes; with less free space than this, the cache is not used to compile in. nvcc's intermediate files take a few MB
@@ -177,27 +179,19 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, hea
         (work.path / name).mkdir()
     for path in (Path(__file__).parent.parent / "cmake").glob("*.cmake"):
         shutil.copyfile(path, work.path / "recipe" / path.name)  # without the mode: the original may be read-only
-    (work.path / "torch").symlink_to(toolchain.torch.root)
-    if toolchain.cuda.nvcc:
-        (work.path / "cuda").symlink_to(toolchain.cuda.nvcc.root)
-    (work.path / "headers").mkdir()
-    for language, folders in header_folders(plan, toolchain).items():
-        for number, folder in enumerate(folders):
-            (work.path / "headers" / f"{language}{number}").symlink_to(folder)
-    _link_libraries(work, plan, toolchain)
+    link_all(work.path, plan, toolchain)
+    _write_made_sources(work, plan, toolchain)
+
+
+def _write_made_sources(work: Work, plan: Plan, toolchain: Toolchain) -> None:
+    """Write the sources that are not the package's own."""
+    made = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
     for name, text in (older_libraries.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
-        _write_if_new(work.path / "older" / name, text)
-    if plan.extensions:
-        _write_if_new(work.path / "src" / "CMakeLists.txt", cmake_lists(plan))
-
-
-def _link_libraries(work: Work, plan: Plan, toolchain: Toolchain) -> None:
-    """Put links to the CUDA libraries that extensions name where the linker finds them, without a release number."""
-    (work.path / "libraries").mkdir()
-    nvcc = toolchain.cuda.nvcc
-    for name in sorted({name for each in plan.extensions for name in each.libraries}):
-        if nvcc and (found := find_cuda_library(name, nvcc, toolchain.torch.root.parent)):
-            (work.path / "libraries" / f"lib{name}{found.suffix if found.suffix == '.a' else '.so'}").symlink_to(found)
+        made[f"older/{name}"] = text
+    for name, text in (stub_files(toolchain.cross.torch or toolchain.torch) if toolchain.cross else {}).items():
+        made[f"torch-stubs/{name}"] = text
+    for name, text in made.items():
+        _write_if_new(work.path / name, text)
 
 
 def _write_if_new(path: Path, text: str) -> None:

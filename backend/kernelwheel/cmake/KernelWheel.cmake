@@ -17,6 +17,7 @@
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
 #   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
+#   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, in a build for another platform; or not set
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
@@ -108,6 +109,24 @@ if(KERNELWHEEL_OLDER)
   endforeach()
 endif()
 
+# In a build for another platform, torch's libraries here cannot be linked to. Stubs with their names and functions can
+# (build/torch_stubs.py).
+set(KERNELWHEEL_TORCH_LINKED "${KERNELWHEEL_TORCH}/lib")
+if(KERNELWHEEL_TORCH_STUBS)
+  set(KERNELWHEEL_TORCH_LINKED "${CMAKE_BINARY_DIR}/torch")
+  file(MAKE_DIRECTORY "${KERNELWHEEL_TORCH_LINKED}")
+  file(GLOB stubs "${KERNELWHEEL_TORCH_STUBS}/*.cpp")
+  set(made)
+  foreach(source IN LISTS stubs)
+    cmake_path(GET source STEM LAST_ONLY library)
+    list(APPEND made "${KERNELWHEEL_TORCH_LINKED}/${library}")
+    add_custom_command(OUTPUT "${KERNELWHEEL_TORCH_LINKED}/${library}" DEPENDS "${source}" VERBATIM
+      COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
+      COMMENT "the interface of ${library}")
+  endforeach()
+  add_custom_target(kernelwheel_torch_stubs DEPENDS ${made})
+endif()
+
 # In another isolated environment, the headers of torch and the toolkit have newer timestamps but the same content, as
 # compile() ensures when it reuses this build folder. A second command in the rules therefore hides them from Ninja. The
 # file as the compiler wrote it stays beside it, for compile() to see which headers were read.
@@ -184,11 +203,14 @@ function(_kernelwheel_add_library function target)
     "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${KERNELWHEEL_COMPRESSION};${cuda_flags}>")
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
-  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH}/lib" ${KERNELWHEEL_LIBRARIES})
+  target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH_LINKED}" ${KERNELWHEEL_LIBRARIES})
   target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
   target_link_libraries(${target} PRIVATE torch_cpu)
   if(KERNELWHEEL_OLDER)
     add_dependencies(${target} kernelwheel_older)
+  endif()
+  if(KERNELWHEEL_TORCH_STUBS)
+    add_dependencies(${target} kernelwheel_torch_stubs)
   endif()
   if(ARG_CUDA)
     target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CUDA_HEADERS}>")

@@ -132,20 +132,26 @@ def chosen_by(flags: Iterable[str]) -> list[str]:
     return [flag for flag in flags if _CHOOSES.match(flag)]
 
 
-def default(supported: Iterable[Arch]) -> ArchList:
+def default(supported: Iterable[Arch], has_tegra: bool = False) -> ArchList:
     """The list for a wheel: the first architecture of every major generation from 7.5 on, the newest also as PTX.
 
     SASS runs on every later minor revision of its generation, so one per generation is enough. A Tegra chip counts
-    only if its generation has no other.
+    only if its generation has no other, or if the wheel's platform has such chips. There is nothing to leave out for
+    Arm: even 7.5 has been beside an Arm CPU (NVIDIA T4G).
 
     Args:
         supported: the architectures that this nvcc can compile for (`nvcc --list-gpu-code`).
+        has_tegra: whether the platform has Tegra chips.
     """
     first: dict[int, Arch] = {}
+    supported = list(supported)
     for arch in sorted(supported, reverse=True):
         if not arch.suffix and (arch.major, arch.minor) >= OLDEST_DEFAULT:
             first[arch.major] = arch
-    sass = tuple(sorted(first.values()))
+    tegra = [
+        arch for arch in supported if has_tegra and not arch.suffix and arch[:2] in TEGRA and arch[:2] >= OLDEST_DEFAULT
+    ]
+    sass = tuple(sorted({*first.values(), *tegra}))
     return ArchList(sass, sass[-1:])
 
 

@@ -28,6 +28,7 @@ Manylinux = Literal["auto", "required", "off"]
 #   path.
 # work: how and where the work is done. It is in neither, because it would make equal Artifacts differ.
 Decides = Literal["binary", "tools", "work"]
+NATIVE = "native"  # the platform of the machine that builds
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
 NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, the latest
 
@@ -47,6 +48,7 @@ class Option(Generic[T]):
         help: what it is for.
         separator: joins several values (a list in the table, `-C` given more than once); None: it takes one value.
         cuda_only: whether it has no effect on a build without CUDA kernels.
+        cross_only: whether it has no effect on a build for this machine's platform.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Option(Generic[T]):
         help: str,
         separator: str | None = None,
         cuda_only: bool = False,
+        cross_only: bool = False,
     ) -> None:
         self.parse = parse
         self.takes = takes
@@ -71,6 +74,7 @@ class Option(Generic[T]):
         self.help = help
         self.separator = separator
         self.cuda_only = cuda_only
+        self.cross_only = cross_only
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name.replace("_", "-")
@@ -105,6 +109,15 @@ def _choice(*names: str) -> Callable[[str], Any]:
         return value
 
     return parse
+
+
+def _platform(text: str) -> str:
+    value = text.strip().lower()
+    if value == NATIVE:
+        return value
+    from .platforms import PLATFORMS  # imported only if needed, to keep a warm start fast
+
+    return str(_choice(NATIVE, *PLATFORMS)(value))
 
 
 def _jobs(text: str) -> int:
@@ -184,6 +197,23 @@ class Options:
         default="auto",
         decides="binary",
         help="Whether to build CUDA kernels. auto: if torch.version.cuda is set; a GPU is not needed.",
+    )
+    platform: Option[str] = Option(
+        _platform,
+        takes="native, linux-x86_64 or linux-aarch64",
+        default=NATIVE,
+        decides="binary",
+        cross_only=True,
+        help="The platform that a wheel is built for. Kernels that are compiled at run time are for the machine they "
+        "run on.",
+    )
+    target_packages: Option[str] = Option(
+        _folder,
+        takes="an absolute path",
+        decides="tools",
+        cross_only=True,
+        help="In a build for another platform, the folder with packages for it, from pip install --target: the parts "
+        "of the CUDA toolkit that this machine's lacks, and its torch, if that is to be compared with the one here.",
     )
     archs: Option[str] = Option(
         _text,

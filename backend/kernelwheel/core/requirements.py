@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .errors import BuildError
+from .host import platform_name
+from .platforms import PLATFORMS
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:
 TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
@@ -48,10 +50,11 @@ def require_build_packages() -> None:
 def imports_checked_later() -> Iterator[None]:
     """End the imports in the body at the first of a package that `require_build_packages` reports.
 
-    The backend's module must be importable without them: front ends show what fails before a hook with a traceback.
+    The backend's module must be importable without them: front ends show what fails before a hook with a traceback. For
+    the same reason it is importable on platforms that every hook refuses, and that lack modules such as fcntl.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in dict(TO_BUILD):
+        if platform_name() in PLATFORMS and (error.name or "").partition(".")[0] not in dict(TO_BUILD):
             raise

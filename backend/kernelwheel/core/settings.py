@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .errors import SettingsError
-from .options import OPTIONS, REGISTRY, Option, Options, flags
+from .options import NATIVE, OPTIONS, REGISTRY, Option, Options, flags
 from .variables import own_variable, prefix, said
 
 TABLE = "[tool.kernelwheel]"
@@ -68,12 +68,14 @@ class Settings(Options):
 
         Args:
             archs: the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
-                effect and are left out, except those of the package's own table: a compile at run time needs them.
+                effect and are left out, except those of the package's own table: a compile at run time needs them. So
+                are options for another platform, in a build for this one.
         """
         record = {}
         for option in REGISTRY:
             origin = self.origins[option.name]
-            had_no_effect = option.cuda_only and archs is None and origin.place != TABLE
+            without_cuda, native = option.cuda_only and archs is None, option.cross_only and self.platform == NATIVE
+            had_no_effect = (without_cuda or native) and origin.place != TABLE
             if option.decides != "work" and not had_no_effect:
                 value = self.values[option.name] if option.decides == "binary" else None
                 record[option.name] = {"value": value, "origin": str(origin)}

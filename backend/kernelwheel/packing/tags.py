@@ -18,7 +18,9 @@ from auditwheel.policy import Policy, WheelPolicies
 
 from ..build.readback import NeededSymbol, needed, needed_symbols
 from ..core.errors import BuildError
+from ..core.platforms import Platform
 from ..core.settings import Settings
+from ..toolchain.cross import cross_platform
 
 # What torch, the driver and the system bring by themselves: never part of a wheel.
 BROUGHT = re.compile(r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*")
@@ -42,9 +44,9 @@ class _Needs(NamedTuple):
     libraries: tuple[str, ...]
 
 
-def linux_tag() -> str:
-    """This platform as a tag that promises nothing about its glibc: `linux_x86_64`."""
-    return re.sub(r"[-.]", "_", sysconfig.get_platform())
+def linux_tag(cross: Platform | None = None) -> str:
+    """The platform, this one or another, as a tag that promises nothing about its glibc: `linux_x86_64`."""
+    return cross.tag if cross else re.sub(r"[-.]", "_", sysconfig.get_platform())
 
 
 def python_tag(abi: str | None) -> str:
@@ -61,15 +63,17 @@ def platform_tag(libraries: Sequence[Path], settings: Settings, brought: Collect
 
     Args:
         libraries: all native files of the wheel.
-        settings: `manylinux` says whether a manylinux tag is wanted, `glibc` which one.
+        settings: `platform` says what they are for, `manylinux` whether a manylinux tag is wanted, `glibc` which one.
         brought: the file names of libraries that torch's wheel and its dependencies bring.
 
     Raises:
         BuildError: the tag is required, and the libraries do not earn it.
     """
+    cross = cross_platform(settings)
     if settings.manylinux == "off":
-        return Tag(linux_tag())
-    wanted = _wanted(settings.glibc) if Libc.detect() == Libc.GLIBC else []
+        return Tag(linux_tag(cross))
+    machine = Architecture(cross.machine) if cross else Architecture.detect()
+    wanted = _wanted(settings.glibc, machine) if cross or Libc.detect() == Libc.GLIBC else []
     failed: list[str] = []
     needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries if wanted]
     for policy in wanted:
@@ -77,7 +81,7 @@ def platform_tag(libraries: Sequence[Path], settings: Settings, brought: Collect
         if not reasons:
             return _checked(Tag(policy.name, tuple(failed)), settings)
         failed = failed or reasons
-    return _checked(Tag(linux_tag(), tuple(failed or ["this system has no glibc"])), settings)
+    return _checked(Tag(linux_tag(cross), tuple(failed or ["this system has no glibc"])), settings)
 
 
 def tag_lines(tag: Tag) -> list[str]:
@@ -91,9 +95,9 @@ def tag_lines(tag: Tag) -> list[str]:
     ]
 
 
-def _wanted(glibc: str) -> list[Policy]:
+def _wanted(glibc: str, machine: Architecture) -> list[Policy]:
     """The policies from the wanted glibc on, the oldest first; all of them if none is wanted."""
-    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.detect())
+    policies = WheelPolicies(libc=Libc.GLIBC, arch=machine)
     releases = {policy.name: _release(policy.name.split("_")[1:3]) for policy in policies if policy != policies.linux}
     oldest = _release(glibc.split(".")) if glibc else (0, 0)
     names = sorted((name for name in releases if releases[name] >= oldest), key=lambda name: releases[name])

@@ -15,6 +15,8 @@ from typing import IO
 
 from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError
+from ..core.host import platform_name
+from ..core.manifest import Manifest
 from ..core.variables import own_variable
 from . import archive
 from .artifact import Artifact
@@ -27,9 +29,10 @@ def export(artifact: Artifact, target: Path) -> None:
     """Write an Artifact to a file; equal Artifacts give equal bytes, whoever exports them and when.
 
     Raises:
-        IncompatibleArtifactError: a library does not match the manifest.
+        IncompatibleArtifactError: a library does not match the manifest, or is for another platform.
         OSError: the file cannot be written; nothing is left behind.
     """
+    _refuse_other_platform(artifact.manifest, str(artifact.folder))
     text = manifests.content(artifact.folder / manifests.FILE)
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
@@ -42,6 +45,17 @@ def export(artifact: Artifact, target: Path) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _refuse_other_platform(manifest: Manifest, where: str) -> None:
+    """Refuse an Artifact that this machine cannot check: a store on a shared file system has those of others, too."""
+    if manifest.requires.platform != platform_name():
+        raise IncompatibleArtifactError(
+            f"the kernels are for {manifest.requires.platform}, not for {platform_name()}",
+            required=f"kernels for {platform_name()}, this machine's platform",
+            found=f"kernels for {manifest.requires.platform} in {where}",
+            remedies=[f"export and import them on machines with {manifest.requires.platform}, or install their wheel"],
+        )
 
 
 def _add(file: tarfile.TarFile, name: str, size: int, stream: IO[bytes]) -> None:
@@ -61,8 +75,8 @@ def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb
         limit_mb: the largest total size of the libraries.
 
     Raises:
-        IncompatibleArtifactError: the file does not contain exactly one intact Artifact for this package and version,
-            or it is too large.
+        IncompatibleArtifactError: the file does not contain exactly one intact Artifact for this package, version and
+            platform, or it is too large.
         StoreError: it cannot be stored.
     """
     with archive.opened(source) as packed:
@@ -74,6 +88,7 @@ def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb
                 found=f"{manifest.package} {manifest.version} in {source}",
                 remedies=[f"import it in an environment with {manifest.package} {manifest.version}"],
             )
+        _refuse_other_platform(manifest, str(source))
         size_mb = -(-sum(library.size for library in manifest.libraries) // MB)
         if size_mb > limit_mb:
             raise IncompatibleArtifactError(

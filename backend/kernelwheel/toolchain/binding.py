@@ -122,12 +122,9 @@ def find_cuda_library(name: str, nvcc: Nvcc, site: Path) -> Path | None:
     Those have no `libcublas.so`, which a linker looks for, only `libcublas.so.13`. None if there is no such library; a
     name may be that of a system library.
     """
-    major = nvcc.release[0]
-    places = [
-        *(nvcc.root / folder for folder in LIBRARY_FOLDERS),
-        site / "nvidia" / f"cu{major}" / "lib",
-        *sorted(site.glob("nvidia/*/lib")),
-    ]
+    beside_torch = [site / "nvidia" / f"cu{nvcc.release[0]}" / "lib", *sorted(site.glob("nvidia/*/lib"))]
+    ours = [*(nvcc.root / folder for folder in LIBRARY_FOLDERS), *beside_torch]
+    places = [nvcc.target.lib] if nvcc.target else ours  # for another platform, none of this machine's will do
     for folder in places:
         for pattern in (f"lib{name}.so", f"lib{name}.so.*", f"lib{name}.a"):
             if found := sorted(folder.glob(pattern)):

@@ -1,7 +1,8 @@
-"""The host C++ compiler: which one to use, its kind and version, and whether nvcc supports it."""
+"""The C++ compiler: which one to use, its kind and version, its target, and whether nvcc supports it."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core.errors import BuildError
+from ..core.platforms import Platform
 from ..core.settings import Settings
 from .launchers import split_cxx
 from .nvcc import Nvcc
@@ -19,10 +21,14 @@ NAMES = ("c++", "g++", "clang++")  # the usual names of the default compiler
 UNCHECKED = ("-allow-unsupported-compiler", "--allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK")
 OLDEST = 9  # an older gcc or clang does not compile torch's headers
 
+# What a compiler for another platform needs besides itself: headers and files of libc and of libstdc++.
+CROSS_HEADERS = ("stdlib.h", "vector")
+CROSS_FILES = ("crti.o", "libc.so.6", "libm.so.6", "libstdc++.so")
+
 
 @dataclass(frozen=True)
 class Cxx:
-    """A host C++ compiler.
+    """A C++ compiler.
 
     Attributes:
         path: where it is.
@@ -50,22 +56,26 @@ class Cxx:
         return output_of(str(self.path), *arguments, environ=self.environ).rstrip()
 
 
-def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None) -> Cxx:
+def find_cxx(
+    settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: Platform | None = None
+) -> Cxx:
     """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
 
-    Older majors have a number in their name, such as g++-13; they are searched for too.
+    For another platform than this machine's, it is that platform's g++, such as aarch64-linux-gnu-g++. Older majors
+    have a number in their name, such as g++-13; they are searched for too.
 
     Args:
         settings: may name a compiler, or allow any.
         environ: for PATH.
         nvcc: the nvcc that will call it; None for a build without CUDA kernels.
+        target: the platform to compile for, if it is not this machine's.
 
     Raises:
-        BuildError: there is no gcc or clang, or none that nvcc supports.
+        BuildError: there is no gcc or clang for that platform, or none that nvcc supports.
     """
     limits = {} if nvcc is None or _is_unchecked(settings) else host_limits(nvcc)
     _, named = split_cxx(settings, environ)
-    names = [named] if named else list(_names(limits))
+    names = [named] if named else list(_names(limits, target))
     passed_over: list[str] = []
     known: list[Cxx] = []
     for name in names:
@@ -75,6 +85,8 @@ def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None =
         cxx = inspect_cxx(path)
         if isinstance(cxx, str):
             passed_over.append(f"{path}: {cxx}")
+        elif target and (lacks := _lacks(replace(cxx, environ=passed_on(environ)), target)):
+            passed_over.append(f"{path}: {lacks}")
         elif cxx.major > limits.get(cxx.kind, cxx.major):
             known.append(cxx)
             passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
@@ -82,6 +94,8 @@ def find_cxx(settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None =
             return replace(cxx, passed_over=tuple(passed_over), environ=passed_on(environ))
     if nvcc is not None and known:
         raise _too_new(settings, nvcc, limits, known[0], passed_over)
+    if target:
+        raise _no_cross_compiler(settings, target, passed_over or [f"{name}: not on PATH" for name in names])
     raise BuildError(
         "no C++ compiler",
         required="gcc or clang with C++17" + (f", as set by {settings.origin('cxx')}" if settings.cxx else ""),
@@ -100,6 +114,13 @@ def inspect_cxx(path: str) -> Cxx | str:
     return Cxx(Path(path), kind, number[0], output_of(path, "-dumpmachine").strip())
 
 
+def search_folders(cxx: Cxx) -> tuple[Path, ...]:
+    """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
+    said = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
+    listed = (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
+    return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
+
+
 def host_limits(nvcc: Nvcc) -> dict[str, int]:
     """The newest major of gcc and clang that nvcc supports, by kind, from the header in which it refuses newer ones."""
     header = nvcc.include / "crt" / "host_config.h"
@@ -113,12 +134,38 @@ def _is_unchecked(settings: Settings) -> bool:
     return any(flag in UNCHECKED or flag.startswith(f"{UNCHECKED[-1]}=") for flag in settings.cuda_flags)
 
 
-def _names(limits: Mapping[str, int]) -> Iterator[str]:
+def _names(limits: Mapping[str, int], target: Platform | None) -> Iterator[str]:
     """The names to search for: after each kind's own, those with a number that is not too new, newest first."""
-    for name in NAMES:
+    for name in (f"{target.triple}-g++",) if target else NAMES:
         yield name
-        kind = {"g++": "gcc", "clang++": "clang"}.get(name, "")
+        kind = "gcc" if name.endswith("-g++") else {"g++": "gcc", "clang++": "clang"}.get(name, "")
         yield from (f"{name}-{major}" for major in range(limits.get(kind, 0), OLDEST - 1, -1))
+
+
+def _lacks(cxx: Cxx, target: Platform) -> str:
+    """Why a compiler cannot make libraries for a platform; empty if it can."""
+    if not target.is_target_of(cxx.target):
+        return f"compiles for {cxx.target}, not for {target.triple}"
+    folders = search_folders(cxx)
+    missing = [name for name in CROSS_HEADERS if not any((folder / name).is_file() for folder in folders)]
+    paths = {name: Path(cxx.answer(f"-print-file-name={name}")) for name in CROSS_FILES}
+    missing += [name for name, path in paths.items() if not (path.is_absolute() and path.is_file())]
+    return f"lacks {', '.join(missing)} of {target.triple}" if missing else ""
+
+
+def _no_cross_compiler(settings: Settings, target: Platform, found: Sequence[str]) -> BuildError:
+    named = f", as set by {settings.origin('cxx')}" if settings.cxx else ""
+    install = f"apt-get install g++-{target.triple.replace('_', '-')}"
+    return BuildError(
+        f"no C++ compiler for {target.name}",
+        required=f"gcc with C++17 that compiles for {target.triple}, with its libc and libstdc++{named}",
+        found="\n".join(found),
+        remedies=[
+            f"install one (Debian, Ubuntu: {install})",
+            *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
+            "or name one that is not on PATH: -C cxx=/path/to/it (CXX)",
+        ],
+    )
 
 
 def _taken(limits: Mapping[str, int], kind: str) -> str:

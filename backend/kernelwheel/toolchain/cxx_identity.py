@@ -6,7 +6,6 @@ beside another assembler, linker and startup files it makes other bytes.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,13 +35,6 @@ def cxx_identity(cxx: Cxx) -> dict[str, str]:
     if linked := list(_linked_in(cxx)):
         identity["linked_in"] = json_sha256(linked)
     return identity
-
-
-def search_folders(cxx: Cxx) -> tuple[Path, ...]:
-    """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
-    said = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
-    listed = (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
-    return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
 
 
 def _linked_in(cxx: Cxx) -> Iterator[tuple[str, str]]:

@@ -13,11 +13,21 @@ from typing import NamedTuple
 from ..core.architectures import Arch
 from ..core.errors import BuildError
 from ..core.files import is_seen
+from ..core.platforms import PLATFORMS
 from ..core.settings import Settings
 from .programs import last_line, output_of
 
 # Where a toolkit has its libraries, in any of the usual layouts.
-LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
+
+
+@dataclass(frozen=True)
+class CudaTarget:
+    """The part of a toolkit for another platform: nvcc's name for it, `sbsa-linux`, and its folders."""
+
+    name: str
+    include: Path
+    lib: Path
 
 
 @dataclass(frozen=True)
@@ -27,10 +37,12 @@ class Nvcc:
     Attributes:
         path: the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found.
         root: the toolkit's root as nvcc itself sees it, behind any wrapper.
-        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`.
+        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`;
+            in a build for another platform, that of `target`.
         version: `13.0.88`.
         supported: the architectures listed by `nvcc --list-gpu-code`.
         origin: where it was found, in words.
+        target: what it compiles for another platform with; None in a build for this machine's.
     """
 
     path: Path
@@ -39,6 +51,12 @@ class Nvcc:
     version: str
     supported: tuple[Arch, ...]
     origin: str
+    target: CudaTarget | None = None
+
+    @property
+    def cudart(self) -> Path | None:
+        """The static CUDA runtime that is linked in."""
+        return self.target.lib / "libcudart_static.a" if self.target else find_cudart(self.root)
 
     @property
     def release(self) -> tuple[int, int]:

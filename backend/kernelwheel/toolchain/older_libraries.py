@@ -8,7 +8,7 @@ What has no older version in libstdc++, and is small, is linked in statically, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from .cxx import Cxx
 from .programs import output_of
@@ -72,12 +72,12 @@ def source_files(cxx: Cxx, oldest: str) -> dict[str, str]:
     """The source files, by name: `stubs/libdl.so.2.cpp` and its version script for each library, `linked-in/*.cpp`."""
     files = {f"linked-in/{name}": text for name, text in LINKED_IN.items()}
     for library, symbols in older_symbols(cxx, oldest).items():
-        files[f"stubs/{library}.cpp"] = _stub_source(symbols)
+        files[f"stubs/{library}.cpp"] = stub_source(symbols)
         files[f"stubs/{library}.map"] = _version_script(symbols)
     return files
 
 
-def _stub_source(symbols: Mapping[str, str]) -> str:
+def stub_source(symbols: Collection[str]) -> str:
     """Functions with these names for the linker; they are never called."""
     lines = (f'void s{n}() __asm__("{symbol}"); void s{n}() {{}}' for n, symbol in enumerate(sorted(symbols)))
     return "\n".join(['extern "C" {', *lines, "}", ""])

@@ -1,4 +1,4 @@
-"""The Toolchain: torch's files, nvcc with its toolkit, the host C++ compiler and compiler launchers.
+"""The Toolchain: torch's files, nvcc with its toolkit, the C++ compiler and compiler launchers.
 
 Everything is read from files and `--version` output. torch is not imported, and GPUs are never queried: the hardware of
 the build machine says nothing about where the wheel will run.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..core.host import platform_name
 from ..core.remembered import remembered
 from ..core.settings import Settings
 from .binding import cuda_folders
+from .cross import CrossTarget, cross_platform, find_target, for_target
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
 from .launchers import Launchers, find_launchers
@@ -31,6 +33,12 @@ class Toolchain:
     cuobjdump: Path | None
     launchers: Launchers
     settings: Settings
+    cross: CrossTarget | None = None
+
+    @property
+    def platform(self) -> str:
+        """The platform that is compiled for: `linux-x86_64`."""
+        return self.cross.platform.name if self.cross else platform_name()
 
     @remembered
     def torch_headers(self) -> tuple[Path, ...]:
@@ -55,8 +63,13 @@ def find_toolchain(
     Raises:
         BuildError: something is missing or does not fit; lists the places searched and the remedies.
     """
+    platform = cross_platform(settings)
     torch = find_torch()
     cuda = decide_cuda(settings, torch, environ, sys.path, nvccs, limits)
+    cross = find_target(settings, platform, torch) if platform else None
+    if platform and cuda.nvcc:
+        cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, platform))
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
     launchers = find_launchers(settings, environ, cuda.nvcc is not None)
-    return Toolchain(torch, find_cxx(settings, environ, cuda.nvcc), cuda, cuobjdump, launchers, settings)
+    cxx = find_cxx(settings, environ, cuda.nvcc, platform)
+    return Toolchain(torch, cxx, cuda, cuobjdump, launchers, settings, cross)

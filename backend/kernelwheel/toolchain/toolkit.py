@@ -13,7 +13,7 @@ from fnmatch import translate
 from pathlib import Path
 
 from ..core.digests import file_sha256
-from .nvcc import Nvcc, find_cudart
+from .nvcc import Nvcc
 
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
 # cuBLAS and others in the same folder, and they must not count here.
@@ -68,8 +68,7 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
     identity = {"version": nvcc.version}
     for part, patterns in PARTS.items():
         identity[part] = _digest(_files(nvcc, patterns))
-    cudart = find_cudart(nvcc.root)
-    if cudart:
+    if cudart := nvcc.cudart:
         identity["cudart_static"] = file_sha256(cudart)
     return identity
 

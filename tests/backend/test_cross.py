@@ -1,0 +1,455 @@
+"""Builds for another platform: an aarch64 wheel from an x86-64 builder, and what must be refused before a compile.
+
+What the wheel does on an aarch64 machine is in tests/test_aarch64.py.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builds import TORCH, Wheel, build, refused_build
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from kernelwheel.build import plan as plans
+from kernelwheel.build.cmake_build import toolchain_file
+from kernelwheel.build.package import PackageFacts
+from kernelwheel.build.torch_stubs import LINKED, stable_functions
+from kernelwheel.build.work_links import link_toolkit
+from kernelwheel.core import host as hosts
+from kernelwheel.core import manifest as manifests
+from kernelwheel.core import platforms, verdict
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.packing.tags import linux_tag
+from kernelwheel.toolchain import cross, toolchain
+from kernelwheel.toolchain.binding import find_cuda_library
+from kernelwheel.toolchain.cxx import find_cxx
+from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
+from kernelwheel.toolchain.toolkit import toolkit_identity
+from kernelwheel.toolchain.torch_files import read_torch
+from processes import RunPython
+from standins import Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
+]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+AARCH64 = platforms.PLATFORMS["linux-aarch64"]
+FOR_ARM = {"platform": "linux-aarch64"}
+TARGET = "targets/sbsa-linux"
+# What the toolkit's part for a platform has, as far as it is looked at.
+PARTS = (
+    "include/cuda_runtime.h", "include/crt/host_config.h", "include/fatbinary_section.h", "include/cccl/nv/target",
+    "lib/libcudart_static.a", "lib/libcudadevrt.a",
+)  # fmt: skip
+
+Checkout = Callable[..., Path]
+needs_compiler = pytest.mark.skipif(
+    not shutil.which("aarch64-linux-gnu-g++"),
+    reason="there is no aarch64-linux-gnu-g++ here (Debian, Ubuntu: apt-get install g++-aarch64-linux-gnu)",
+)
+
+
+def make_cross_cxx(folder: Path, lacking: str = "", target: str = "aarch64-linux-gnu") -> Path:
+    """A stand-in for a cross compiler with its libc and libstdc++, all but one file."""
+    path = make_cxx(folder / "aarch64-linux-gnu-g++", target=target)
+    for name in ("c++ headers/stdlib.h", *(f"parts/{name}" for name in ("libc.so.6", "libm.so.6", "libstdc++.so"))):
+        (folder / name).touch()
+    for found in folder.rglob(lacking or "nothing"):
+        found.unlink()
+    return path
+
+
+def make_part(folder: Path, version: str = "13.0.96", lacking: str = "") -> Path:
+    """A stand-in for the toolkit's part for a platform."""
+    for name in PARTS:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} for aarch64\n", encoding="utf-8")
+    major, minor = version.split(".")[:2]
+    text = f"#define CUDART_VERSION  {int(major) * 1000 + int(minor) * 10}\n"
+    (folder / "include/cuda_runtime_api.h").write_text(text, encoding="utf-8")
+    if lacking:
+        (folder / lacking).unlink()
+    return folder
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path) -> Nvcc:
+    """A stand-in for an nvcc in pip's layout, without a part for another platform."""
+    toolkit = make_toolkit(tmp_path / "toolkit", "13.0.88")
+    found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "13.0", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    assert found is not None
+    return found
+
+
+def error(call: Callable[[], object]) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        call()
+    return caught.value
+
+
+# The wheel
+
+
+@pytest.fixture(scope="module")
+def arm_wheel(checkout: Checkout, build_root: Path) -> Wheel:
+    """A wheel of tiny for Arm, from the compilers of this machine."""
+    return build(checkout(), build_root / "arm", env={"TINY_CUDA": "off"}, config=FOR_ARM)
+
+
+@pytest.fixture(scope="module")
+def arm_wheel_again(checkout: Checkout, build_root: Path) -> Wheel:
+    """The same from another checkout in another folder."""
+    return build(checkout(), build_root / "arm again", env={"TINY_CUDA": "off"}, config=FOR_ARM)
+
+
+@needs_compiler
+def test_the_wheel_is_for_the_platform_in_its_name_and_in_everything_that_it_says(arm_wheel: Wheel) -> None:
+    (facts,) = arm_wheel.unpacked.glob("*.dist-info/WHEEL")
+    (sbom,) = arm_wheel.unpacked.glob("*.dist-info/sboms/*.json")
+    values = arm_wheel.manifest
+
+    assert arm_wheel.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
+    assert "Tag: py3-none-manylinux_2_28_aarch64\n" in facts.read_text(encoding="utf-8")
+    assert values["requires"]["platform"] == values["plan"]["platform"] == "linux-aarch64"
+    assert values["plan"]["cxx"]["target"] == "aarch64-linux-gnu"
+    assert values["built_with"]["settings"]["platform"] == {"value": "linux-aarch64", "origin": "-C platform"}
+    assert "libstdc++" in sbom.read_text(encoding="utf-8")
+    assert "platform: linux-aarch64, on linux-x86_64 (-C platform)" in arm_wheel.output
+    assert "stable ABI: nothing beyond that" in arm_wheel.output
+
+
+@needs_compiler
+def test_every_native_member_is_a_library_for_it_that_finds_torch_by_name(arm_wheel: Wheel) -> None:
+    native = [path for path in arm_wheel.unpacked.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+
+    assert [path.name for path in native] == ["libtiny_cpu.so"]
+    for path in native:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            assert (elf["e_machine"], elf["e_type"]) == ("EM_AARCH64", "ET_DYN")
+            dynamic = elf.get_section_by_name(".dynamic")
+            assert isinstance(dynamic, DynamicSection)
+            tags = {tag.entry.d_tag: tag for tag in dynamic.iter_tags()}
+            needed = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]
+            assert elf.get_section_by_name(".symtab") is None  # stripped
+        assert needed[0] == "libtorch_cpu.so"
+        assert not {"DT_RPATH", "DT_RUNPATH"} & set(tags)
+
+
+@needs_compiler
+def test_nothing_of_the_builder_is_in_it(arm_wheel: Wheel, build_root: Path) -> None:
+    for path in (path for path in arm_wheel.unpacked.rglob("*") if path.is_file() and path.suffix != ".py"):
+        data = path.read_bytes()
+        assert not any(text.encode() in data for text in (str(build_root), str(TORCH.root), "x86_64-linux-gnu"))
+
+
+@needs_compiler
+def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, arm_wheel_again: Wheel) -> None:
+    assert arm_wheel.file.read_bytes() == arm_wheel_again.file.read_bytes()
+
+
+@needs_compiler
+def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
+    manifest = manifests.read(arm_wheel.native)
+
+    (mismatch,) = verdict.check(manifest, hosts.probe()).mismatches
+
+    assert mismatch[:3] == ("platform", "linux-aarch64", hosts.platform_name())
+
+
+def test_the_stubs_have_what_torch_exports_of_its_stable_abi() -> None:
+    functions = set(stable_functions(TORCH.root / "lib" / LINKED[0]))
+
+    assert {"aoti_torch_empty_strided", "aoti_torch_delete_tensor_object", "torch_library_impl"} & functions
+    assert all(name.isidentifier() for name in functions)
+    assert len(functions) > 100
+
+
+def test_the_architectures_for_arm_have_its_tegra_chips(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+
+    here, there = (machine.draw(platform=name).cuda for name in ("native", "linux-aarch64"))
+
+    assert here is not None
+    assert there is not None
+    assert set(there.sass) - set(here.sass) == {"8.7"}
+    assert (set(here.sass) <= set(there.sass), here.ptx) == (True, there.ptx)
+
+
+def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    tools = {
+        name: machine.toolchain(
+            settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, platform=name)
+        )
+        for name in ("native", "linux-aarch64")
+    }
+
+    text = toolchain_file(tools["linux-aarch64"])
+
+    assert toolchain_file(tools["native"]) == ""
+    assert {
+        'set(CMAKE_SYSTEM_NAME "Linux")', 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")',
+        f'set(CMAKE_CXX_COMPILER "{machine.cxx}")', 'set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY "ONLY")',
+    } <= set(text.splitlines())  # fmt: skip
+
+
+def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, tmp_path: Path) -> None:
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    link_toolkit(tmp_path / "cuda", found)
+
+    assert (tmp_path / "cuda" / TARGET / "include").resolve() == part / "include"
+    assert (tmp_path / "cuda" / TARGET / "lib" / "libcudart_static.a").is_file()
+    assert (tmp_path / "cuda" / "nvvm" / "bin" / "cicc").is_file()
+    # Not a link to the folder: nvcc looks for `targets` beside it.
+    assert not (tmp_path / "cuda" / "bin").is_symlink()
+    assert (tmp_path / "cuda" / "bin" / "nvcc").resolve() == nvcc.path.resolve()
+
+
+def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13")
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    here, there = toolkit_identity(nvcc), toolkit_identity(found)
+
+    assert (here["nvcc"], here["nvvm"]) == (there["nvcc"], there["nvvm"])
+    assert here["cudart_static"] != there["cudart_static"]
+    assert here["cudart"] != there["cudart"]
+
+
+def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
+    (nvcc.root / "lib64" / "libcublas.so.13").touch()
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
+    assert find_cuda_library("cublas", found, tmp_path) is None
+    (part / "lib" / "libcublas.so.13").touch()
+    assert find_cuda_library("cublas", found, tmp_path) == part / "lib" / "libcublas.so.13"
+
+
+def test_the_tag_without_manylinux_is_the_platform_s() -> None:
+    assert linux_tag(AARCH64) == "linux_aarch64"
+
+
+# What is refused
+
+
+def test_an_unknown_platform_is_refused_with_what_there_is() -> None:
+    caught = error(lambda: settings_with(platform="linux-arm64"))
+
+    assert isinstance(caught, SettingsError)
+    assert "native, linux-x86_64 or linux-aarch64" in caught.required
+    assert "linux-aarch64" in caught.remedies[0]
+
+
+def test_the_option_names_every_platform_that_there_is() -> None:
+    takes = settings_with().__class__.platform.takes
+
+    assert takes == "native, " + " or ".join(platforms.PLATFORMS)
+
+
+def test_a_machine_of_another_system_is_refused_in_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "platform_name", lambda: "win32-AMD64")
+
+    caught = error(platforms.require_supported)
+
+    assert str(caught).splitlines()[0] == "kernels cannot be built on win32-AMD64"
+    assert caught.required == "one of linux-x86_64, linux-aarch64"
+
+
+def test_a_hook_says_so_before_it_needs_what_only_linux_has(run_python: RunPython) -> None:
+    script = """
+import sys
+sys.modules["fcntl"] = None  # as if there were none
+sys.platform = "win32"
+from kernelwheel import hooks
+hooks.get_requires_for_build_wheel()
+"""
+    done = run_python(script, path=[REPOSITORY / "backend"], check=False)
+
+    assert done.stderr.startswith("kernelwheel.core.errors.BuildError: kernels cannot be built on win32-")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "platform_name", lambda: "linux-aarch64")
+
+    caught = error(lambda: cross.platform_of(settings_with(platform="linux-x86_64")))
+
+    assert str(caught).splitlines()[0] == "kernels for linux-x86_64 cannot be built on linux-aarch64"
+    assert "natively" in caught.remedies[0]
+
+
+def test_without_a_cross_compiler_the_error_names_the_package_that_has_one(tmp_path: Path) -> None:
+    make_cxx(tmp_path / "bin" / "c++")
+
+    caught = error(lambda: find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}, None, AARCH64))
+
+    assert "aarch64-linux-gnu-g++: not on PATH" in caught.found
+    assert "apt-get install g++-aarch64-linux-gnu" in caught.remedies[0]
+
+
+@pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
+def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp_path: Path, lacking: str) -> None:
+    path = make_cross_cxx(tmp_path / "bin", lacking)
+
+    caught = error(lambda: find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin:/usr/bin"}, None, AARCH64))
+
+    assert f"{path}: lacks {lacking} of aarch64-linux-gnu" in caught.found
+
+
+def test_a_whole_cross_compiler_is_taken(tmp_path: Path) -> None:
+    path = make_cross_cxx(tmp_path / "bin")
+
+    found = find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin"}, None, AARCH64)
+
+    assert (found.path, found.target) == (path, "aarch64-linux-gnu")
+
+
+def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
+    make_cross_cxx(tmp_path / "bin")
+    path = make_cxx(tmp_path / "bin" / "c++")
+
+    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin"}, None, AARCH64))
+
+    assert caught.found == f"{path}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
+    assert caught.remedies[1] == "and unset environment variable CXX"
+
+
+def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
+    part = make_part(nvcc.root / TARGET)
+
+    found = cross.for_target(nvcc, settings_with(), AARCH64)
+
+    assert (found.include, found.cudart) == (part / "include", part / "lib/libcudart_static.a")
+    assert (found.path, found.root) == (nvcc.path, nvcc.root)
+
+
+def test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none(nvcc: Nvcc, tmp_path: Path) -> None:
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+
+    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    assert found.target is not None
+    assert (found.target.name, found.target.lib) == ("sbsa-linux", part / "lib")
+
+
+def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:
+    caught = error(lambda: cross.for_target(nvcc, settings_with(), AARCH64))
+
+    assert f"{nvcc.root / TARGET}: no include/cuda_runtime.h" in caught.found
+    assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime==13.0.*'" in caught.remedies[0]
+    assert "-C target-packages=DIR" in caught.remedies[0]
+    assert any("cuda=off" in remedy for remedy in caught.remedies)
+
+
+@pytest.mark.parametrize("lacking", PARTS)
+def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
+    place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
+
+    caught = error(lambda: cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64))
+
+    assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
+
+
+def test_a_part_of_another_release_is_refused(nvcc: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
+
+    caught = error(lambda: cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64))
+
+    assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in caught.found
+
+
+def test_a_torch_of_another_version_than_the_target_s_is_refused(tmp_path: Path) -> None:
+    here = read_torch(make_torch(tmp_path / "site", "2.11.0+cpu"))
+    make_torch(tmp_path / "packages", "2.13.0+cu130", "13.0")
+    chosen = settings_with(target_packages=str(tmp_path / "packages"))
+
+    caught = error(lambda: cross.find_target(chosen, AARCH64, here))
+
+    assert "torch 2.13.0+cu130" in caught.required
+    assert "torch 2.11.0+cpu" in caught.found
+    assert "pip install 'torch==2.13.0'" in caught.remedies[0]
+
+
+def with_target_torch(machine: Machine, folder: Path) -> toolchain.Toolchain:
+    """What a machine compiles with, for Arm and beside the torch in a folder."""
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    tools = machine.toolchain(chosen)
+    target = cross.find_target(settings_with(target_packages=str(folder)), AARCH64, tools.torch)
+    return replace(tools, cross=target)
+
+
+def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp_path: Path) -> None:
+    machine, facts = make_machine(tmp_path / "machine"), PackageFacts("tiny", "native", "2.10", "stable")
+    theirs = make_torch(tmp_path / "packages", "2.11.0+cu990", "99.0")
+
+    def draw() -> plans.Plan:
+        tools = with_target_torch(machine, tmp_path / "packages")
+        return plans.draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+
+    assert draw() == machine.draw(**FOR_ARM)
+    (theirs / "include/torch/csrc/stable/library.h").write_text("// another ABI\n", encoding="utf-8")
+    assert "1 that differ: torch/csrc/stable/library.h" in error(draw).found
+
+
+def test_modules_are_refused_before_anything_compiles(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+
+    caught = error(lambda: machine.draw(abi="torch", **FOR_ARM))
+
+    assert "the Python and torch for linux-aarch64" in caught.required
+    assert "natively" in caught.remedies[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "env", "said"),
+    [
+        ({"platform": "linux-armv9"}, {}, "option 'platform' cannot be 'linux-armv9'"),
+        (FOR_ARM, {"CXX": "/usr/bin/c++"}, "no C++ compiler for linux-aarch64"),
+    ],
+)
+def test_a_build_that_cannot_be_ends_before_it_compiles(
+    tiny_checkout: Path, tmp_path: Path, config: Mapping[str, str], env: Mapping[str, str], said: str
+) -> None:
+    output = refused_build(tiny_checkout, tmp_path / "out", config=config, env={"TINY_CUDA": "off", **env})
+
+    assert said in output
+    assert "compiling tiny" not in output
+
+
+def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str) -> None:
+    assert compiled_natively == hosts.platform_name()
+
+
+@pytest.fixture
+def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The platform of a Plan that is drawn up at run time, although the settings name another one."""
+    from kernelwheel.runtime import jit
+    from kernelwheel.runtime.source import Source
+
+    machine = make_machine(tmp_path)
+    monkeypatch.setattr(jit.toolchain, "find_toolchain", lambda chosen, *_: machine.toolchain(chosen))
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    source = Source(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources, {})
+    plan, _ = jit.draw_plan_here(source, "1.2.3", chosen, False, hosts.probe())
+    return plan.platform
+
+
+@needs_compiler
+def test_the_real_cross_compiler_is_found_with_its_parts() -> None:
+    found = find_cxx(settings_with(), os.environ, None, AARCH64)
+
+    assert found.target == "aarch64-linux-gnu"

@@ -1,0 +1,141 @@
+"""The wheel for aarch64, run: it loads, says that it fits, and gives the same numbers as the one for x86-64.
+
+There is no Arm machine: Debian's Python and torch's own wheel for aarch64 run under qemu-user. `ci/aarch64` brings
+them, with apt-get and pip, into the folder that SPLAT_TEST_AARCH64 names; ci/test does so where it can.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from processes import run
+
+REPOSITORY = Path(__file__).parent.parent
+FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
+    pytest.mark.needs_torch("cuda"),  # whose build has both libraries
+]
+
+# Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
+DRAW = """
+import hashlib, json, sys, torch, splat
+from splat._kernelwheel.core import host as hosts
+from splat._kernelwheel.core import manifest as manifests
+from splat._kernelwheel.core import verdict
+from pathlib import Path
+
+def numbers(seed, *shape):  # the same everywhere, without torch's generator
+    count = torch.Size(shape).numel()
+    x = (torch.arange(count) * 1103515245 + seed * 12345 + 1013904223) % 2147483648
+    return ((x * 48271 + 11 + seed) % 2147483647 % 65536).to(torch.float32).reshape(shape) / 65536
+
+def digest(tensor):
+    return hashlib.sha256(bytes(tensor.detach().contiguous().view(torch.uint8).flatten().tolist())).hexdigest()
+
+count = 400
+values = [
+    numbers(1, count, 3) * 2 - torch.tensor([1.0, 1.0, -2.0]), numbers(2, count, 4) - 0.5,
+    numbers(3, count, 3) * 0.2 + 0.01, numbers(4, count), numbers(5, count, 16, 3) - 0.25,
+]
+intrinsics = torch.tensor([[[40.0, 0, 32], [0, 40, 24], [0, 0, 1]]])
+found = {}
+for camera, mode in (("pinhole", "antialiased"), ("fisheye", "classic")):
+    inputs = [value.clone().requires_grad_() for value in values]
+    image, alpha, _ = splat.rasterization(
+        *inputs, torch.eye(4)[None], intrinsics, 67, 45, sh_degree=3, camera_model=camera, rasterize_mode=mode
+    )
+    ((image * numbers(6, *image.shape)).sum() + alpha.sum()).backward()
+    found[camera] = [digest(each) for each in (image, alpha, *(each.grad for each in inputs))]
+    assert image.abs().sum() > 0 and all(each.grad.abs().sum() > 0 for each in inputs)
+native = Path(splat.__file__).parent / "_native"
+check = verdict.check(manifests.read(native), hosts.probe())
+cuda = native / "libsplat_cuda.so"
+registered = 0
+if torch.version.cuda:
+    torch.ops.load_library(cuda)
+    registered = sum(
+        name.startswith("splat::") for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+    )
+print(json.dumps({
+    "digests": found, "platform": hosts.platform_name(), "mismatches": [str(each) for each in check.mismatches],
+    "torch": torch.__version__, "cuda operators": registered,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an unpacked wheel for aarch64, for one architecture, of this checkout."""
+    folder = tmp_path_factory.mktemp("arm")
+    config = {"platform": "linux-aarch64", "target-packages": f"{FOLDER}/toolkit"}
+    options = [word for key, value in config.items() for word in ("-C", f"{key}={value}")]
+    run(
+        [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", *options, "-w", folder, REPOSITORY],
+        cwd=folder,
+        env={"TORCH_CUDA_ARCH_LIST": "9.0", "XDG_CACHE_HOME": str(folder / "cache")},
+        limit=300,
+    )
+    (wheel,) = folder.glob("*-py3-none-manylinux_2_28_aarch64.whl")
+    with ZipFile(wheel) as archive:
+        archive.extractall(folder / "unpacked")
+    return folder / "unpacked"
+
+
+def run_on_arm(package: Path, *arguments: str | Path) -> str:
+    """What a program prints that an aarch64 Python runs, with a package beside torch's."""
+    *machine, python = json.loads((Path(FOLDER) / "machine.json").read_text(encoding="utf-8"))["python"]
+    path = f"PYTHONPATH={package}:{FOLDER}/site"
+    done = run([*machine, "-E", path, python, *arguments], cwd=package.parent, limit=200)
+    return str(done.stdout)
+
+
+def last_line_of(text: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return values
+
+
+def test_both_libraries_are_for_aarch64_and_have_the_device_code_asked_for(arm_package: Path) -> None:
+    native = arm_package / "splat" / "_native"
+    manifest = json.loads((native / "manifest.json").read_text(encoding="utf-8"))
+
+    machines = {path.name: int.from_bytes(path.read_bytes()[18:20], "little") for path in native.glob("*.so")}
+
+    assert machines == {"libsplat_cpu.so": 183, "libsplat_cuda.so": 183}  # System V ABI, EM_AARCH64
+    assert [library["sass"] for library in manifest["libraries"]] == [[], ["9.0"]]
+    assert manifest["requires"]["driver"] == "13.0"
+
+
+def test_it_draws_and_differentiates_as_on_x86_64_to_the_last_bit_and_loads_both_libraries(
+    arm_package: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "draw.py").write_text(DRAW, encoding="utf-8")
+
+    here = last_line_of(run([sys.executable, tmp_path / "draw.py"], cwd=tmp_path).stdout)
+    there = last_line_of(run_on_arm(arm_package, tmp_path / "draw.py"))
+
+    assert (here["platform"], there["platform"]) == ("linux-x86_64", "linux-aarch64")
+    assert there["mismatches"] == []
+    assert "+cu" in there["torch"]
+    assert there["digests"] == here["digests"]
+    assert there["cuda operators"] == here["cuda operators"] > 0
+
+
+def test_doctor_and_inspect_say_that_it_fits_there(arm_package: Path) -> None:
+    (wheel,) = arm_package.parent.glob("*.whl")
+
+    doctor = json.loads(run_on_arm(arm_package, "-m", "splat", "doctor", "--json"))
+    inspected = json.loads(run_on_arm(arm_package, "-m", "splat", "inspect", wheel, "--json"))
+
+    assert doctor["host"]["platform"] == "linux-aarch64"
+    assert (doctor["verdict"], inspected["verdict"]) == ([], [])
+    assert inspected["manifest"]["requires"]["platform"] == "linux-aarch64"
