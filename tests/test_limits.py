@@ -1,6 +1,7 @@
 """Sizes that do not fit the 32 bits of the kernels are refused before a kernel sees them.
 
-Expanded tensors have any shape without memory, and no memory must be asked for before the refusal.
+Expanded tensors have any shape without memory, and no memory must be asked for before the refusal. Where memory does end,
+that is what the error says.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import RunPython
 
 import splat
 
@@ -158,3 +160,30 @@ def test_the_operator_itself_refuses_channels_that_it_cannot_number(channels: in
 def test_n_images_is_an_integer() -> None:
     with pytest.raises(TypeError, match="n_images must be an int"):
         tiles(packed=True, n_images=1.5)  # type: ignore[arg-type]
+
+
+LISTS = """
+import resource, torch
+from splat import _kernels
+torch.set_num_threads(1)
+_kernels.require(torch.device("cpu"))
+n = 20_000
+
+def lists(rows):
+    means, radii = torch.full((1, n, 2), 5.0), torch.full((1, n, 2), 10_000, dtype=torch.int32)
+    conics = torch.tensor([1e-9, 0.0, 1e-9]).expand(1, n, 3).contiguous()
+    return torch.ops.splat.intersect(means, radii, torch.ones(1, n), conics, torch.ones(1, n), None, 1, 16, 1, rows)
+
+lists(1)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (64 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    lists(1000)
+except MemoryError as error:
+    print(error)
+"""
+
+
+def test_memory_that_ends_within_the_work_of_a_thread_is_said_to_be_that(run_python: RunPython) -> None:
+    assert run_python(LISTS).stdout == "std::bad_alloc\n"

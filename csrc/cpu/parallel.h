@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 
 #include <torch/csrc/stable/c/shim.h>
 #include <torch/headeronly/util/shim_utils.h>
@@ -14,13 +15,25 @@ inline int64_t thread_count() {
   return count;
 }
 
-// Calls work(begin, end) for parts of [0, count) of at least `grain` items.
+// Calls work(begin, end) for parts of [0, count) of at least `grain` items. What `work` throws, such as that there is no
+// memory, is thrown here: torch's C interface would only say that the call failed.
 template <class Work>
 void parallel_for(int64_t count, int64_t grain, const Work& work) {
-  const auto call = [](int64_t begin, int64_t end, void* context) {
-    (*static_cast<const Work*>(context))(begin, end);
+  struct Call {
+    const Work& work;
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;
+  } call = {work};
+  const auto part = [](int64_t begin, int64_t end, void* context) {
+    Call& self = *static_cast<Call*>(context);
+    try {
+      self.work(begin, end);
+    } catch (...) {
+      if (!self.failed.exchange(true)) self.error = std::current_exception();
+    }
   };
-  TORCH_ERROR_CODE_CHECK(torch_parallel_for(0, count, grain, call, const_cast<Work*>(&work)));
+  TORCH_ERROR_CODE_CHECK(torch_parallel_for(0, count, grain, part, &call));
+  if (call.failed) std::rethrow_exception(call.error);
 }
 
 // Calls work(worker, i) for each i in [0, count), on the thread that is free next: for work of unequal size. Threads
