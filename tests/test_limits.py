@@ -1,6 +1,6 @@
 """Sizes that do not fit the 32 bits of the kernels are refused before a kernel sees them.
 
-Expanded tensors have any shape without memory, and no memory must be asked for before the refusal. Where memory does end,
+Expanded tensors have any shape without memory, and no memory must be asked for before the refusal. Where it does end,
 that is what the error says.
 """
 

@@ -91,7 +91,9 @@ def run(args: argparse.Namespace) -> int:
     """Render the picture and write it; return 0, or 1 if the scene, the device or a file failed."""
     start = time.perf_counter()
     try:
-        with enough_memory(lambda: f"reading {args.scene or 'the built-in scene'}", "choose a scene of fewer Gaussians"):
+        with enough_memory(
+            lambda: f"reading {args.scene or 'the built-in scene'}", "choose a scene of fewer Gaussians"
+        ):
             scene = _load(args.scene)
         device = find_device(args.device)
         degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
