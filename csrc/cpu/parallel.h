@@ -2,7 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
+#include <new>
 
 #include <torch/csrc/stable/c/shim.h>
 #include <torch/headeronly/util/shim_utils.h>
@@ -15,25 +15,24 @@ inline int64_t thread_count() {
   return count;
 }
 
-// Calls work(begin, end) for parts of [0, count) of at least `grain` items. What `work` throws, such as that there is no
-// memory, is thrown here: torch's C interface would only say that the call failed.
+// Calls work(begin, end) for parts of [0, count) of at least `grain` items. If `work` gets no memory, that is thrown here:
+// torch's C interface would only say that the call failed. Not by an exception_ptr, which takes a newer libstdc++.
 template <class Work>
 void parallel_for(int64_t count, int64_t grain, const Work& work) {
   struct Call {
     const Work& work;
-    std::atomic<bool> failed{false};
-    std::exception_ptr error;
+    std::atomic<bool> lacks_memory{false};
   } call = {work};
   const auto part = [](int64_t begin, int64_t end, void* context) {
     Call& self = *static_cast<Call*>(context);
     try {
       self.work(begin, end);
-    } catch (...) {
-      if (!self.failed.exchange(true)) self.error = std::current_exception();
+    } catch (const std::bad_alloc&) {
+      self.lacks_memory = true;
     }
   };
   TORCH_ERROR_CODE_CHECK(torch_parallel_for(0, count, grain, part, &call));
-  if (call.failed) std::rethrow_exception(call.error);
+  if (call.lacks_memory) throw std::bad_alloc();
 }
 
 // Calls work(worker, i) for each i in [0, count), on the thread that is free next: for work of unequal size. Threads
