@@ -128,8 +128,13 @@ int32_t last_of(const Tile& tile, int first, int count) {
   return last;
 }
 
-// The warps with a thread that stages one of `count` Gaussians, in all rounds together.
-int64_t stagings_of(int count) { return splat::divide_up(count, kWarp); }
+// Stages `count` Gaussians from position `start` of the lists; a warp stages with the threads that it has for them.
+void stage_all(const RasterizeInputs& in, int64_t start, int count, int warps, StagedGaussian* batch, Trips& trips) {
+  for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
+  trips.batches += warps;
+  trips.gathered += count;
+  trips.stagings += splat::divide_up(count, kWarp);
+}
 
 void splat_forward(const RasterizeInputs& in, Tile& tile, Trips& trips) {
   StagedGaussian batch[kSplatBatch];
@@ -138,10 +143,7 @@ void splat_forward(const RasterizeInputs& in, Tile& tile, Trips& trips) {
   for (int64_t start = tile.range.begin; start < tile.range.end; start += kSplatBatch) {
     if (all_finished(tile, 0, tile.threads)) break;
     const int count = static_cast<int>(std::min<int64_t>(tile.range.end - start, kSplatBatch));
-    for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
-    trips.batches += warps;
-    trips.gathered += count;
-    trips.stagings += stagings_of(count);
+    stage_all(in, start, count, warps, batch, trips);
     for (int warp = 0; warp < warps; ++warp) {
       const Pixel& pixel = tile.pixels[warp * kWarp];
       for (int first = 0; first < count && !all_finished(tile, warp * kWarp, kWarp); first += kWarp) {
@@ -164,10 +166,7 @@ void splat_backward(const RasterizeInputs& in, const Tile& tile, Trips& trips) {
   for (int64_t batch_end = end; batch_end > tile.range.begin; batch_end -= kSplatBatch) {
     const int64_t start = std::max<int64_t>(tile.range.begin, batch_end - kSplatBatch);
     const int count = static_cast<int>(batch_end - start);
-    for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
-    trips.batches += warps;
-    trips.gathered += count;
-    trips.stagings += stagings_of(count);
+    stage_all(in, start, count, warps, batch, trips);
     for (int warp = 0; warp < warps; ++warp) {
       const Pixel& pixel = tile.pixels[warp * kWarp];
       const int64_t latest = last_of(tile, warp * kWarp, kWarp) - start;
@@ -192,10 +191,7 @@ void gsplat_forward(const RasterizeInputs& in, Tile& tile, Trips& trips) {
   for (int64_t start = tile.range.begin; start < tile.range.end; start += tile.threads) {
     if (all_finished(tile, 0, tile.threads)) break;
     const int count = static_cast<int>(std::min<int64_t>(tile.range.end - start, tile.threads));
-    for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
-    trips.batches += warps;
-    trips.gathered += count;
-    trips.stagings += stagings_of(count);
+    stage_all(in, start, count, warps, batch, trips);
     for (int warp = 0; warp < warps; ++warp) {
       const int lanes = std::min(kWarp, tile.threads - warp * kWarp);
       for (int i = 0; i < count && !all_finished(tile, warp * kWarp, lanes); ++i) {
@@ -214,10 +210,7 @@ void gsplat_backward(const RasterizeInputs& in, const Tile& tile, Trips& trips) 
   for (int64_t end = tile.range.end; end > tile.range.begin; end -= tile.threads) {
     const int64_t start = std::max<int64_t>(tile.range.begin, end - tile.threads);
     const int count = static_cast<int>(end - start);
-    for (int i = 0; i < count; ++i) batch[i] = stage(in, in.flatten_ids[start + i]);
-    trips.batches += warps;
-    trips.gathered += count;
-    trips.stagings += stagings_of(count);
+    stage_all(in, start, count, warps, batch, trips);
     for (int warp = 0; warp < warps; ++warp) {
       const int64_t latest = std::max(0, last_of(tile, warp * kWarp, kWarp));
       for (int64_t i = std::min(end - 1, latest); i >= start; --i) {

@@ -31,7 +31,7 @@ void radix_sort(std::vector<DepthEntry>& entries) {
 std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
   std::vector<DepthEntry> entries;
   for (int64_t i = 0; i < in.count; ++i) {
-    if (in.radii[2 * i] > 0 && in.radii[2 * i + 1] > 0) {
+    if (is_shown(in.radii, i)) {
       entries.push_back({float_bits(in.depths[i]), static_cast<int32_t>(i)});
     }
   }

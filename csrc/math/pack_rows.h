@@ -4,7 +4,7 @@
 // of the dense layout is image * N + Gaussian; its place is the number of rows before it that are shown.
 #pragma once
 
-#include "platform.h"
+#include "project_rows.h"
 
 namespace splat {
 
@@ -21,8 +21,6 @@ struct PackedRows {
   float *means, *depths, *conics, *opacities;  // [M, 2], [M], [M, 3], [M]
   float* colors;                               // [M, D]
 };
-
-SPLAT_HD bool is_shown(const int32_t* radii, int64_t row) { return radii[2 * row] > 0 && radii[2 * row + 1] > 0; }
 
 template <class T>
 SPLAT_HD void copy_row(const T* from, int64_t row, T* to, int64_t place, int64_t width) {

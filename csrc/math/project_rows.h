@@ -31,6 +31,9 @@ struct ProjectionRows {
   float* colors;                                     // [I, N, 3], or null if there are none
 };
 
+// Whether an image shows the Gaussian of a row: the radii [I, N, 2] of one that it does not are 0.
+SPLAT_HD bool is_shown(const int32_t* radii, int64_t row) { return radii[2 * row] > 0 && radii[2 * row + 1] > 0; }
+
 // Writes row `row`, which is one of Gaussian `i`.
 SPLAT_HD void project_row(const CameraParameters& camera, const ProjectionSettings& settings,
                           const GaussianParameters& gaussians, const Harmonics& harmonics, int64_t row, int64_t i,
@@ -73,7 +76,7 @@ SPLAT_HD bool project_row_backward(const CameraParameters& camera, const Project
                                    const ProjectionGradientRows& in, int64_t row, int64_t i, GaussianGradient& sums,
                                    PoseGradient& pose, float* v_coeffs) {
   Shape shape;
-  const bool seen = in.radii[2 * row] > 0 && in.radii[2 * row + 1] > 0 && load_shape(gaussian, shape);
+  const bool seen = is_shown(in.radii, row) && load_shape(gaussian, shape);
   const bool add_up = harmonics.shared && sums.seen;
   if (seen) {
     const float* conic = in.conics + 3 * row;
