@@ -292,6 +292,17 @@ def test_centres_that_lie_far_out_have_fewer_bits(tmp_path: Path) -> None:
     assert losses_of(".spz", scene)[0].startswith("centres in an .spz file must be within 8388607")
 
 
+def test_centres_of_a_small_scene_have_more_bits(tmp_path: Path) -> None:
+    scene = some_scene(50, extent=1e-3)
+    write_scene(tmp_path / "a.spz", scene)
+    furthest = scene.means.abs().max()
+    assert (read_scene(tmp_path / "a.spz").means - scene.means).abs().max() <= furthest / 2**13 * 1.01
+    scene.means[:] = 0
+    assert spz_values.fractional_bits(scene.means.numpy()) == 12
+    scene.means[0] = 1e-30
+    assert spz_values.fractional_bits(scene.means.numpy()) == 24
+
+
 def test_what_a_format_cannot_hold_is_said() -> None:
     scene = some_scene(10, degree=2)
     scene.scales[1, 0] = 0
@@ -301,12 +312,12 @@ def test_what_a_format_cannot_hold_is_said() -> None:
     assert losses_of(".ply", scene) == []
     assert losses_of(".splat", scene) == [
         "spherical harmonics of degree 1 to 2 are dropped: colours will look the same from everywhere",
-        "1 Gaussians have a colour outside 0 to 1, clamped",
+        "colours outside 0 to 1 are clamped (in 1 of 10 Gaussians)",
     ]
     assert losses_of(".spz", scene) == [
-        "2 Gaussians have a standard deviation outside 4.5e-05 to 379, clamped",
-        "1 Gaussians have a constant SH coefficient outside -3.33 to 3.33, clamped",
-        "2 Gaussians have SH coefficients outside -1 to 1, clamped",
+        "standard deviations outside 4.5e-05 to 379 are clamped (in 2 of 10 Gaussians)",
+        "constant SH coefficients outside -3.33 to 3.33 are clamped (in 1 of 10 Gaussians)",
+        "higher SH coefficients outside -1 to 1 are clamped (in 2 of 10 Gaussians)",
     ]
 
 

@@ -24,6 +24,8 @@ class SceneFormat(NamedTuple):
     read: Callable[[Path], Gaussians]
     write: Callable[[Path, Gaussians], None] | None
     """None if the format is only read."""
+    max_degree: int
+    """The highest degree of spherical harmonics."""
     losses: Callable[[Gaussians], list[str]]
     """What it cannot hold of a scene, beyond its precision, a phrase each."""
 
@@ -40,10 +42,10 @@ def _describe_spz(path: Path) -> str:
 
 # Longer endings first: `.compressed.ply` ends in `.ply` too.
 FORMATS: Final = {
-    ".compressed.ply": SceneFormat(ply_kind, read_ply, None, _no_losses),
-    ".ply": SceneFormat(ply_kind, read_ply, write_ply, _no_losses),
-    ".splat": SceneFormat(lambda path: ".splat", read_splat, write_splat, splat_losses),
-    ".spz": SceneFormat(_describe_spz, read_spz, write_spz, spz_losses),
+    ".compressed.ply": SceneFormat(ply_kind, read_ply, None, 3, _no_losses),
+    ".ply": SceneFormat(ply_kind, read_ply, write_ply, 4, _no_losses),
+    ".splat": SceneFormat(lambda path: ".splat", read_splat, write_splat, 0, splat_losses),
+    ".spz": SceneFormat(_describe_spz, read_spz, write_spz, 4, spz_losses),
 }
 READABLE: Final = ", ".join(FORMATS)
 WRITABLE: Final = ", ".join(suffix for suffix, entry in FORMATS.items() if entry.write)

@@ -94,7 +94,7 @@ def splat_losses(scene: Gaussians) -> list[str]:
     colors = _colors(scene)
     outside = int(((colors < 0) | (colors > 1)).any(dim=1).sum())
     if outside:
-        losses.append(f"{outside} Gaussians have a colour outside 0 to 1, clamped")
+        losses.append(f"colours outside 0 to 1 are clamped (in {outside} of {len(scene)} Gaussians)")
     return losses
 
 

@@ -23,14 +23,13 @@ import numpy as np
 from .file_input import bytes_left, check_unpacked_size, scene_file, usable
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians, SceneError
-from .spz_values import OPENGL_AXES, Axes, Bytes, decode_spz, encode_spz, widths
+from .spz_values import MOST_FRACTIONAL_BITS, OPENGL_AXES, Axes, Bytes, decode_spz, encode_spz, widths
 
 SPZ_VERSIONS: Final = (1, 2, 3, 4)
 WRITTEN_VERSION: Final = 3
 """What is written unless another version is asked for: every reader of the format knows it, and it needs no
 Zstandard."""
 MAX_DEGREE: Final = 4
-MAX_FRACTIONAL_BITS: Final = 24
 MAX_EXTENSIONS: Final = 2**16
 """Maximum size of all extensions together, in bytes."""
 
@@ -171,8 +170,8 @@ def _check_header(data: bytes, layout: Struct, versions: tuple[int, ...]) -> Spz
         raise SceneError(f"version {' or '.join(map(str, versions))} is required in such an .spz file, found {version}")
     if degree > MAX_DEGREE:
         raise SceneError(f"the degree of the spherical harmonics must be 0 to {MAX_DEGREE}, found {degree}")
-    if bits > MAX_FRACTIONAL_BITS:
-        raise SceneError(f"centres must have at most {MAX_FRACTIONAL_BITS} fractional bits, found {bits}")
+    if bits > MOST_FRACTIONAL_BITS:
+        raise SceneError(f"centres must have at most {MOST_FRACTIONAL_BITS} fractional bits, found {bits}")
     return SpzHeader(version, count, degree, bits, flags, *(rest if layout is _FRAMES else ()))
 
 

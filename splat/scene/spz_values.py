@@ -17,14 +17,18 @@ import torch
 
 from .gaussians import Gaussians, SceneError
 
-MOST_FRACTIONAL_BITS: Final = 12
-"""How finely centres are written, unless they lie too far out: to 1/4096."""
+USUAL_FRACTIONAL_BITS: Final = 12
+"""How finely centres are written, unless the scene is very small or very large: to 1/4096."""
+MOST_FRACTIONAL_BITS: Final = 24
+"""The most that the reference reads."""
 FIRST_SMALLEST_THREE: Final = 3
 """The first version that stores rotations without their largest component."""
 OPENGL_AXES: Final = (1, -1, -1)
 """The signs of the axes of an .spz file that says nothing about them, for axes of 3DGS."""
 
 _LARGEST_CENTRE: Final = 2**23 - 1
+_STEPS: Final = 2**12
+"""From the origin to the furthest centre there are at least so many steps, where bits allow it."""
 _LOG_SCALES: Final = (-10.0, 255 / 16 - 10.0)
 _COLOR: Final = 0.15
 """Bytes of colour are 255 (0.5 + 0.15 c), for a constant coefficient c of the spherical harmonics."""
@@ -93,15 +97,23 @@ def encode_spz(scene: Gaussians, version: int) -> tuple[dict[str, Bytes], int]:
 
 
 def fractional_bits(means: Floats) -> int:
-    """How many fractional bits the centres [N, 3] can have in 24 bits with a sign; SceneError if none."""
+    """How many fractional bits the centres [N, 3] get, of 24 bits with a sign; SceneError if they lie too far out.
+
+    They are 12, as the reference writes, more if the scene is so small that its centres would be coarse, and fewer if
+    it is so large that they would not fit.
+    """
     furthest = float(np.abs(means).max(initial=0))
-    for bits in range(MOST_FRACTIONAL_BITS, -1, -1):
-        if round(furthest * 2**bits) <= _LARGEST_CENTRE:
-            return bits
-    raise SceneError(
-        f"centres in an .spz file must be within {_LARGEST_CENTRE} of the origin, found one at {furthest:g}; crop the "
-        "scene (--crop) or make it smaller (--scale)"
-    )
+    bits = USUAL_FRACTIONAL_BITS
+    while bits < MOST_FRACTIONAL_BITS and 0 < furthest * 2**bits < _STEPS:
+        bits += 1
+    while bits and round(furthest * 2**bits) > _LARGEST_CENTRE:
+        bits -= 1
+    if round(furthest * 2**bits) > _LARGEST_CENTRE:
+        raise SceneError(
+            f"centres in an .spz file must be within {_LARGEST_CENTRE} of the origin, found one at {furthest:g}; crop "
+            "the scene (--crop) or make it smaller (--scale)"
+        )
+    return bits
 
 
 def spz_losses(scene: Gaussians) -> list[str]:
@@ -112,9 +124,9 @@ def spz_losses(scene: Gaussians) -> list[str]:
         bits = fractional_bits(means)
     except SceneError as error:
         return [str(error)]
-    if bits < MOST_FRACTIONAL_BITS:
+    if bits < USUAL_FRACTIONAL_BITS:
         losses.append(
-            f"centres are rounded to 1/{2**bits} instead of 1/{2**MOST_FRACTIONAL_BITS}, because one is "
+            f"centres are rounded to 1/{2**bits} instead of 1/{2**USUAL_FRACTIONAL_BITS}, because one is "
             f"{float(np.abs(means).max()):g} from the origin; --crop leaves it out"
         )
     low, high = (math.exp(log) for log in _LOG_SCALES)
@@ -123,13 +135,13 @@ def spz_losses(scene: Gaussians) -> list[str]:
     for outside, what in (
         (
             (scales < low * (1 - half)) | (scales > high * (1 + half)),
-            f"a standard deviation outside {low:.2g} to {high:.3g}",
+            f"standard deviations outside {low:.2g} to {high:.3g}",
         ),
-        (np.abs(sh[:, 0]) > color, f"a constant SH coefficient outside -{color:.3g} to {color:.3g}"),
-        (np.abs(sh[:, 1:]).max(axis=1, initial=0) > 1, "SH coefficients outside -1 to 1"),
+        (np.abs(sh[:, 0]) > color, f"constant SH coefficients outside -{color:.3g} to {color:.3g}"),
+        (np.abs(sh[:, 1:]).max(axis=1, initial=0) > 1, "higher SH coefficients outside -1 to 1"),
     ):
         if number := int(outside.any(axis=1).sum()):
-            losses.append(f"{number} Gaussians have {what}, clamped")
+            losses.append(f"{what} are clamped (in {number} of {len(scene)} Gaussians)")
     return losses
 
 
