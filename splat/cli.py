@@ -11,12 +11,22 @@ from collections.abc import Sequence
 
 from . import __version__
 from ._kernelwheel.report.exit_status import finish
-from .commands import cache_command, doctor_command, fit_command, inspect_command, render_command
+from .commands import (
+    cache_command,
+    convert_command,
+    doctor_command,
+    fit_command,
+    info_command,
+    inspect_command,
+    render_command,
+)
 from .commands.memory import NotEnoughMemory, enough_memory
 
 COMMANDS = {
     "render": (render_command, "render a picture of a scene"),
     "fit": (fit_command, "fit a scene to pictures"),
+    "convert": (convert_command, "write a scene in another format, whole or a part of it"),
+    "info": (info_command, "show what a scene holds"),
     "doctor": (doctor_command, "show what is installed, what this machine has, and whether they fit"),
     "inspect": (inspect_command, "show what a wheel contains and whether it fits this machine"),
     "cache": (cache_command, "manage the store of compiled kernels"),

@@ -34,6 +34,9 @@ PRINTING = [
     SMALL_FIT,
     ["doctor"],
     ["doctor", "--json"],
+    ["convert", "scene.ply", "out.splat", "--sh-degree", "0"],
+    ["info", "scene.ply"],
+    ["info", "scene.ply", "--json"],
     ["inspect", "WHEEL"],
     ["inspect", "WHEEL", "--json"],
     ["cache", "list"],
@@ -57,6 +60,9 @@ def prepared(words: Sequence[str], tmp_path: Path, request: pytest.FixtureReques
         return [str(request.getfixturevalue("splat_wheel")) if word == "WHEEL" else word for word in words]
     views = {"images": np.zeros((1, 8, 8, 3), np.uint8), "viewmats": np.eye(4)[None], "Ks": np.eye(3)[None]}
     np.savez(tmp_path / "picture.npz", **views)
+    # Between 0 and 1, colours are the same in every format, and no warning is due.
+    values = {name: np.abs(values) / 10 for name, values in columns(5).items()}
+    (tmp_path / "scene.ply").write_bytes(ply(values))
     return list(words)
 
 
@@ -175,6 +181,21 @@ def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("words", [["info", "large.splat"], ["convert", "large.splat", "out.ply"]], ids=" ".join)
+def test_splat_files_too_large_for_the_memory(tmp_path: Path, words: list[str]) -> None:
+    with (tmp_path / "large.splat").open("wb") as file:
+        file.truncate(32 * 2**27)  # of zeros that take no space
+    done = limited(tmp_path, 1000, *words)
+    assert done.returncode == 1
+    what = {"info": "reading", "convert": "converting"}[words[0]]
+    assert done.stderr == (
+        f"splat: {what} large.splat needs more memory than there is (4.00 GiB in one allocation); choose a scene of "
+        "fewer Gaussians\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["large.splat"]
+
+
 def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "fit", "-o", "out.ply", "--gaussians", "2000000000", "--device", "cpu")
     assert done.returncode == 1
@@ -191,8 +212,8 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
     (tmp_path / "scene.ply").write_bytes(ply(columns(20_000)))
     render = ["render", "scene.ply", "-o", "out.png", "--size", "1500x1000"]
     fit = ["fit", "-o", "out.ply", "--steps", "2"]
-    for words in (render, fit):
-        done = limited(tmp_path, megabytes, *words, "--device", "cpu")
+    for words in ([*render, "--device", "cpu"], [*fit, "--device", "cpu"], ["convert", "scene.ply", "out.spz"]):
+        done = limited(tmp_path, megabytes, *words)
         if done.returncode == 0:
             continue
         assert done.returncode == 1
@@ -200,7 +221,7 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
         last = done.stderr.splitlines()[-1]
         assert re.fullmatch(r"splat: \w+ .* needs more memory than there is.*; .*", last), done.stderr
         assert "Traceback" not in done.stderr
-        assert {path.name for path in tmp_path.iterdir()} <= {"scene.ply", "out.ply"}
+        assert {path.name for path in tmp_path.iterdir()} <= {"scene.ply", "out.ply", "out.spz"}
 
 
 # Ctrl-C

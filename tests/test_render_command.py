@@ -15,6 +15,8 @@ from scenes import real_scene
 from test_ply import columns, ply
 
 from splat.commands import render_command
+from splat.scene.builtin import knot_scene
+from splat.scene.formats import write_scene
 from splat.scene.image import to_8_bit, write_png
 
 
@@ -55,6 +57,16 @@ def test_bulba_is_green_on_white(tmp_path: Path) -> None:
     assert head[1] > 1.2 * head[0]
     assert pedestal.min() > 100
     assert pixels[:10, :10].mean() < 30
+
+
+@pytest.mark.parametrize(("suffix", "most"), [(".ply", 0.01), (".spz", 2), (".splat", 8)])
+def test_a_scene_looks_the_same_from_every_format(tmp_path: Path, suffix: str, most: float) -> None:
+    small = ["--size", "120x90"]
+    write_scene(tmp_path / f"knot{suffix}", knot_scene())
+    plain = render(tmp_path / "a.png", *small)
+    found = render(tmp_path / "b.png", tmp_path / f"knot{suffix}", *small)
+    # A .splat file lacks the highlights.
+    assert np.abs(found - plain).mean() < most
 
 
 def test_options_change_the_picture(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import torch
@@ -14,11 +13,12 @@ from PIL import ImageColor
 from ..ops.rendering import rasterization
 from ..scene import camera as cameras
 from ..scene.builtin import knot_scene
+from ..scene.formats import READABLE, read_scene
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
-from ..scene.ply import read_ply
 from .device import DeviceError, add_device_argument, find_device
 from .memory import enough_memory, try_memory
+from .warnings_printed import printed_warnings
 
 # The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
 _PIXEL_BYTES = 20
@@ -28,7 +28,11 @@ _GAUSSIAN_BYTES = 48
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `render`."""
     parser.add_argument(
-        "scene", nargs="?", type=Path, metavar="SCENE.ply", help="the scene to render; default: a built-in one"
+        "scene",
+        nargs="?",
+        type=Path,
+        metavar="SCENE",
+        help=f"the scene to render ({READABLE}); default: a built-in one",
     )
     parser.add_argument(
         "-o", "--output", type=_output, required=True, metavar="OUT.png", help="the file to write the picture to"
@@ -91,10 +95,11 @@ def run(args: argparse.Namespace) -> int:
     """Render the picture and write it; return 0, or 1 if the scene, the device or a file failed."""
     start = time.perf_counter()
     try:
-        with enough_memory(
-            lambda: f"reading {args.scene or 'the built-in scene'}", "choose a scene of fewer Gaussians"
+        with (
+            enough_memory(lambda: f"reading {args.scene or 'the built-in scene'}", "choose a scene of fewer Gaussians"),
+            printed_warnings(),
         ):
-            scene = _load(args.scene)
+            scene = read_scene(args.scene) if args.scene else knot_scene()
         device = find_device(args.device)
         degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
         with enough_memory(
@@ -110,17 +115,6 @@ def run(args: argparse.Namespace) -> int:
     width, height = args.size
     print(f"{len(scene)} Gaussians, {width}x{height}, {device.type}, {seconds:.2f} s: {args.output}")
     return 0
-
-
-def _load(path: Path | None) -> Gaussians:
-    if path is None:
-        return knot_scene()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        scene = read_ply(path)
-    for warning in caught:
-        print(f"splat: warning: {warning.message}", file=sys.stderr)
-    return scene
 
 
 def _render(scene: Gaussians, args: argparse.Namespace, degree: int) -> torch.Tensor:

@@ -14,7 +14,7 @@ SH_C0 = 0.28209479177387814
 
 
 class SceneError(ValueError):
-    """A scene cannot be read or shown; the message says what was required and what was found."""
+    """A scene cannot be read, shown or written; the message says what was required and what was found."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,10 @@ class Gaussians:
             opacities=self.opacities.to(device),
             sh=self.sh.to(device),
         )
+
+    def select(self, chosen: Tensor) -> Gaussians:
+        """The Gaussians where `chosen`, [N] of bool, is true."""
+        return Gaussians(*(value[chosen] for value in vars(self).values()))
 
     def bounds(self, outside: float = 0.02) -> tuple[Tensor, Tensor]:
         """Corners [3], [3] of the box that leaves out the share `outside` of the Gaussians at each end of each axis.

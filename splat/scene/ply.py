@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -11,8 +10,11 @@ from typing import Final
 import numpy as np
 import torch
 
+from .compressed_ply import is_compressed, read_compressed
+from .file_input import scene_file, usable
 from .gaussians import SH_C0, Gaussians, SceneError
 from .names import listed
+from .ply_header import read_header
 from .ply_rows import Array, Vertices, read_vertices
 
 
@@ -31,6 +33,8 @@ def read_ply(path: str | Path) -> Gaussians:
       otherwise grey.
     - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
 
+    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them.
+
     Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many.
 
     Raises:
@@ -38,24 +42,25 @@ def read_ply(path: str | Path) -> Gaussians:
         OSError: if it cannot be opened.
     """
     path = Path(path)
-    with path.open("rb") as file:
-        try:
-            if not file.seekable():  # its size would be unknown
-                raise SceneError("a regular file is required, found a pipe or similar; save it to a file first")
+    with scene_file(path) as file:
+        header = read_header(file)
+        if is_compressed(header):
+            gaussians = read_compressed(file, header)
+        else:
+            file.seek(0)
             gaussians = _to_gaussians(read_vertices(file, _choose))
-        except SceneError as error:
-            raise SceneError(f"{path}: {error}") from error.__cause__
-    valid = _valid(gaussians)
-    left_out = len(gaussians) - int(valid.sum())
-    if left_out:
-        warnings.warn(
-            f"{path}: left out {left_out} of {len(gaussians)} Gaussians, "
-            "which have a NaN, an infinity or a rotation of length 0",
-            stacklevel=2,
-        )
-        gaussians = Gaussians(*(value[valid] for value in vars(gaussians).values()))
-    return gaussians
+    return usable(gaussians, path)
 
+
+def ply_kind(path: Path) -> str:
+    """What kind of PLY file it is, from its header."""
+    with scene_file(path) as file:
+        header = read_header(file)
+    kind = "compressed PLY" if is_compressed(header) else "PLY"
+    return f"{kind}, {BYTE_ORDERS[header.byte_order]}"
+
+
+BYTE_ORDERS: Final = {"": "text", "<": "binary, little-endian", ">": "binary, big-endian"}
 
 _CENTRES: Final = ("x", "y", "z")
 _SCALES: Final = ("scale_0", "scale_1", "scale_2")
@@ -139,14 +144,6 @@ def _coefficients(vertices: Vertices, n: int) -> Array:
     for i in range(rest):  # all of red, then green, then blue
         sh[:, 1 + i % (rest // 3), i // (rest // 3)] = columns[f"f_rest_{i}"]
     return sh
-
-
-def _valid(gaussians: Gaussians) -> torch.Tensor:
-    valid = (gaussians.quats != 0).any(dim=1)
-    for value in vars(gaussians).values():
-        others = tuple(range(1, value.ndim))
-        valid &= torch.isfinite(value).all(dim=others) if others else torch.isfinite(value)
-    return valid
 
 
 def _stack(columns: dict[str, Array], names: Sequence[str]) -> Array:

@@ -37,7 +37,7 @@ class Vertices(NamedTuple):
     """Properties that are integers in the file."""
 
 
-class _Body:
+class PlyBody:
     """The rows of a file, read in order."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -103,7 +103,7 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
     vertex = elements[index]
     _check_vertex(vertex)
     wanted = choose([prop.name for prop in vertex.properties])
-    body = _Body(file)
+    body = PlyBody(file)
     for element in elements[:index]:
         if not byte_order:
             _skip_lines(body, element)
@@ -122,10 +122,6 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
 
 def _check_vertex(vertex: Element) -> None:
     names = [prop.name for prop in vertex.properties]
-    if "packed_position" in names:
-        raise SceneError(
-            "plain properties are required, found a compressed PLY (packed_position): export it uncompressed"
-        )
     lists = [prop.name for prop in vertex.properties if prop.length_type is not None]
     if lists:
         raise SceneError(f"the properties of 'vertex' must be scalar, found lists: {listed(lists)}")
@@ -135,7 +131,7 @@ def _check_vertex(vertex: Element) -> None:
         raise SceneError(f"the properties of 'vertex' must differ in name, found twice: {listed(twice)}")
 
 
-def _read_binary(body: _Body, vertex: Element, byte_order: str, wanted: list[int]) -> Array:
+def _read_binary(body: PlyBody, vertex: Element, byte_order: str, wanted: list[int]) -> Array:
     row = np.dtype([(f"{i}", byte_order + prop.type) for i, prop in enumerate(vertex.properties)])
     body.require(vertex.rows * row.itemsize, vertex)
     table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
@@ -149,7 +145,7 @@ def _read_binary(body: _Body, vertex: Element, byte_order: str, wanted: list[int
     return table
 
 
-def _read_text(body: _Body, vertex: Element, wanted: list[int]) -> Array:
+def _read_text(body: PlyBody, vertex: Element, wanted: list[int]) -> Array:
     # Each number has at least a digit and a separator, except for the last one of a file.
     body.require(2 * len(vertex.properties) * vertex.rows - 1, vertex, "at least ")
     table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
@@ -167,7 +163,7 @@ def _read_text(body: _Body, vertex: Element, wanted: list[int]) -> Array:
     return table
 
 
-def _read_text_rows(body: _Body, vertex: Element, start: int) -> list[list[bytes]]:
+def _read_text_rows(body: PlyBody, vertex: Element, start: int) -> list[list[bytes]]:
     """The words of the next rows, a chunk at a time: they take about twenty times the memory of the text."""
     width = len(vertex.properties)
     rows: list[list[bytes]] = []
@@ -204,7 +200,7 @@ def _check_integers(numbers: npt.NDArray[np.float64], vertex: Element, start: in
             )
 
 
-def _skip_lines(body: _Body, element: Element) -> None:
+def _skip_lines(body: PlyBody, element: Element) -> None:
     """Skip text rows, which may be of any length. Blank lines are not rows."""
     if not element.properties:
         return
@@ -222,7 +218,7 @@ def _skip_lines(body: _Body, element: Element) -> None:
             row, written = row + written, False
 
 
-def _skip_lists(body: _Body, element: Element, byte_order: str) -> None:
+def _skip_lists(body: PlyBody, element: Element, byte_order: str) -> None:
     """Skip binary rows with lists, each of which is preceded by its length.
 
     Only the lengths in a row tell where the next one begins. While they stay the same, as in a mesh of triangles, many

@@ -1,0 +1,81 @@
+"""The command `python -m splat info`: what a scene holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..scene.file_input import LeftOutWarning
+from ..scene.formats import FORMATS, READABLE, losses_of, read_scene, suffix_of
+from ..scene.gaussians import Gaussians, SceneError
+from ..scene.image import check_picture, write_png
+from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
+from .memory import enough_memory
+from .warnings_printed import printed_warnings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `info`."""
+    parser.add_argument("scene", type=Path, metavar="SCENE", help=f"the scene to read ({READABLE})")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--histograms", type=_picture, metavar="OUT.png", help="the file to write histograms to")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the scene holds; return 0, or 1 if it could not be read or the picture not written."""
+    try:
+        with enough_memory(lambda: f"reading {args.scene}", "choose a scene of fewer Gaussians"):
+            with printed_warnings() as caught:
+                scene = read_scene(args.scene)
+            left_out = sum(each.message.left_out for each in caught if isinstance(each.message, LeftOutWarning))
+            report = _report(args.scene, scene, left_out)
+            if args.histograms:
+                write_png(args.histograms, histogram_picture(scene))
+    except (SceneError, OSError) as error:
+        print(f"splat: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(report, indent=2) if args.json else _text(report))
+    return 0
+
+
+def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "format": FORMATS[suffix_of(path)].describe(path),
+        "bytes": path.stat().st_size,
+        "gaussians": len(scene),
+        "left_out": left_out,
+        "sh_degree": scene.degree,
+        "visible_box": visible_box(scene),
+        "quantiles": scene_quantiles(scene),
+        "losses": {suffix: losses_of(suffix, scene) for suffix, entry in FORMATS.items() if entry.write},
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines = [
+        f"{report['file']}: {report['format']}, {report['bytes']} bytes",
+        f"{report['gaussians']} Gaussians, SH degree {report['sh_degree']}; not finite and left out: "
+        f"{report['left_out']}",
+    ]
+    if report["quantiles"]:
+        lines += ["", " " * 10 + "".join(f"{name:>12}" for name in QUANTILES)]
+    for name, values in report["quantiles"].items():
+        lines.append(f"{name:10}" + "".join(f"{value:12.4g}" for value in values.values()))
+    if report["visible_box"]:
+        lower, upper = (", ".join(f"{x:.4g}" for x in corner) for corner in report["visible_box"].values())
+        lines += ["", f"96 % of what is visible, along each axis: {lower} to {upper}"]
+    losses = [f"{suffix}: {loss}" for suffix, phrases in report["losses"].items() for loss in phrases]
+    if losses:
+        lines += ["", "what other formats cannot hold of it", *losses]
+    return "\n".join(lines)
+
+
+def _picture(text: str) -> Path:
+    try:
+        return check_picture(text)
+    except (ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

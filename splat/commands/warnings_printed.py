@@ -1,0 +1,20 @@
+"""Warnings as lines on standard error, as commands print them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def printed_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Print the block's warnings when it ends, a line each; yields the list that they are put into."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield caught
+        finally:
+            for warning in caught:
+                print(f"splat: warning: {warning.message}", file=sys.stderr)
