@@ -12,7 +12,6 @@ from torch.nn import Parameter
 
 from ._kernelwheel.runtime import Kernels
 from ._version import VERSION
-from .ops import registration
 
 KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
@@ -24,6 +23,8 @@ def _require(device: torch.device) -> None:
         IncompatibleArtifactError: the installed kernels are missing, damaged or do not fit this machine.
     """
     _load(device)
+    from .ops import registration  # not at the top: a call that only computes values does without
+
     with KERNELS.lock:  # several threads may make their first call at once; one registers
         registration.register()
 

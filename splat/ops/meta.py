@@ -1,6 +1,6 @@
 """The dict of intermediate results that `splat.rasterization` returns, and values that are made when they are read."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 from collections import OrderedDict
 from collections.abc import Callable, ItemsView, Iterator, ValuesView

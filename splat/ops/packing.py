@@ -3,7 +3,7 @@
 Shapes: B batches, C cameras of each, N Gaussians of each, M visible pairs, ordered by batch, camera and Gaussian.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 from functools import partial
 from typing import Any, NamedTuple

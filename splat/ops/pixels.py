@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
-from .absgrad import rasterize_with_absgrad
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
@@ -158,5 +157,10 @@ def rasterize(
         isect_offsets.reshape(count, rows, columns),
         flatten_ids,
     )
-    image, alphas, _ = rasterize_with_absgrad(means2d, *inputs) if absgrad else torch.ops.splat.rasterize(*inputs)
+    if absgrad:
+        from .absgrad import rasterize_with_absgrad  # not at the top: only training needs it, and what it imports
+
+        image, alphas, _ = rasterize_with_absgrad(means2d, *inputs)
+    else:
+        image, alphas, _ = torch.ops.splat.rasterize(*inputs)
     return image.reshape(*images, height, width, channels), alphas.reshape(*images, height, width, 1)

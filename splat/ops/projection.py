@@ -3,7 +3,7 @@
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M visible pairs of camera and Gaussian.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -200,7 +200,7 @@ class GaussianParameters(NamedTuple):
         """All of them, in the order of the operator's arguments."""
         return self.means, self.quats, self.scales, self.covars, self.opacities
 
-    def with_sparse_gradients(self, rows: SparseRows) -> GaussianParameters:
+    def with_sparse_gradients(self, rows: SparseRows) -> "GaussianParameters":
         """The same Gaussians; the gradients of all but the opacities will be sparse."""
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
         return GaussianParameters(rows.of(self.means), quats, scales, covars, self.opacities)

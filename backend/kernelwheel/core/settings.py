@@ -1,6 +1,6 @@
 """The values of all options and their origins: `[tool.kernelwheel]` < environment < `-C` config settings."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import difflib
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Settings(Options):
         """Where an option was set."""
         return self.origins[name]
 
-    def changed(self, name: str, value: Any, origin: Origin) -> Settings:
+    def changed(self, name: str, value: Any, origin: Origin) -> "Settings":
         """The same settings with one option changed."""
         return Settings(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
@@ -95,7 +95,7 @@ def resolve(
     table: Mapping[str, Any],
     environ: Mapping[str, str],
     config: Mapping[str, Any] | None = None,
-) -> Settings:
+) -> "Settings":
     """The effective settings: defaults < `table` < `environ` < `config`.
 
     Args:

@@ -4,7 +4,7 @@ This is the only place that decides, and a pure function of what exists. `findin
 `foresight` reports it to people.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     device: str
     capability: tuple[int, int] | None = None
     build: bool = False
-    targets: ArchList | None = None
+    targets: "ArchList | None" = None
 
 
 class Terms(Protocol):

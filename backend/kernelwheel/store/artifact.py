@@ -1,6 +1,6 @@
 """The Artifact: a folder with compiled libraries and a manifest; its options were all settled by the Plan."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +23,7 @@ class Artifact(NamedTuple):
 
     folder: Path
     manifest: Manifest
-    store: Store | None = None
+    store: "Store | None" = None
 
     @property
     def files(self) -> list[Path]:

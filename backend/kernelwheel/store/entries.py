@@ -11,7 +11,7 @@ An entry is published atomically: it is made in a private folder, flushed to dis
 its code, so a folder that somebody else can write to is never used as a Store.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import errno
 import os
@@ -37,7 +37,6 @@ from ..core.errors import (
 from ..core.manifest import Library
 from ..core.variables import own_variable
 from .artifact import Artifact
-from .locks import NO_LOCKS, exclusive
 from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
 
 FINGERPRINT = re.compile("[0-9a-f]{64}")
@@ -183,6 +182,8 @@ class Store(NamedTuple):
         Raises:
             StoreError: the Store cannot be written, or is not safe.
         """
+        from .locks import NO_LOCKS, exclusive  # not at the top: finding an entry takes no lock
+
         self.prepare()
         with ExitStack() as held:
             try:

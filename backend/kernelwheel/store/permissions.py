@@ -5,7 +5,7 @@ folder and by descriptor (openat(2)), with the owner and mode of each checked. W
 replacing it afterwards would take write access to one of these folders.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 import errno
 import os
