@@ -25,7 +25,9 @@ from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 
 PYTHON = "3.11"  # Debian 12's
 TORCH = "2.13.0"
-PACKAGES = (f"torch=={TORCH}", "numpy", "pillow", "packaging", "platformdirs", "rich")
+PACKAGES = ("numpy", "pillow", "packaging", "platformdirs", "rich")
+# Tags of wheels that Debian 12 on aarch64 takes.
+PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
 # Of torch's dependencies, those that it imports: without NVIDIA's libraries, which are stubs here.
 NEEDED_BY_THEM = (
     "filelock", "fsspec", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "mpmath", "networkx", "pygments", "sympy",
@@ -37,16 +39,8 @@ TOOLKIT = (RUNTIME, "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85", "nv
 DEBIAN = ("python3-minimal", f"libpython{PYTHON}-stdlib", "libstdc++6", "libgomp1", "libc-bin")
 CPU = "neoverse-n1"  # has no SVE: one that qemu executes fast enough
 SYSTEM = (
-    "libc.so",
-    "libm.so",
-    "libdl.so",
-    "librt.so",
-    "libpthread.so",
-    "libstdc++.so",
-    "libgcc_s.so",
-    "ld-linux",
-    "libz.so",
-)
+    "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "libz.so",
+)  # fmt: skip
 # What libraries of torch look up in /proc and /sys: under qemu they would see the builder's CPU.
 CPUINFO = """processor\t: {0}
 BogoMIPS\t: 50.00
@@ -60,10 +54,10 @@ CPU revision\t: 1
 """
 
 
-def main(folder: Path) -> int:
-    """Make the folder; 2 and a reason if this machine cannot."""
+def make_machine(folder: Path, torch: str = TORCH) -> int:
+    """Make the folder, with a release of torch; 2 and a reason if this machine cannot."""
     made = folder / "machine.json"
-    recipe = Path(__file__).read_text(encoding="utf-8")
+    recipe = f"torch {torch}\n{Path(__file__).read_text(encoding='utf-8')}"
     if made.is_file() and json.loads(made.read_text(encoding="utf-8"))["recipe"] == recipe:
         return 0
     if lacking := [
@@ -78,18 +72,11 @@ def main(folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     make_sysroot(folder / "sysroot")
-    pip_install(folder / "site", (*PACKAGES, *NEEDED_BY_THEM))
+    pip_install(folder / "site", (f"torch=={torch}", *PACKAGES, *NEEDED_BY_THEM))
     pip_install(folder / "toolkit", TOOLKIT)
     make_libraries(folder / "site" / "torch" / "lib", folder / "libraries", folder / "toolkit")
-    command = [
-        "qemu-aarch64",
-        "-cpu",
-        CPU,
-        "-L",
-        str(folder / "sysroot"),
-        "-E",
-        f"LD_LIBRARY_PATH={folder / 'libraries'}",
-    ]
+    command = ["qemu-aarch64", "-cpu", CPU, "-L", str(folder / "sysroot")]
+    command += ["-E", f"LD_LIBRARY_PATH={folder / 'libraries'}"]
     values = {"python": [*command, str(folder / "sysroot/usr/bin" / f"python{PYTHON}")], "recipe": recipe}
     made.write_text(json.dumps(values, indent=1), encoding="utf-8")
     return 0
@@ -123,18 +110,9 @@ def make_sysroot(sysroot: Path) -> None:
 
 def pip_install(target: Path, packages: Iterable[str]) -> None:
     """Unpack packages for aarch64."""
-    platforms = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
-    words = [
-        "--target",
-        target,
-        "--python-version",
-        PYTHON,
-        "--only-binary=:all:",
-        "--no-deps",
-        "--no-compile",
-        "--quiet",
-    ]
-    run([sys.executable, "-m", "pip", "install", *words, *(f"--platform={each}" for each in platforms), *packages])
+    words = ["--python-version", PYTHON, "--only-binary=:all:", "--no-deps", "--no-compile", "--quiet"]
+    words += [f"--platform={each}" for each in PLATFORMS]
+    run([sys.executable, "-m", "pip", "install", "--target", target, *words, *packages])
 
 
 def make_libraries(torch: Path, libraries: Path, toolkit: Path) -> None:
@@ -202,4 +180,4 @@ def run(command: list[str | Path]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    sys.exit(make_machine(Path(sys.argv[1]).resolve()))

@@ -24,12 +24,14 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from matrix_arm import arm_pairs, is_for_arm, try_on_arm
 from matrix_environment import PROBE, Workplace, offered_torches, pythons_at_hand, try_environment, try_pair
 from matrix_rows import Pair, Row, compare, ends, numbers, pairs_of
 
@@ -80,15 +82,16 @@ def main(arguments: Sequence[str]) -> int:
     """Fill the table; return 1 if it is not good."""
     parser = argparse.ArgumentParser(prog="ci/matrix", description="one wheel with every Python and torch")
     parser.add_argument("--short", action="store_true", help="oldest Python and torch, newest Python and torch only")
-    parser.add_argument("--installed", type=Path, nargs="+", metavar="ENVIRONMENT", help="only these, which have splat")
+    installed = "these have splat; without --wheel, only these"
+    parser.add_argument("--installed", type=Path, nargs="+", default=[], metavar="ENVIRONMENT", help=installed)
     parser.add_argument("--wheel", type=Path, help="the wheel; without it, this checkout's")
     parser.add_argument("--out", type=Path, help="the file of results, by default matrix.json in the cache folder")
     parser.add_argument("--folder", type=Path, required=True, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     args.folder.mkdir(parents=True, exist_ok=True)
-    if args.installed:
+    if args.installed and args.wheel is None:
         print_header()
-        return judge(compare([show(try_environment(environment, args.folder)) for environment in args.installed]))
+        return judge(compare(try_installed(args.installed, args.folder)))
     if args.wheel is None or not args.wheel.is_file():
         parser.error(f"required: a wheel; found: {args.wheel}; to fix: name a file, or leave out --wheel of ci/matrix")
     place = Workplace(args.folder, args.wheel.resolve())
@@ -98,14 +101,22 @@ def main(arguments: Sequence[str]) -> int:
         except OSError:
             parser.error(f"required: one run at a time; found: another in {args.folder}; to fix: wait for it")
         results = Results(args.out or args.folder / "matrix.json", place.wheel)
-        return judge(results.finish(fill(results, place, short=args.short)))
+        rows = results.finish(fill(results, place, short=args.short))
+        return judge(compare([*try_installed(args.installed, args.folder), *rows]))
+
+
+def try_installed(environments: Sequence[Path], folder: Path) -> list[Row]:
+    """The rows of environments that have splat, printed."""
+    return [show(try_environment(environment, folder)) for environment in environments]
 
 
 def fill(results: Results, place: Workplace, *, short: bool) -> list[Row]:
     """Try the pairs, one environment at a time; of the two ends, the first that pip installs."""
-    pythons = pythons_at_hand(dict(os.environ))
-    print(f"{results.head['wheel']} with Python {', '.join(pythons)}", flush=True)
-    pairs = pairs_of({python: offered_torches(python) for python in pythons})
+    arm = is_for_arm(place.wheel) and platform.machine() != "aarch64"
+    pythons = {} if arm else pythons_at_hand(dict(os.environ))
+    pairs = arm_pairs() if arm else pairs_of({python: offered_torches(python) for python in pythons})
+    where = "under qemu, " if arm else ""
+    print(f"{results.head['wheel']}, {where}with Python {', '.join({pair.python: 0 for pair in pairs})}", flush=True)
     print_header()
     rows, release = [], ""
     downloads = place.folder / "downloads"
@@ -114,7 +125,9 @@ def fill(results: Results, place: Workplace, *, short: bool) -> list[Row]:
             if pair.torch != release:  # what a release needs is downloaded once, and takes 3 GB
                 shutil.rmtree(downloads, ignore_errors=True)
                 release = pair.torch
-            row = results.passed(pair) or try_pair(pair, pythons[pair.python], place)
+            row = results.passed(pair)
+            if row is None:
+                row = try_on_arm(pair, place) if arm else try_pair(pair, pythons[pair.python], place)
             results.add(row)
             rows.append(show(row))
             if row.outcome != "not offered":

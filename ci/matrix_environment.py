@@ -56,14 +56,15 @@ def pythons_at_hand(environ: dict[str, str]) -> dict[str, Path]:
     return dict(found[minor] for minor in sorted(found))
 
 
-def offered_torches(python: str) -> list[str]:
-    """The versions of torch that pip's indexes have for a Python.
+def offered_torches(python: str, platforms: Sequence[str] = ()) -> list[str]:
+    """The versions of torch that pip's indexes have for a Python, here or on other platforms.
 
     Raises:
         SystemExit: an index does not answer; pip goes on without it, and what it has would look as if nobody had it.
     """
     minor = ".".join(python.split(".")[:2])
     words = ["index", "versions", "torch", "--python-version", minor, "--only-binary", ":all:"]
+    words += [f"--platform={each}" for each in platforms]
     listed = run([sys.executable, "-m", "pip", *words], limit=300)
     silent = re.search(r"Retrying \(Retry\(total=0\b.*", listed.stderr)
     if silent:
@@ -76,11 +77,8 @@ def try_pair(pair: Pair, python: Path, place: Workplace) -> Row:
     """Make the environment of a pair, run the probe in it, and remove it."""
     if not pair.offered:
         return Row(pair.python, pair.torch, None, "not offered", "no index has it for this Python")
-    room = ROOM_CPU if pair.cpu else ROOM
-    free = shutil.disk_usage(place.folder).free / 1e9
-    if free < room:
-        said = f"required: {room} GB of disk; found: {free:.1f} GB; to fix: free some, or name another SPLAT_CI_CACHE"
-        return Row(pair.python, pair.torch, None, "no room", said)
+    if lacking := lacks_room(place, ROOM_CPU if pair.cpu else ROOM):
+        return Row(pair.python, pair.torch, None, "no room", lacking)
     start = time.monotonic()
     environment = place.folder / "environment"
     shutil.rmtree(environment, ignore_errors=True)
@@ -92,6 +90,14 @@ def try_pair(pair: Pair, python: Path, place: Workplace) -> Row:
     finally:
         shutil.rmtree(environment, ignore_errors=True)
     return row._replace(python=pair.python, torch=pair.torch, seconds=round(time.monotonic() - start, 1))
+
+
+def lacks_room(place: Workplace, room: float) -> str:
+    """What to say if the disk has less than so many GB; empty if it has them."""
+    free = shutil.disk_usage(place.folder).free / 1e9
+    if free >= room:
+        return ""
+    return f"required: {room} GB of disk; found: {free:.1f} GB; to fix: free some, or name another SPLAT_CI_CACHE"
 
 
 def install(pair: Pair, python: Path, place: Workplace, environment: Path) -> tuple[str, str] | None:
@@ -125,15 +131,19 @@ def refusal(stdout: str, stderr: str) -> tuple[str, str]:
 
 def try_environment(environment: Path, folder: Path) -> Row:
     """Run the probe in an environment that has splat; its versions are those that the probe reports."""
-    start = time.monotonic()
     # -I: neither the folder that this runs in, nor PYTHONPATH, nor the user's own packages are seen.
-    done = run([environment / "bin" / "python", "-I", PROBE], limit=600, cwd=folder)
+    return probe([environment / "bin" / "python", "-I"], environment.name, folder)
+
+
+def probe(python: Sequence[str | Path], name: str, folder: Path) -> Row:
+    """Run the probe with a command for Python; `name` stands for a torch that it does not get to report."""
+    start = time.monotonic()
+    done = run([*python, PROBE], limit=600, cwd=folder)
     lines = list(json_lines(done.stdout))
     error = "" if done.returncode == 0 else last_line(done.stderr) or f"exit status {done.returncode}"
     if done.returncode < 0:
         error = f"killed by signal {-done.returncode}: {error}"
     first: dict[str, Any] = lines[0] if lines else {}
-    name = environment.name
     return row_of(str(first.get("python", "?")), str(first.get("torch", name)), lines, error, time.monotonic() - start)
 
 

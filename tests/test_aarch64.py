@@ -72,6 +72,18 @@ print(json.dumps({
 }))
 """
 
+# Draws, and runs commands of `splat`; in one process, because qemu takes 20 seconds to import torch.
+DRAW_AND_RUN = """
+import contextlib, io, json, runpy, sys
+from splat import cli
+
+runpy.run_path(sys.argv[1])
+for command in json.loads(sys.argv[2]):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        cli.main(command)
+    print(json.dumps(json.loads(printed.getvalue())))
+"""
+
 
 @pytest.fixture(scope="module")
 def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -91,17 +103,18 @@ def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "unpacked"
 
 
-def run_on_arm(package: Path, *arguments: str | Path) -> str:
-    """What a program prints that an aarch64 Python runs, with a package beside torch's."""
+@pytest.fixture(scope="module")
+def on_arm(arm_package: Path) -> list[dict[str, Any]]:
+    """What an aarch64 Python prints with the package beside torch's: of DRAW, `doctor --json`, `inspect --json`."""
     *machine, python = json.loads((Path(FOLDER) / "machine.json").read_text(encoding="utf-8"))["python"]
-    path = f"PYTHONPATH={package}:{FOLDER}/site"
-    done = run([*machine, "-E", path, python, *arguments], cwd=package.parent, limit=200)
-    return str(done.stdout)
-
-
-def last_line_of(text: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
-    return values
+    (wheel,) = arm_package.parent.glob("*.whl")
+    draw, both = arm_package.parent / "draw.py", arm_package.parent / "both.py"
+    draw.write_text(DRAW, encoding="utf-8")
+    both.write_text(DRAW_AND_RUN, encoding="utf-8")
+    commands = json.dumps([["doctor", "--json"], ["inspect", str(wheel), "--json"]])
+    path = f"PYTHONPATH={arm_package}:{FOLDER}/site"
+    done = run([*machine, "-E", path, python, both, draw, commands], cwd=arm_package.parent, limit=300)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def test_both_libraries_are_for_aarch64_and_have_the_device_code_asked_for(arm_package: Path) -> None:
@@ -116,12 +129,12 @@ def test_both_libraries_are_for_aarch64_and_have_the_device_code_asked_for(arm_p
 
 
 def test_it_draws_and_differentiates_as_on_x86_64_to_the_last_bit_and_loads_both_libraries(
-    arm_package: Path, tmp_path: Path
+    on_arm: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     (tmp_path / "draw.py").write_text(DRAW, encoding="utf-8")
 
-    here = last_line_of(run([sys.executable, tmp_path / "draw.py"], cwd=tmp_path).stdout)
-    there = last_line_of(run_on_arm(arm_package, tmp_path / "draw.py"))
+    here = json.loads(run([sys.executable, tmp_path / "draw.py"], cwd=tmp_path).stdout.strip().splitlines()[-1])
+    there = on_arm[0]
 
     assert (here["platform"], there["platform"]) == ("linux-x86_64", "linux-aarch64")
     assert there["mismatches"] == []
@@ -130,11 +143,8 @@ def test_it_draws_and_differentiates_as_on_x86_64_to_the_last_bit_and_loads_both
     assert there["cuda operators"] == here["cuda operators"] > 0
 
 
-def test_doctor_and_inspect_say_that_it_fits_there(arm_package: Path) -> None:
-    (wheel,) = arm_package.parent.glob("*.whl")
-
-    doctor = json.loads(run_on_arm(arm_package, "-m", "splat", "doctor", "--json"))
-    inspected = json.loads(run_on_arm(arm_package, "-m", "splat", "inspect", wheel, "--json"))
+def test_doctor_and_inspect_say_that_it_fits_there(on_arm: list[dict[str, Any]]) -> None:
+    _, doctor, inspected = on_arm
 
     assert doctor["host"]["platform"] == "linux-aarch64"
     assert (doctor["verdict"], inspected["verdict"]) == ([], [])

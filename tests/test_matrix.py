@@ -15,6 +15,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "ci"))
 
 import matrix  # noqa: E402
+import matrix_arm  # noqa: E402
 import matrix_environment  # noqa: E402
 from matrix_environment import Workplace, offered_torches, pythons_at_hand, try_pair  # noqa: E402
 from matrix_rows import Pair, Row, compare, ends, newest_patches, pairs_of  # noqa: E402
@@ -242,7 +243,39 @@ def test_two_runs_do_not_share_an_environment(
     assert tried == []
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="on Arm, such a wheel needs no emulator")
+def test_a_wheel_for_arm_is_run_there_and_compared_with_what_is_installed_here(
+    place: Workplace, tried: list[Pair], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = place.wheel.rename(place.folder / "splat_kernels-1-py3-none-manylinux_2_28_aarch64.whl")
+    monkeypatch.setattr(matrix, "arm_pairs", lambda: [Pair("3.11", "2.10.0"), Pair("3.11", "2.15.0")])
+    monkeypatch.setattr(matrix, "try_on_arm", lambda pair, place: matrix.try_pair(pair, Path(), place))
+    here = GOOD._replace(python="3.12.1", image="that of x86-64")
+    monkeypatch.setattr(matrix, "try_environment", lambda environment, folder: here)
+
+    assert run_main(place._replace(wheel=wheel)) == 0
+    assert tried == [Pair("3.11", "2.10.0"), Pair("3.11", "2.15.0")]
+
+    assert run_main(place._replace(wheel=wheel), "--installed", "here") == 1
+    assert "differs from Python 3.12.1 with torch 2.10.0: the picture" in capsys.readouterr().out
+
+
 # Environments
+
+
+def test_a_torch_for_arm_that_a_constraint_excludes_is_not_offered(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_machine(folder: Path, torch: str) -> int:
+        folder.mkdir()
+        raise SystemExit(f"pip install torch=={torch}\n  The user requested (constraint) torch<2.15\nERROR: conflict")
+
+    monkeypatch.setattr(matrix_arm.aarch64, "make_machine", make_machine)
+
+    row = matrix_arm.try_on_arm(Pair("3.11", "2.15.0"), place)
+
+    assert (row.outcome, row.said) == ("not offered", "excluded by a constraint of pip: torch<2.15")
+    assert not (place.folder / "aarch64").exists()
 
 
 def test_an_environment_is_made_only_where_there_is_room(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
