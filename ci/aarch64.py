@@ -110,7 +110,7 @@ def make_sysroot(sysroot: Path) -> None:
 
 def pip_install(target: Path, packages: Iterable[str]) -> None:
     """Unpack packages for aarch64."""
-    words = ["--python-version", PYTHON, "--only-binary=:all:", "--no-deps", "--no-compile", "--quiet"]
+    words = ["--python-version", PYTHON, "--only-binary=:all:", "--no-deps", "--no-compile"]
     words += [f"--platform={each}" for each in PLATFORMS]
     run([sys.executable, "-m", "pip", "install", "--target", target, *words, *packages])
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from kernelwheel.core import manifest as manifests
 from kernelwheel.runtime import Kernels, cache_build
 from kernelwheel.runtime.finding import find
+from kernelwheel.store import publishing
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
@@ -59,8 +60,8 @@ def publish(store: Store, entry: Path, change: Callable[[Values], object]) -> Ar
             for path in made.iterdir():
                 shutil.copy(path, folder)
 
-        with store.making(lambda maker: None):
-            return store.publish(values["fingerprint"], make)
+        with publishing.making(store, lambda maker: None):
+            return publishing.publish(store, values["fingerprint"], make)
 
 
 def relabel(store: Store, entry: Path, *, cxx_version: str | None = None, days: float = 0.0) -> Path:

@@ -18,6 +18,7 @@ from kernelwheel.core.manifest import Library
 from kernelwheel.report import cache_commands, explain
 from kernelwheel.runtime import Kernels, coverage
 from kernelwheel.store.entries import Store
+from kernelwheel.store.publishing import making
 
 Copy = Callable[[], Path]
 
@@ -463,7 +464,7 @@ def test_clear_removes_this_version(filled: Cache, entry: Path) -> None:
 
 
 def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_finding(filled: Cache) -> None:
-    with filled.store.making(print):
+    with making(filled.store, print):
         status, out, _ = filled.run("clear")
 
     assert status == 1

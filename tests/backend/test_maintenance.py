@@ -17,10 +17,11 @@ from builds import contents
 from kept import fill, relabel
 from kernelwheel.core import manifest as manifests
 from kernelwheel.store import maintenance
-from kernelwheel.store.entries import DAY, Store
+from kernelwheel.store.entries import Store
 from kernelwheel.store.inventory import Entry, size_of, take_inventory, versions
 from kernelwheel.store.locks import exclusive
 from kernelwheel.store.maintenance import Policy
+from kernelwheel.store.publishing import DAY
 
 pytestmark = pytest.mark.once
 
@@ -46,7 +47,8 @@ def holding_the_lock(store: Store) -> Iterator[None]:
 import sys
 from pathlib import Path
 from kernelwheel.store.entries import Store
-with Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).making(print):
+from kernelwheel.store.publishing import making
+with making(Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), print):
     (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
     print("ready", flush=True)
     sys.stdin.read()

@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.store import entries as stores
+from kernelwheel.store import publishing
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from kernelwheel.store.permissions import Trust
+from kernelwheel.store.publishing import making, prepare, publish
 
 pytestmark = pytest.mark.once
 
@@ -304,7 +305,7 @@ def test_nothing_is_made_behind_a_planted_link(tmp_path: Path, name: str) -> Non
     (store.folder / name).parent.mkdir(parents=True)
     (store.folder / name).symlink_to(elsewhere)
 
-    with pytest.raises(StoreError, match="not safe"), store.making(print):
+    with pytest.raises(StoreError, match="not safe"), making(store, print):
         pass
     assert list(elsewhere.iterdir()) == []
 
@@ -337,8 +338,8 @@ def test_what_is_made_is_safe_whatever_the_umask(
     fingerprint = only(compiled.store).folder.name
     before = os.umask(umask)
     try:
-        with fresh.making(print):
-            fresh.publish(fingerprint, whole)
+        with making(fresh, print):
+            publish(fresh, fingerprint, whole)
     finally:
         os.umask(before)
 
@@ -362,8 +363,8 @@ def test_nobody_sees_an_entry_that_is_not_finished(
 
     before = os.umask(0o000)
     try:
-        with fresh.making(print):
-            made = fresh.publish(only(compiled.store).folder.name, make)
+        with making(fresh, print):
+            made = publish(fresh, only(compiled.store).folder.name, make)
     finally:
         os.umask(before)
 
@@ -376,8 +377,8 @@ def test_a_make_that_fails_leaves_nothing(compiled: Editable, fresh: Store, whol
         whole(private)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), fresh.making(print):
-        fresh.publish(only(compiled.store).folder.name, fail)
+    with pytest.raises(KeyboardInterrupt), making(fresh, print):
+        publish(fresh, only(compiled.store).folder.name, fail)
 
     assert list(fresh.entries()) == []
     assert list((fresh.root / ".work").iterdir()) == []
@@ -385,8 +386,8 @@ def test_a_make_that_fails_leaves_nothing(compiled: Editable, fresh: Store, whol
 
 def test_what_is_there_is_not_made_again(compiled: Editable) -> None:
     entry = only(compiled.store)
-    with compiled.store.making(print):
-        assert compiled.store.publish(entry.folder.name, lambda _: pytest.fail("made")) == entry
+    with making(compiled.store, print):
+        assert publish(compiled.store, entry.folder.name, lambda _: pytest.fail("made")) == entry
 
 
 def test_a_damaged_entry_is_made_again(compiled: Editable) -> None:
@@ -398,40 +399,40 @@ def test_a_damaged_entry_is_made_again(compiled: Editable) -> None:
         for name, data in files.items():
             (private / name).write_bytes(data)
 
-    with compiled.store.making(print):
-        compiled.store.publish(folder.name, make)
+    with making(compiled.store, print):
+        publish(compiled.store, folder.name, make)
 
     only(compiled.store)
 
 
 @pytest.mark.parametrize("name", ["../x", "", "abc", "0" * 63, "0" * 63 + "/"])
 def test_an_entry_is_only_made_under_a_fingerprint(fresh: Store, name: str) -> None:
-    with fresh.making(print), pytest.raises(ValueError, match="fingerprint"):
-        fresh.publish(name, lambda _: None)
+    with making(fresh, print), pytest.raises(ValueError, match="fingerprint"):
+        publish(fresh, name, lambda _: None)
 
 
 def test_leftovers_of_this_machine_go_and_those_of_others_have_a_day(fresh: Store) -> None:
-    fresh.prepare()
-    names = {"dead": f"0.1{stores._mark()}", "theirs": "0.2@another", "old": "0.3@another", "removed": "removed.1"}
+    prepare(fresh)
+    names = {"dead": f"0.1{publishing.mark()}", "theirs": "0.2@another", "old": "0.3@another", "removed": "removed.1"}
     for name in names.values():
         (fresh.root / ".work" / name).mkdir()
-    old = time.time() - 2 * stores.DAY
+    old = time.time() - 2 * publishing.DAY
     os.utime(fresh.root / ".work" / names["old"], (old, old))
 
-    with fresh.making(print):
+    with making(fresh, print):
         left = [path.name for path in (fresh.root / ".work").iterdir()]
 
     assert left == [names["theirs"]]
 
 
 def test_a_clock_that_was_set_forward_takes_no_grace_away(fresh: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh.prepare()
+    prepare(fresh)
     theirs = fresh.root / ".work" / "0.2@another"
     theirs.mkdir()
     now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 10 * stores.DAY)
+    monkeypatch.setattr(time, "time", lambda: now() + 10 * publishing.DAY)
 
-    with fresh.making(print):
+    with making(fresh, print):
         assert theirs.is_dir()
 
 
@@ -440,11 +441,11 @@ def test_without_locks_nobody_removes_what_another_may_be_making(fresh: Store, m
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    fresh.prepare()
-    theirs = fresh.root / ".work" / f"0.1{stores._mark()}"
+    prepare(fresh)
+    theirs = fresh.root / ".work" / f"0.1{publishing.mark()}"
     theirs.mkdir()
 
-    with fresh.making(lambda maker: pytest.fail("waited")):
+    with making(fresh, lambda maker: pytest.fail("waited")):
         assert theirs.is_dir()
 
 

@@ -162,11 +162,12 @@ def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
     script = """
 import time
 from tiny._kernelwheel.store.entries import Store
+from tiny._kernelwheel.store.publishing import making, sign
 from pathlib import Path
 import sys
 store = Store(Path(sys.argv[1]), "tiny", "1.2.3")
-with store.making(print):
-    store.sign(log="/there/build.log")
+with making(store, print):
+    sign(store, log="/there/build.log")
     print("making", flush=True)
     time.sleep(600)
 """
@@ -284,7 +285,7 @@ from pathlib import Path
 import tiny
 from tiny._kernelwheel.build import compile
 from tiny._kernelwheel.build import cached_build
-from tiny._kernelwheel.store import entries as store
+from tiny._kernelwheel.store import publishing as store
 from tiny._kernelwheel.build import work_folder
 kernels = tiny.KERNELS
 def die(*_, **__):
@@ -593,7 +594,7 @@ from tiny._kernelwheel.runtime import jit
 from tiny._kernelwheel.build import progress
 from tiny._kernelwheel.core import settings
 from tiny._kernelwheel.runtime import source
-from tiny._kernelwheel.store import entries as store
+from tiny._kernelwheel.store import publishing as store
 from tiny._kernelwheel.core.errors import KernelWheelError
 import platformdirs
 os.setgid(65534)
@@ -762,7 +763,7 @@ from pathlib import Path
 import tiny
 from tiny._kernelwheel.build import compile
 from tiny._kernelwheel.runtime import jit
-from tiny._kernelwheel.store import entries as store
+from tiny._kernelwheel.store import publishing as store
 real_fsync = store._fsync
 def fsync(path):  # both have a whole copy before the first is published
     Path(f"done{os.getpid()}").touch()

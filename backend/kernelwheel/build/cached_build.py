@@ -16,6 +16,7 @@ from ..store.entries import Store
 from ..store.inventory import take_inventory
 from ..store.maintenance import BUILDS_ARE_KEPT, clean_builds
 from ..store.places import stores, trust_of
+from ..store.publishing import making, publish, sign
 from ..toolchain.toolchain import Toolchain
 from . import resources
 from .plan import Plan
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # at run time its dependencies may be missing, which matters 
 def compile_once(
     plan: Plan, tools: Toolchain, sources: Path, store: Store, jobs: int, say: Say, wheel: Artifact | None = None
 ) -> tuple[Artifact, bool]:
-    """Return the Store's entry for a Plan, and whether it was compiled just now. Call it inside `store.making`.
+    """Return the Store's entry for a Plan, and whether it was compiled just now. Call it inside `making`.
 
     The libraries that the Plan takes are those of `wheel`.
 
@@ -48,8 +49,8 @@ def compile_once(
         compiled = True
         compile_plan(plan, tools, sources, folder, jobs=jobs, say=say, known_peak_mb=peak_mb, store=store, wheel=wheel)
 
-    store.sign(log=f"{work_path(store, plan)}/{LOG}")
-    entry = store.publish(plan.fingerprint, compile_into)
+    sign(store, log=f"{work_path(store, plan)}/{LOG}")
+    entry = publish(store, plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
     clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
     return entry, compiled
@@ -83,7 +84,7 @@ def cached_build(plan: Plan, tools: Toolchain, sources: Path, settings: Settings
             if entry:
                 say(f"nothing to compile: reusing {entry.folder}")
                 return packed(entry)
-        with store.making(lambda maker: say(f"waiting for {maker}")):  # the last Store is the user's own
+        with making(store, lambda maker: say(f"waiting for {maker}")):  # the last Store is the user's own
             entry, _ = compile_once(plan, tools, sources, store, settings.jobs, say)
             return packed(entry)
     except StoreError as error:

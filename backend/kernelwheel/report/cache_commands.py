@@ -21,9 +21,10 @@ from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..store import maintenance, transfer
 from ..store.artifact import Artifact
-from ..store.entries import DAY, Store
+from ..store.entries import Store
 from ..store.inventory import take_inventory
 from ..store.maintenance import Cleaning, Policy
+from ..store.publishing import DAY
 from .cache_arguments import add_arguments as add_arguments
 from .explain import Explanation, explain
 from .presentation import (

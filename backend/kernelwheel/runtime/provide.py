@@ -9,6 +9,7 @@ from ..build import cached_build
 from ..core.host import Host
 from ..core.settings import Settings
 from ..store.artifact import Artifact
+from ..store.publishing import making
 from . import jit
 from .decision import Request, own_cpu_kernels
 from .finding import find
@@ -39,7 +40,7 @@ def provide(
         KernelWheelError: as `find`; or there are no sources, it does not compile, or it cannot be stored.
     """
     *_, store = package.stores()
-    with store.making(lambda maker: say(f"waiting for {maker}")):
+    with making(store, lambda maker: say(f"waiting for {maker}")):
         decision = find(package, host, request, Artifact.verify)  # another process may have compiled it while we waited
         if decision.error:
             raise decision.error

@@ -7,20 +7,15 @@
     <folder>/<package>/<version>/.quarantine/     damaged entries, moved away
     <folder>/<package>/.build/                    build folders for Plans of all versions: build.work_folder
 
-An entry is published atomically: it is made in a private folder, flushed to disk, then renamed. Loading a library runs
-its code, so a folder that somebody else can write to is never used as a Store.
+Loading a library runs its code, so a folder that somebody else can write to is never used as a Store. Entries are made
+by `publishing`.
 """
 
 # No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
-import errno
 import os
-import platform
-import re
-import shutil
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,13 +30,11 @@ from ..core.errors import (
     way_out,
 )
 from ..core.manifest import Library
+from ..core.manifest_schema import is_digest
 from ..core.variables import own_variable
 from .artifact import Artifact
-from .permissions import FILE, FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
+from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
 
-FINGERPRINT = re.compile("[0-9a-f]{64}")
-# After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.
-DAY = 86400.0
 # In a build folder: exists only while everything else in it can be reused by the next compile.
 WHOLE = "whole.json"
 
@@ -86,7 +79,7 @@ class Store(NamedTuple):
             return
         except OSError as error:
             raise self.unreadable(error) from error
-        for folder in (self.root / name for name in names if FINGERPRINT.fullmatch(name)):
+        for folder in (self.root / name for name in names if is_digest(name)):
             try:
                 entry = self.read(folder)
             except IncompatibleArtifactError as error:
@@ -169,111 +162,6 @@ class Store(NamedTuple):
             return None
         return entry
 
-    @contextmanager
-    def making(self, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Hold the right to make entries here: one process makes an entry, and others wait and then find it.
-
-        After entering, check again whether the entry exists before making it. If the filesystem has no working locks,
-        every process enters at once: each makes its own entry, and the first to finish publishes it.
-
-        Args:
-            waiting: called now and then with a description of the process that holds the lock.
-
-        Raises:
-            StoreError: the Store cannot be written, or is not safe.
-        """
-        from .locks import NO_LOCKS, exclusive  # not at the top: finding an entry takes no lock
-
-        self.prepare()
-        with ExitStack() as held:
-            try:
-                held.enter_context(exclusive(self.root / ".lock", lambda: waiting(self._maker())))
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise self.unwritable(error) from error
-            else:
-                self.sign()
-                self._remove_leftovers()
-            yield
-
-    def publish(self, fingerprint: str, make: Callable[[Path], object]) -> Artifact:
-        """The entry for a fingerprint, made by `make(private folder)` unless it exists. Call it inside `making`.
-
-        Raises:
-            StoreError: the Store cannot be written. Nothing of the entry is left behind.
-        """
-        if not FINGERPRINT.fullmatch(fingerprint):
-            raise ValueError(f"{fingerprint!r} is not a fingerprint")
-        found = self.entry(fingerprint)
-        if found:
-            return found
-        private = self.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{_mark()}"
-        try:
-            private.mkdir(mode=PRIVATE)
-            make(private)
-            return self._publish(private, fingerprint)
-        except BaseException as error:
-            shutil.rmtree(private, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise self.unwritable(error) from error
-            raise
-
-    def sign(self, log: str = "") -> None:
-        """Tell waiting processes who is making an entry, since when, and where its log is."""
-        text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
-        with suppress(OSError):  # only informative
-            (self.root / ".maker").touch(mode=FILE)
-            (self.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
-
-    def _maker(self) -> str:
-        try:
-            return (self.root / ".maker").read_text(encoding="utf-8") or "another process"
-        except OSError:
-            return "another process"
-
-    def _remove_leftovers(self) -> None:
-        """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
-        now = self._now()
-        for left in (self.root / ".work").iterdir():
-            with suppress(FileNotFoundError):
-                elsewhere = "@" in left.name and not left.name.endswith(_mark())
-                if not elsewhere or now - left.lstat().st_mtime > DAY:
-                    shutil.rmtree(left, ignore_errors=True)
-
-    def _now(self) -> float:
-        """The filesystem's time at the last `sign`, because this machine's own clock may have been changed."""
-        try:
-            return (self.root / ".maker").stat().st_mtime
-        except OSError:
-            return time.time()
-
-    def prepare(self) -> None:
-        """Make the Store's folders, writable by nobody else, or check those that exist."""
-        try:
-            self.guard.make(self.root, FOLDER)
-            self.guard.make(self.root / ".work", PRIVATE)
-        except OSError as error:
-            raise self.unwritable(error) from error
-
-    def _publish(self, private: Path, fingerprint: str) -> Artifact:
-        """Flush a finished private folder to disk and rename it into place."""
-        manifest = manifests.read(private)
-        assert manifest is not None
-        for path in private.iterdir():
-            path.chmod(FILE)
-            _fsync(path)
-        private.chmod(FOLDER)  # from now on, others may read it
-        _fsync(private)
-        place = self.root / fingerprint
-        try:
-            private.rename(place)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            place = private  # another process without a lock was faster; ours is as good, and its content is known
-        _fsync(self.root)
-        return Artifact(place, manifest, self)
-
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry to the quarantine folder and return its new place.
 
@@ -333,16 +221,3 @@ class Store(NamedTuple):
             found=f"{type(error).__name__}: {error}",
             remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
         )
-
-
-def _mark() -> str:
-    """The suffix of private folders' names: the machine that made them."""
-    return "@" + platform.node().replace("/", "_")
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

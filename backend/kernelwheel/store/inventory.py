@@ -16,9 +16,10 @@ from ..core.errors import (
     command,
 )
 from ..core.files import is_folder
+from ..core.manifest_schema import is_digest
 from ..core.verdict import Mismatch
 from .artifact import Artifact
-from .entries import FINGERPRINT, Store
+from .entries import Store
 
 GONE = "no longer there"
 # Errors for what may be intact but cannot be read right now.
@@ -95,7 +96,7 @@ def take_inventory(store: Store) -> Inventory:
         try:
             each.guard.check(each.root)
             folders = sorted(each.root.iterdir())
-            entries += [_look(each, folder) for folder in folders if FINGERPRINT.fullmatch(folder.name)]
+            entries += [_look(each, folder) for folder in folders if is_digest(folder.name)]
         except StoreError as error:
             refused.append(error)
         except OSError as error:

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from ..core.errors import StoreError
 from ..core.files import is_folder
-from .entries import DAY, WHOLE, Store
+from .entries import WHOLE, Store
 from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import NO_LOCKS, exclusive
+from .publishing import DAY, making
 
 BUILDS_ARE_KEPT = 30 * DAY
 
@@ -210,7 +211,7 @@ def _remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
     before = list(_leftovers(store))
     if not before and not any(_doomed(store, reasons)):
         return
-    with store.making(_give_up):  # entering removes the leftovers
+    with making(store, _give_up):  # entering removes the leftovers
         after = {left.name for left in _leftovers(store)}
         yield from (left for left in before if left.name not in after)
         for kind, path, because in _doomed(store, reasons):

@@ -21,6 +21,7 @@ from ..core.variables import own_variable
 from . import archive
 from .artifact import Artifact
 from .entries import Store
+from .publishing import making, publish
 
 MB = 10**6
 
@@ -105,5 +106,5 @@ def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb
                         target.write(block)
             (folder / manifests.FILE).write_bytes(packed.text)
 
-        with store.making(lambda maker: say(f"waiting for {maker}")):
-            return store.publish(manifest.fingerprint, unpack)
+        with making(store, lambda maker: say(f"waiting for {maker}")):
+            return publish(store, manifest.fingerprint, unpack)

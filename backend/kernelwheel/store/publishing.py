@@ -1,0 +1,150 @@
+"""Making entries of a Store: one process at a time, and each appears whole or not at all.
+
+An entry is made in a private folder, flushed to disk, then renamed into place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from ..core import manifest as manifests
+from ..core.manifest_schema import is_digest
+from .artifact import Artifact
+from .entries import Store
+from .locks import NO_LOCKS, exclusive
+from .permissions import FILE, FOLDER, PRIVATE
+
+# After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.
+DAY = 86400.0
+
+
+@contextmanager
+def making(store: Store, waiting: Callable[[str], None]) -> Iterator[None]:
+    """Hold the right to make entries: one process makes an entry, and others wait and then find it.
+
+    After entering, check again whether the entry exists before making it. If the filesystem has no working locks, every
+    process enters at once: each makes its own entry, and the first to finish publishes it.
+
+    Args:
+        store: where.
+        waiting: called now and then with a description of the process that holds the lock.
+
+    Raises:
+        StoreError: the Store cannot be written, or is not safe.
+    """
+    prepare(store)
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise store.unwritable(error) from error
+        else:
+            sign(store)
+            _remove_leftovers(store)
+        yield
+
+
+def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> Artifact:
+    """The entry for a fingerprint, made by `make(private folder)` unless it exists. Call it inside `making`.
+
+    Raises:
+        StoreError: the Store cannot be written. Nothing of the entry is left behind.
+    """
+    if not is_digest(fingerprint):
+        raise ValueError(f"{fingerprint!r} is not a fingerprint")
+    found = store.entry(fingerprint)
+    if found:
+        return found
+    private = store.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{mark()}"
+    try:
+        private.mkdir(mode=PRIVATE)
+        make(private)
+        return _moved_into_place(store, private, fingerprint)
+    except BaseException as error:
+        shutil.rmtree(private, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise store.unwritable(error) from error
+        raise
+
+
+def sign(store: Store, log: str = "") -> None:
+    """Tell waiting processes who is making an entry, since when, and where its log is."""
+    text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
+    with suppress(OSError):  # only informative
+        (store.root / ".maker").touch(mode=FILE)
+        (store.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
+
+
+def prepare(store: Store) -> None:
+    """Make the Store's folders, writable by nobody else, or check those that exist."""
+    try:
+        store.guard.make(store.root, FOLDER)
+        store.guard.make(store.root / ".work", PRIVATE)
+    except OSError as error:
+        raise store.unwritable(error) from error
+
+
+def mark() -> str:
+    """The suffix of private folders' names: the machine that made them."""
+    return "@" + platform.node().replace("/", "_")
+
+
+def _maker(store: Store) -> str:
+    try:
+        return (store.root / ".maker").read_text(encoding="utf-8") or "another process"
+    except OSError:
+        return "another process"
+
+
+def _remove_leftovers(store: Store) -> None:
+    """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
+    now = _now(store)
+    for left in (store.root / ".work").iterdir():
+        with suppress(FileNotFoundError):
+            elsewhere = "@" in left.name and not left.name.endswith(mark())
+            if not elsewhere or now - left.lstat().st_mtime > DAY:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _now(store: Store) -> float:
+    """The filesystem's time at the last `sign`, because this machine's own clock may have been changed."""
+    try:
+        return (store.root / ".maker").stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _moved_into_place(store: Store, private: Path, fingerprint: str) -> Artifact:
+    """Flush a finished private folder to disk and rename it into place."""
+    manifest = manifests.read(private)
+    assert manifest is not None
+    for path in private.iterdir():
+        path.chmod(FILE)
+        _fsync(path)
+    private.chmod(FOLDER)  # from now on, others may read it
+    _fsync(private)
+    place = store.root / fingerprint
+    try:
+        private.rename(place)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        place = private  # another process without a lock was faster; ours is as good, and its content is known
+    _fsync(store.root)
+    return Artifact(place, manifest, store)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
