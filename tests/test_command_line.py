@@ -31,6 +31,7 @@ PRINTING = [
     ["--version"],
     ["render", "-o", "out.png", "--size", "8x8", "--device", "cpu"],
     ["render", "--help"],
+    ["view", "--help"],
     SMALL_FIT,
     ["doctor"],
     ["doctor", "--json"],

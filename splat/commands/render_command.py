@@ -23,12 +23,8 @@ from .camera_arguments import (
     find_camera,
 )
 from .device import DeviceError, add_device_argument, find_device
-from .memory import enough_memory, try_memory
+from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
 from .warnings_printed import printed_warnings
-
-# The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
-_PIXEL_BYTES = 20
-_GAUSSIAN_BYTES = 48
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 def _render(scene: Gaussians, camera: Camera, background: tuple[float, float, float], degree: int) -> torch.Tensor:
     width, height = camera.width, camera.height
     device = scene.means.device
-    try_memory(_PIXEL_BYTES * width * height + _GAUSSIAN_BYTES * len(scene), device)
+    try_memory(PIXEL_BYTES * width * height + GAUSSIAN_BYTES * len(scene), device)
     with torch.no_grad():
         images, _, _ = rasterization(
             scene.means,
