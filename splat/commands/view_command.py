@@ -14,10 +14,10 @@ from ..scene.builtin import knot_scene
 from ..scene.camera import Camera
 from ..scene.formats import READABLE, read_scene
 from ..scene.gaussians import Gaussians, SceneError
+from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
-from ..view.library import Library, find_scenes
 from ..view.server import LOOPBACK, ViewError, open_viewer
-from ..view.session import UP, Terms
+from ..view.session import UP, ViewTerms
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
-        library = Library(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
-        terms = Terms(library, _draw, UP[args.up or "y"], args.background, args.sh_degree)
+        choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
+        terms = ViewTerms(choices, _draw, UP[args.up or "y"], args.background, args.sh_degree)
         with noted_interrupt() as interrupted, open_viewer(args.host, args.port, terms, next(iter(scenes))) as viewer:
             print(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
             if args.host not in LOOPBACK:

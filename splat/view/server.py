@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from .library import Exhibit
+from .choices import Exhibit
 from .pose import aim_of
-from .session import Session, Terms, point
+from .session import Session, ViewTerms, point
 
 if TYPE_CHECKING:
     import viser
@@ -31,7 +31,7 @@ class ViewError(RuntimeError):
 class Viewer:
     """A running server."""
 
-    def __init__(self, server: viser.ViserServer, terms: Terms, first: tuple[str, Exhibit], host: str) -> None:
+    def __init__(self, server: viser.ViserServer, terms: ViewTerms, first: tuple[str, Exhibit], host: str) -> None:
         self._server, self._terms, self._first, self._host = server, terms, first, host
         self._sessions: dict[int, Session] = {}
 
@@ -99,7 +99,7 @@ def refuse_uploads(owner: Any) -> None:
 
 
 @contextmanager
-def open_viewer(host: str, port: int, terms: Terms, name: str) -> Iterator[Viewer]:
+def open_viewer(host: str, port: int, terms: ViewTerms, name: str) -> Iterator[Viewer]:
     """Listen on an address, and serve pages that begin with the scene of this name, until the block ends.
 
     Raises:
@@ -112,7 +112,7 @@ def open_viewer(host: str, port: int, terms: Terms, name: str) -> Iterator[Viewe
     except ImportError as error:
         raise ViewError(f"the viewer needs viser, which is not installed ({error}); to fix: {INSTALL}") from error
     check_address(host, port)
-    exhibit = terms.library.get(name)
+    exhibit = terms.choices.get(name)
     with _quiet():
         server = viser.ViserServer(host=host, port=port, verbose=False)
     # It would publish the viewer on the internet whenever a page asks for it.

@@ -14,8 +14,8 @@ from PIL import Image
 
 from ..scene.camera import Camera
 from ..scene.camera_file import camera_json
+from .choices import Choices, Exhibit
 from .drawing import MODES, Look, Picture
-from .library import Exhibit, Library
 from .painter import Painter
 from .pose import Aim, Pose, aim_of, camera_of, resized
 from .resolution import scaled_size
@@ -33,10 +33,10 @@ _QUALITY: Final = {"moving": 80, "resting": 95}
 
 
 @dataclass(frozen=True)
-class Terms:
+class ViewTerms:
     """What all pages of a viewer have in common."""
 
-    library: Library
+    choices: Choices
     draw: Callable[[Look, Camera], Picture]
     up: tuple[float, ...]
     """The direction that stays upright."""
@@ -46,7 +46,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Request:
+class PageRequest:
     """One picture for a page."""
 
     look: Look
@@ -56,7 +56,7 @@ class Request:
 class Session:
     """A page. What it shows is one value, which is replaced as a whole: a picture in the making is not disturbed."""
 
-    def __init__(self, client: viser.ClientHandle, terms: Terms, exhibit: Exhibit, name: str) -> None:
+    def __init__(self, client: viser.ClientHandle, terms: ViewTerms, exhibit: Exhibit, name: str) -> None:
         """Put the controls into the page, and draw what its camera sees of a scene that has this name."""
         self._client, self._terms = client, terms
         self._lock = threading.Lock()
@@ -66,8 +66,8 @@ class Session:
         degree = min(terms.degree, exhibit.scene.degree)
         look = Look(exhibit.scene, MODES[0], degree, terms.background, exhibit.camera.near)
         self._look: Look | None = look
-        self._painter: Painter[Request] = Painter(f"splat-view-{client.client_id}", self._paint, self._failed)
-        self._add_controls(look, math.degrees(self._aim_of(exhibit).fov))
+        self._painter: Painter[PageRequest] = Painter(f"splat-view-{client.client_id}", self._paint, self._failed)
+        self._add_controls(look, self._aim_of(exhibit).fov)
         self._limit_zoom(exhibit)
         client.camera.on_update(self._camera_moved)
         self._ask()
@@ -80,25 +80,33 @@ class Session:
 
     def _add_controls(self, look: Look, fov: float) -> None:
         gui = self._client.gui
-        self._scene = gui.add_dropdown("Scene", self._terms.library.names, initial_value=self._name)
+        self._scene = gui.add_dropdown("Scene", self._terms.choices.names, initial_value=self._name)
         self._mode = gui.add_dropdown("Show", MODES, initial_value=look.mode)
         self._degree = gui.add_slider("SH degree", 0, 4, 1, look.degree, hint="of what the scene has")
-        self._fov = gui.add_slider("Field of view", 5, 150, 1, min(150, max(5, round(fov))), hint="degrees, vertical")
+        self._fov = gui.add_slider("Field of view", 5, 150, 1, _slider_degrees(fov), hint="degrees, vertical")
         self._background = gui.add_rgb("Background", _bytes(look.background))
-        self._add_button("Whole scene", self._show_all)
-        self._add_button("Save picture", self._save_picture)
-        self._add_button("Save camera", self._save_camera)
+        for label, work in (
+            ("Whole scene", self._show_all),
+            ("Save picture", self._save_picture),
+            ("Save camera", self._save_camera),
+        ):
+            self._when(gui.add_button(label).on_click, work)
         self._status = gui.add_markdown("")
-        self._scene.on_update(lambda _: self._swap(self._scene.value))
+        self._when(self._scene.on_update, self._swap)
+        self._when(self._fov.on_update, self._zoom)
         for handle in (self._mode, self._degree, self._background):
-            handle.on_update(lambda _: self._change())
-        self._fov.on_update(lambda _: self._turn())
+            self._when(handle.on_update, self._change)
 
-    def _add_button(self, label: str, work: Callable[[], None]) -> None:
-        def clicked(_: object) -> None:
-            self._guarded(work)
+    def _when(self, register: Callable[[Callable[[object], None]], object], work: Callable[[], None]) -> None:
+        """Do this when the page says so; whatever is wrong with a value, a scene or a file, the page says it."""
 
-        self._client.gui.add_button(label).on_click(clicked)
+        def happened(_: object) -> None:
+            try:
+                work()
+            except Exception as error:
+                self._say(error)
+
+        register(happened)
 
     async def _camera_moved(self, camera: viser.CameraHandle) -> None:
         # In the event loop, where no other message can change the camera between two of its values.
@@ -113,17 +121,26 @@ class Session:
                 self._look = replace(self._look, mode=mode, degree=degree, background=(red, green, blue))
         self._ask()
 
-    def _turn(self) -> None:
-        self._client.camera.fov = math.radians(min(150, max(5, float(self._fov.value))))
-        self._ask()
+    def _zoom(self) -> None:
+        degrees = min(150, max(5, float(self._fov.value)))
+        if degrees != _slider_degrees(self._client.camera.fov):  # which may lie between two values of the slider
+            self._client.camera.fov = math.radians(degrees)
+            self._ask()
 
-    def _swap(self, name: str) -> None:
-        """Read the scene of this name and show it; the one before stays until then, and if that fails."""
-        if name != self._name and not self._guarded(lambda: self._open(name)) and not self._painter.closed:
-            _set(self._scene, self._name)
+    def _swap(self) -> None:
+        """Read the scene that was chosen and show it; the one before stays until then, and if that fails."""
+        name = self._scene.value
+        if name == self._name:
+            return
+        try:
+            self._open(name)
+        except Exception:
+            if not self._painter.closed:
+                _set(self._scene, self._name)
+            raise
 
     def _open(self, name: str) -> None:
-        exhibit = self._terms.library.get(name)
+        exhibit = self._terms.choices.get(name)
         with self._lock:
             if self._look is None or self._scene.value != name:  # the page is gone, or has chosen another one
                 return
@@ -140,7 +157,7 @@ class Session:
             self._limit_zoom(exhibit)
             aim = self._aim_of(exhibit)
             point(self._client.camera, self._client.atomic, aim)
-            _set(self._fov, min(150, max(5, round(math.degrees(aim.fov)))))
+            _set(self._fov, _slider_degrees(aim.fov))
 
     def _aim_of(self, exhibit: Exhibit) -> Aim:
         return aim_of(exhibit.camera, self._terms.up, exhibit.middle)
@@ -155,8 +172,8 @@ class Session:
     def _pose(self) -> Pose:
         camera = self._client.camera
         return Pose(
-            tuple(camera.wxyz.tolist()),
-            tuple(camera.position.tolist()),
+            tuple(camera.wxyz.ravel().tolist()),
+            tuple(camera.position.ravel().tolist()),
             camera.fov,
             camera.image_width,
             camera.image_height,
@@ -165,9 +182,9 @@ class Session:
     def _ask(self) -> None:
         with self._lock:
             if self._look is not None:
-                self._painter.ask(Request(self._look, self._pose()))
+                self._painter.ask(PageRequest(self._look, self._pose()))
 
-    def _paint(self, request: Request, scale: float) -> None:
+    def _paint(self, request: PageRequest, scale: float) -> None:
         """Draw at a scale and show it; called in the painter's thread."""
         camera = camera_of(request.pose, request.look.near)
         start = time.perf_counter()
@@ -197,22 +214,15 @@ class Session:
         text = camera_json(camera_of(self._pose(), look.near))
         self._client.send_file_download("camera.json", text.encode(), save_immediately=True)
 
-    def _guarded(self, work: Callable[[], None]) -> bool:
-        """Whether the work succeeded; otherwise the page says why not."""
-        try:
-            work()
-        except Exception as error:  # whatever is wrong with a scene or a camera, the page says it and goes on
-            self._failed(error)
-            return False
-        return True
-
     def _failed(self, error: Exception) -> None:
-        """Say once what went wrong, on the page."""
-        complaint = str(error) or type(error).__name__
-        if self._painter.closed or complaint == self._complaint:
-            return
-        self._complaint = complaint
-        self._client.add_notification("splat", complaint, color="red")
+        """Say why pictures fail; once, and not for each of them."""
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            self._say(error)
+
+    def _say(self, error: Exception) -> None:
+        if not self._painter.closed:
+            self._client.add_notification("splat", str(error) or type(error).__name__, color="red")
 
 
 def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callable[[], Any], aim: Aim) -> None:
@@ -223,6 +233,10 @@ def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callab
         if hasattr(camera, "up_direction"):
             camera.up_direction = _triple(aim.up)
         camera.fov = aim.fov
+
+
+def _slider_degrees(fov: float) -> int:
+    return min(150, max(5, round(math.degrees(fov))))
 
 
 def _set(handle: Any, value: object) -> None:

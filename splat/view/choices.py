@@ -28,7 +28,7 @@ class Exhibit:
     """x, y, z of the point around which pages orbit."""
 
 
-class Library:
+class Choices:
     """Scenes by name. A page can only choose among these names: no path comes from a page."""
 
     def __init__(
