@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import socket
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -111,6 +112,8 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str) -> Iterator[V
         from viser import _messages
     except ImportError as error:
         raise ViewError(f"the viewer needs viser, which is not installed ({error}); to fix: {INSTALL}") from error
+    # A page may vanish while a picture is drawn for it, which is nothing to warn about.
+    warnings.filterwarnings("ignore", message="Queued a .* on a closed connection", module="viser")
     check_address(host, port)
     exhibit = terms.choices.get(name)
     with _quiet():
