@@ -287,7 +287,10 @@ def test_swapping_scenes_disturbs_no_picture_and_keeps_no_scene(drawn: Drawn) ->
         scenes[path] = weakref.ref(scene)
         return scene
 
-    with open_viewer("127.0.0.1", 0, terms(drawn, read), BUILT_IN) as viewer:
+    gc.disable()
+    with contextlib.ExitStack() as stack:
+        stack.callback(gc.enable)
+        viewer = stack.enter_context(open_viewer("127.0.0.1", 0, terms(drawn, read), BUILT_IN))
         page = Page(viewer.url)
         page.look()
         drawn.full()
@@ -315,12 +318,20 @@ def test_swapping_scenes_disturbs_no_picture_and_keeps_no_scene(drawn: Drawn) ->
         while len(drawn.full()[0].scene) != 14409:
             pass
         del look
+        wait(lambda: gone(scenes, drawn))
+        choose("other")
+        while len(drawn.full()[0].scene) != 7205:
+            pass
+        page.socket.close()
+        wait(lambda: gone(scenes, drawn))
 
-        def gone() -> bool:
-            gc.collect()
-            return scenes[Path("other")]() is None
 
-        wait(gone)
+def gone(scenes: dict[Path | None, weakref.ref[Gaussians]], drawn: Drawn) -> bool:
+    """Whether the other scene is in memory no more; not by and by, as the garbage collector comes to it."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            drawn.pictures.get_nowait()
+    return scenes[Path("other")]() is None
 
 
 def view(*words: str) -> int:
