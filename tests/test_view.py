@@ -23,25 +23,46 @@ from splat.view.choices import BUILT_IN, Choices, find_scenes
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
 from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
-from splat.view.resolution import AT_ONCE, FIRST, IN_TIME, LEAST, moving_scale, resting_scale, scaled_size
+from splat.view.resolution import (
+    AT_ONCE,
+    FIRST,
+    IN_TIME,
+    LEAST,
+    fixed_seconds,
+    moving_scale,
+    resting_scale,
+    scaled_size,
+)
 
 # Seconds for the Gaussians, and for all pixels of the page: from a GPU to a CPU that is too slow for the scene.
 MACHINES = [(0.001, 0.002), (0.01, 0.05), (0.02, 0.3), (0.03, 3.0), (0.2, 1.0)]
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(("fixed", "pixels"), MACHINES)
-def test_the_resolution_follows_the_machine(fixed: float, pixels: float) -> None:
+def test_the_resolution_follows_the_machine(fixed: float, pixels: float, known: bool) -> None:
     scale, scales = FIRST, []
     for _ in range(12):
         scales.append(scale)
-        scale = moving_scale(scale, fixed + pixels * scale**2)
+        scale = moving_scale(scale, fixed + pixels * scale**2, fixed if known else 0.0)
 
     seconds = [fixed + pixels * scale**2 for scale in scales]
-    assert seconds[-1] <= 0.05 or scales[-1] == LEAST
+    if known and fixed > IN_TIME / 2:
+        assert seconds[-1] <= max(0.05, 1.35 * fixed) or scales[-1] == LEAST, "fewer pixels would hardly be faster"
+    else:
+        assert seconds[-1] <= 0.05 or scales[-1] == LEAST
     assert scales[-1] == 1 or scales[-1] == LEAST or seconds[-1] > 0.6 * IN_TIME, "no coarser than it must be"
     assert scales[-3:] == [scales[-1]] * 3, "it does not flicker"
     for (first, before), (second, after) in itertools.pairwise(zip(scales, seconds, strict=True)):
-        assert second <= first or after <= max(before, 1.01 * IN_TIME), "growing is safe"
+        assert second <= first or after <= max(before, 1.01 * IN_TIME, 1.26 * fixed), "growing is safe"
+
+
+def test_two_scales_tell_the_gaussians_time_from_the_pixels() -> None:
+    assert fixed_seconds((0.25, 0.3 + 0.1 / 16), (1.0, 0.4)) == pytest.approx(0.3)
+    assert fixed_seconds((1.0, 0.4), (0.25, 0.3 + 0.1 / 16)) == pytest.approx(0.3)
+    assert fixed_seconds((0.9, 0.3), (1.0, 0.4)) is None, "too close to each other"
+    assert fixed_seconds((0.25, 0.5), (1.0, 0.4)) == 0.4, "noise gives no negative time for the pixels"
+    assert fixed_seconds((0.25, 0.001), (1.0, 0.4)) == 0, "and none for the Gaussians"
 
 
 @pytest.mark.parametrize(("fixed", "pixels"), MACHINES)

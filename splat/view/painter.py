@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from .resolution import FIRST, REST, moving_scale, resting_scale
+from .resolution import FIRST, REST, fixed_seconds, moving_scale, resting_scale
 
 T = TypeVar("T")
 
@@ -52,14 +52,17 @@ class Painter(Generic[T]):
             self._news.notify()
 
     def _run(self) -> None:
-        scale = FIRST
+        scale, fixed = FIRST, 0.0
         while (request := self._next()) is not None:
             shown = scale
-            seconds = self._timed(request, shown)
-            scale = moving_scale(scale, seconds) if seconds is not None else scale
+            first = seconds = self._timed(request, shown)
             while seconds is not None and shown < 1 and not self._changes():
                 shown = resting_scale(shown, seconds)
                 seconds = self._timed(request, shown)
+            if first is not None and seconds is not None:
+                found = fixed_seconds((scale, first), (shown, seconds))
+                fixed = min(fixed, first) if found is None else found
+                scale = moving_scale(scale, first, fixed)
             del request  # and with it the scene, which nobody may look at any more
 
     def _next(self) -> T | None:

@@ -1,8 +1,8 @@
 """How large a picture to draw: what can be drawn in time while the camera moves, and step by step all of it after.
 
 A scale is the share of the page's width and height, above 0 and at most 1. Drawing takes a fixed time for the Gaussians
-and one that grows with the pixels. So pixels times k take at most k times as long, which makes growing by the ratio of
-the times safe; shrinking may have to be repeated.
+and one that grows with the pixels. Two pictures of one camera at different scales tell the two apart; before that, the
+fixed one is taken to be 0, which is safe: pixels times k take at most k times as long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 
 FIRST: Final = 0.25
 """The scale of the first picture, before anything was measured."""
+OVERHEAD: Final = 0.25
+"""If the Gaussians alone take too long, the pixels may take this share of their time: fewer would not help."""
 LEAST: Final = 0.125
 """The smallest scale: below it, nothing can be recognised."""
 IN_TIME: Final = 0.04
@@ -22,12 +24,29 @@ REST: Final = 0.12
 """The seconds without news after which the camera is at rest."""
 
 
-def moving_scale(scale: float, seconds: float) -> float:
-    """The scale of the next picture while the camera moves, after one of `scale` took `seconds`."""
-    factor = math.sqrt(IN_TIME / max(seconds, 1e-6))
+def moving_scale(scale: float, seconds: float, fixed: float = 0.0) -> float:
+    """The scale of the next picture while the camera moves.
+
+    Args:
+        scale: of the last one.
+        seconds: that it took.
+        fixed: those of them that do not depend on the pixels.
+    """
+    aim = max(IN_TIME - fixed, OVERHEAD * fixed)
+    factor = math.sqrt(aim / max(seconds - fixed, aim / 16))
     if 0.9 <= factor <= 1.1:  # a resolution that changes with every picture flickers
         return scale
     return min(1.0, max(LEAST, scale * factor))
+
+
+def fixed_seconds(first: tuple[float, float], second: tuple[float, float]) -> float | None:
+    """The time that does not depend on the pixels, by two scales and their seconds; None if they are too close."""
+    (scale, seconds), (other_scale, other_seconds) = first, second
+    area, other_area = scale**2, other_scale**2
+    if max(area, other_area) < 2 * min(area, other_area):
+        return None
+    fixed = (seconds * other_area - other_seconds * area) / (other_area - area)
+    return min(max(0.0, fixed), seconds, other_seconds)
 
 
 def resting_scale(scale: float, seconds: float) -> float:
