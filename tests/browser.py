@@ -26,10 +26,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 
 
+def find_browser() -> str | None:
+    """The program."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
 @contextlib.contextmanager
 def open_browser() -> Iterator[Browser]:
     """A browser without a screen; skips the test if there is none."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
+    program = find_browser()
     if program is None:
         pytest.skip("no browser here; Debian: apt-get install chromium")
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
@@ -45,7 +50,7 @@ def open_browser() -> Iterator[Browser]:
 def serve(folder: Path, *words: str) -> Iterator[str]:
     """`splat view` with these arguments, in a folder; yields the page's address."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "splat", "view", "--device", "cpu", "--port", "0", *words],
+        [sys.executable, "-m", "splat", "view", "--device", "cpu", "--port", "0", *words],
         cwd=folder,
         env=processes.clean_environment(),
         stdout=subprocess.PIPE,
@@ -71,16 +76,16 @@ def serve(folder: Path, *words: str) -> Iterator[str]:
 WIDTH, HEIGHT = 720, 440
 
 
-def visit(browser: Browser, url: str) -> tuple[Page, list[str]]:
+def visit(browser: Browser, url: str, width: int = WIDTH, height: int = HEIGHT) -> tuple[Page, list[str]]:
     """The viewer's page, when it shows the scene with all pixels; and what goes wrong in it, from now on."""
     wrong: list[str] = []
-    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    page = browser.new_page(viewport={"width": width, "height": height})
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
     page.on("request", lambda request: None if url in request.url else wrong.append(f"elsewhere: {request.url[:200]}"))
     page.goto(f"{url}/?fixedDpr=1")  # else the page takes fewer pixels where WebGL is slow
-    all_pixels(page).wait_for(timeout=30000)
+    all_pixels(page, width, height).wait_for(timeout=30000)
     notice = page.get_by_text("Software WebGL rendering detected")
     if notice.count():  # it lies above the picture
         page.locator(".mantine-Notification-closeButton").first.click()
@@ -88,9 +93,9 @@ def visit(browser: Browser, url: str) -> tuple[Page, list[str]]:
     return page, wrong
 
 
-def all_pixels(page: Page) -> Locator:
+def all_pixels(page: Page, width: int = WIDTH, height: int = HEIGHT) -> Locator:
     """What the page says while it shows all pixels."""
-    return page.get_by_text(re.compile(rf"^{WIDTH}x{HEIGHT} of {WIDTH}x{HEIGHT}, \d+ ms$"))
+    return page.get_by_text(re.compile(rf"^{width}x{height} of {width}x{height}, \d+ ms$"))
 
 
 def picture(page: Page) -> np.ndarray:
