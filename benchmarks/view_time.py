@@ -30,7 +30,7 @@ from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians
 
 PAGES = ((1280, 720), (1920, 1080))
-DRAGS = 10
+DRAGS = 6
 SECONDS = 3.0
 GAUSSIANS = 1_000_000
 

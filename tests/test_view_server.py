@@ -129,7 +129,21 @@ def drawn() -> Drawn:
 def viewer(drawn: Drawn) -> Iterator[Viewer]:
     with open_viewer("127.0.0.1", 0, terms(drawn), BUILT_IN) as viewer:
         yield viewer
-    wait(lambda: not painters())
+    assert painters() == []
+
+
+def test_the_end_waits_for_the_pictures_in_the_making(drawn: Drawn) -> None:
+    with open_viewer("127.0.0.1", 0, terms(drawn), BUILT_IN) as viewer:
+        stays, goes = Page(viewer.url), Page(viewer.url)
+        drawn.gate.clear()
+        for page in (stays, goes):
+            page.look()
+            drawn.pictures.get(timeout=20)
+        goes.socket.close()
+        wait(lambda: viewer.pages == 1)
+        threading.Timer(0.5, drawn.gate.set).start()
+    assert drawn.gate.is_set()
+    assert painters() == []
 
 
 def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> None:
@@ -177,6 +191,7 @@ def test_a_page_that_goes_costs_nothing(viewer: Viewer, drawn: Drawn, how: str) 
     drawn.full()
 
 
+@pytest.mark.filterwarnings("ignore:.*does not match annotation")
 def test_cameras_that_are_none_are_said_on_the_page_and_the_next_one_works(viewer: Viewer, drawn: Drawn) -> None:
     page = Page(viewer.url)
     finite, pixel = "must be finite and at most 1e+15, found others; reset the view", "and at least one pixel, found"

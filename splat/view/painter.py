@@ -51,6 +51,11 @@ class Painter(Generic[T]):
             self._request = None
             self._news.notify()
 
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Whether the thread of a closed painter has ended, which is waited for so long."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
     def _run(self) -> None:
         scale, fixed = FIRST, 0.0
         while (request := self._next()) is not None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 INSTALL: Final = "python -m pip install 'viser>=1.1,<1.2'"
 MOST_PAGES: Final = 16
 """So many pages may be open at once; each has a thread."""
+LONGEST_PICTURE: Final = 60.0
+"""The seconds that the end waits for a picture that is being drawn."""
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -35,6 +37,7 @@ class Viewer:
     def __init__(self, server: viser.ViserServer, terms: ViewTerms, first: tuple[str, Exhibit], host: str) -> None:
         self._server, self._terms, self._first, self._host = server, terms, first, host
         self._sessions: dict[int, Session] = {}
+        self._closed: list[Session] = []  # of which some are still drawing
 
     @property
     def url(self) -> str:
@@ -65,13 +68,18 @@ class Viewer:
         session = self._sessions.pop(client.client_id, None)
         if session is not None:
             session.close()
+            self._closed = [other for other in (*self._closed, session) if not other.ended()]
 
     def close(self) -> None:
-        """Stop listening; every page's thread ends."""
-        for session in list(self._sessions.values()):
-            session.close()
+        """Stop listening; every page's thread has ended after it."""
         with _quiet():
             self._server.stop()
+        sessions = [*self._sessions.values(), *self._closed]
+        for session in sessions:
+            session.close()
+        # Python must not end before: it would end a thread in the middle of a kernel, which C++ answers with an abort.
+        for session in sessions:
+            session.ended(LONGEST_PICTURE)
 
 
 def meant_for(host: str, headers: Mapping[str, str]) -> bool:
@@ -113,7 +121,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str) -> Iterator[V
     except ImportError as error:
         raise ViewError(f"the viewer needs viser, which is not installed ({error}); to fix: {INSTALL}") from error
     # A page may vanish while a picture is drawn for it, which is nothing to warn about.
-    warnings.filterwarnings("ignore", message="Queued a .* on a closed connection", module="viser")
+    warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
     exhibit = terms.choices.get(name)
     with _quiet():

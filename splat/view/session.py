@@ -78,6 +78,10 @@ class Session:
         with self._lock:
             self._look = self._exhibit = None
 
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Whether nothing is drawn for a closed page any more, which is waited for so long."""
+        return self._painter.ended(seconds)
+
     def _add_controls(self, look: Look, fov: float) -> None:
         gui = self._client.gui
         self._scene = gui.add_dropdown("Scene", self._terms.choices.names, initial_value=self._name)
