@@ -19,6 +19,8 @@ from splat.scene.camera import Camera, orbit
 from splat.scene.camera_file import MAX_BYTES, camera_json, read_camera, write_camera
 from splat.scene.gaussians import SceneError
 
+pytestmark = pytest.mark.once
+
 EYE = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 5], [0, 0, 0, 1]]
 K = [[50, 0, 40], [0, 50, 30], [0, 0, 1]]
 GOOD: dict[str, Any] = {"width": 80, "height": 60, "viewmat": EYE, "K": K, "near": 0.1}

@@ -34,6 +34,8 @@ from splat.view.resolution import (
     scaled_size,
 )
 
+pytestmark = pytest.mark.once
+
 # Seconds for the Gaussians, and for all pixels of the page: from a GPU to a CPU that is too slow for the scene.
 MACHINES = [(0.001, 0.002), (0.01, 0.05), (0.02, 0.3), (0.03, 3.0), (0.2, 1.0)]
 

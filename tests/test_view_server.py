@@ -159,6 +159,27 @@ def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> 
     assert drawn.full()[1].viewmat[2, 3] == 7
 
 
+def test_controls_decide_what_is_drawn(viewer: Viewer, drawn: Drawn) -> None:
+    page = Page(viewer.url)
+    page.look()
+    drawn.full()
+    wait(lambda: viewer.pages == 1)
+    session: Any = next(iter(viewer._sessions.values()))
+    for control, value, reached in (
+        ("_background", (255, 0, 51), lambda look: look.background == (1, 0, 0.2)),
+        ("_degree", 1, lambda look: look.degree == 1),
+        ("_degree", 4, lambda look: look.degree == 3),  # the scene has no more
+        ("_mode", "count", lambda look: look.mode == "count"),
+    ):
+        getattr(session, control).value = value
+        while not reached(drawn.full()[0]):
+            pass
+    session._fov.value = 90
+    while drawn.full()[1].K[1, 1].item() != pytest.approx(30):
+        pass
+    page.wait_for("SetCameraFovMessage")
+
+
 def test_two_pages_have_cameras_of_their_own(viewer: Viewer, drawn: Drawn) -> None:
     first, second = Page(viewer.url), Page(viewer.url)
     first.look(position=[0, 0, -3])
