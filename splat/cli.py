@@ -19,11 +19,13 @@ from .commands import (
     info_command,
     inspect_command,
     render_command,
+    view_command,
 )
 from .commands.memory import NotEnoughMemory, enough_memory
 
 COMMANDS = {
     "render": (render_command, "render a picture of a scene"),
+    "view": (view_command, "look at scenes in a browser"),
     "fit": (fit_command, "fit a scene to pictures"),
     "convert": (convert_command, "write a scene in another format, whole or a part of it"),
     "info": (info_command, "show what a scene holds"),

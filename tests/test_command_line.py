@@ -31,6 +31,7 @@ PRINTING = [
     ["--version"],
     ["render", "-o", "out.png", "--size", "8x8", "--device", "cpu"],
     ["render", "--help"],
+    ["view", "--help"],
     SMALL_FIT,
     ["doctor"],
     ["doctor", "--json"],
@@ -173,12 +174,13 @@ def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(header(f"element vertex {count}\n{XYZ}"))
         file.truncate(file.tell() + 12 * count)  # of zeros that take no space
-    done = limited(tmp_path, 1000, "render", str(path), "-o", "out.png")
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"splat: reading {path} needs more memory than there is (3.00 GiB in one allocation); choose a scene of "
-        "fewer Gaussians\n"
-    )
+    for words in (["render", "-o", "out.png"], ["view", "--port", "0"]):
+        done = limited(tmp_path, 1000, *words, str(path))
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"splat: reading {path} needs more memory than there is (3.00 GiB in one allocation); choose a scene of "
+            "fewer Gaussians\n"
+        )
 
 
 @pytest.mark.once

@@ -32,7 +32,8 @@ ROOMS = {
         "ops": {""},
         "scene": set(),
         "fit": {"scene", "ops"},
-        "commands": {"scene", "ops", "fit", ""},
+        "view": {"scene", "ops"},
+        "commands": {"scene", "ops", "fit", "view", ""},
         "": {"ops", "commands"},
     },
 }

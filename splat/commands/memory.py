@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import torch
+
+# The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
+PIXEL_BYTES: Final = 20
+GAUSSIAN_BYTES: Final = 48
 
 # How torch says it on the CPU and on CUDA, and how CUDA itself, the C++ library, oneDNN (which computes convolutions)
 # and the dynamic loader do; and what torch before 2.13 says if an operator gets no memory.

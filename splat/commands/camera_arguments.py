@@ -1,0 +1,136 @@
+"""The options of commands that say where the camera is, and the camera that they place."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import ImageColor
+
+from ..scene.camera import UP_AXES, Camera, orbit
+from ..scene.camera_file import MAX_SIDE, read_camera
+from ..scene.gaussians import Gaussians
+
+# None stands for these, so that an option which is given beside --camera is seen.
+_SIZE: Final = (800, 600)
+_PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": "y"}
+
+
+def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --camera and, for cameras without a file, the options that place one."""
+    parser.add_argument(
+        "--camera",
+        type=Path,
+        metavar="FILE.json",
+        help="take the camera, and the picture's size, from this file, as `splat view` saves it",
+    )
+    parser.add_argument(
+        "--azimuth",
+        type=_between(-3600, 3600),
+        metavar="DEGREES",
+        help="direction of the camera, counter-clockwise from the front as seen from above; default: 45",
+    )
+    parser.add_argument(
+        "--elevation",
+        type=_between(-90, 90),
+        metavar="DEGREES",
+        help="angle of the camera above the horizon, -90 to 90; default: 20",
+    )
+    parser.add_argument(
+        "--fov",
+        type=_between(1, 170),
+        metavar="DEGREES",
+        help="field of view along the shorter side; default: 40",
+    )
+    parser.add_argument(
+        "--distance",
+        type=_between(1e-3, 1e3),
+        metavar="FACTOR",
+        help="distance of the camera; at 1 the scene's bounding sphere just fits; default: 0.9",
+    )
+    parser.add_argument(
+        "--up",
+        choices=UP_AXES,
+        help="the axis of the scene that points up; write negative ones as --up=-y; default: y",
+    )
+    parser.set_defaults(wrong_usage=parser.error)
+
+
+def add_size_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --size, of a picture for which there is no camera file."""
+    parser.add_argument("--size", type=_size, metavar="WxH", help="size of the picture in pixels; default: 800x600")
+
+
+def add_background_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --background."""
+    parser.add_argument(
+        "--background",
+        type=_color,
+        default="black",
+        metavar="COLOR",
+        help="background colour: a name, #rrggbb, or r,g,b from 0 to 255; default: black",
+    )
+
+
+def check_camera_arguments(args: argparse.Namespace, beside: Collection[str] = ()) -> None:
+    """End the program with status 2 if an option is given beside --camera that has nothing to say then."""
+    given = [f"--{name}" for name in ("size", *_PLACE) if name not in beside and getattr(args, name, None) is not None]
+    if args.camera is not None and given:
+        args.wrong_usage(f"the file of --camera says where the camera is, so leave out {', '.join(given)}")
+
+
+def find_camera(args: argparse.Namespace, scene: Gaussians) -> Camera:
+    """The camera of the file, or the one that the options place.
+
+    Raises:
+        SceneError: if the file holds no camera, or nothing in the scene is visible.
+        OSError: if the file cannot be opened.
+    """
+    if args.camera is not None:
+        return read_camera(args.camera)
+    width, height = getattr(args, "size", None) or _SIZE
+    place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
+    return orbit(scene, width, height, **place)
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, cross, height = text.lower().partition("x")
+    if not (
+        cross
+        and width.isdecimal()
+        and height.isdecimal()
+        and 0 < int(width) <= MAX_SIDE
+        and 0 < int(height) <= MAX_SIDE
+    ):
+        raise argparse.ArgumentTypeError(f"a size like 800x600, each side 1 to {MAX_SIDE}, is required, found {text!r}")
+    return int(width), int(height)
+
+
+class _between:
+    """A number in a closed range, as an argparse type."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def __call__(self, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not self.low <= value <= self.high:
+            raise argparse.ArgumentTypeError(f"a number from {self.low:g} to {self.high:g} is required, found {text!r}")
+        return value
+
+
+def _color(text: str) -> tuple[float, float, float]:
+    parts = text.split(",")
+    try:
+        # Pillow knows the names of CSS and #rrggbb.
+        values = [float(part) for part in parts] if len(parts) == 3 else list(ImageColor.getrgb(text)[:3])
+    except ValueError:
+        values = []
+    if len(values) != 3 or not all(0 <= value <= 255 for value in values):
+        raise argparse.ArgumentTypeError(f"a colour name, #rrggbb, or r,g,b from 0 to 255 is required, found {text!r}")
+    return values[0] / 255, values[1] / 255, values[2] / 255

@@ -1,0 +1,112 @@
+"""The command `python -m splat view`: look at scenes in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import webbrowser
+from pathlib import Path
+
+import torch
+
+from ..scene.builtin import knot_scene
+from ..scene.camera import Camera
+from ..scene.formats import READABLE, read_scene
+from ..scene.gaussians import Gaussians, SceneError
+from ..view.choices import Choices, find_scenes
+from ..view.drawing import Look, Picture, draw
+from ..view.server import LOOPBACK, ViewError, open_viewer
+from ..view.session import UP, ViewTerms
+from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
+from .device import DeviceError, add_device_argument, find_device
+from .interrupts import noted_interrupt
+from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
+from .warnings_printed import printed_warnings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `view`."""
+    parser.add_argument(
+        "scenes",
+        nargs="*",
+        type=Path,
+        metavar="SCENE",
+        help=f"the scenes to choose from ({READABLE}), and folders of them; default: a built-in one",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="the address to listen on; default: 127.0.0.1, which only this machine can reach",
+    )
+    parser.add_argument(
+        "--port", type=_port, default=8080, metavar="0-65535", help="the port; 0 takes any free one; default: 8080"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in this machine's browser")
+    add_camera_arguments(parser)
+    add_background_argument(parser)
+    add_device_argument(parser)
+    parser.add_argument(
+        "--sh-degree",
+        type=int,
+        choices=range(5),
+        default=4,
+        metavar="0-4",
+        help="the highest degree of spherical harmonics to begin with; default: all that the scene has",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C; return 0, or 1 if a scene, the device or the address failed."""
+    check_camera_arguments(args, beside=("up",))
+    try:
+        device = find_device(args.device)
+        scenes = find_scenes(args.scenes)
+        browser = _browser() if args.open else None
+        choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
+        terms = ViewTerms(choices, _draw, UP[args.up or "y"], args.background, args.sh_degree)
+        with noted_interrupt() as interrupted, open_viewer(args.host, args.port, terms, next(iter(scenes))) as viewer:
+            print(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
+            if args.host not in LOOPBACK:
+                print(f"splat: warning: everybody who can reach {args.host} can see the scenes", file=sys.stderr)
+            if browser is not None:
+                browser.open(viewer.url)
+            while not interrupted():
+                time.sleep(0.1)
+    except (SceneError, OSError, DeviceError, ViewError) as error:
+        print(f"splat: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _read(path: Path | None, device: torch.device) -> Gaussians:
+    with (
+        enough_memory(lambda: f"reading {path or 'the built-in scene'}", "choose a scene of fewer Gaussians"),
+        printed_warnings(),
+    ):
+        return (read_scene(path) if path else knot_scene()).to(device)
+
+
+def _draw(look: Look, camera: Camera) -> Picture:
+    count, size = len(look.scene), f"{camera.width}x{camera.height}"
+    with enough_memory(
+        lambda: f"drawing {count} Gaussians at {size}", "make the page smaller, or choose another scene"
+    ):
+        try_memory(PIXEL_BYTES * camera.width * camera.height + GAUSSIAN_BYTES * count, look.scene.means.device)
+        return draw(look, camera)
+
+
+def _browser() -> webbrowser.BaseBrowser:
+    try:
+        return webbrowser.get()
+    except webbrowser.Error as error:
+        raise ViewError(
+            "--open needs a browser, found none on this machine; leave it out, and open the address that is printed"
+        ) from error
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"a number from 0 to 65535 is required, found {text!r}")
+    return int(text)

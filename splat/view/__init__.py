@@ -1,0 +1,1 @@
+"""Looking at scenes in a browser."""

@@ -1,0 +1,91 @@
+"""The scenes that a viewer offers, by name: read when somebody looks at one, and kept while somebody does."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..scene.camera import Camera
+from ..scene.formats import FORMATS, READABLE
+from ..scene.gaussians import Gaussians, SceneError
+
+BUILT_IN: Final = "built-in scene"
+MOST_FILES: Final = 1000
+"""A folder may have this many scenes."""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A scene, and how it is first seen."""
+
+    scene: Gaussians
+    camera: Camera
+    middle: tuple[float, ...]
+    """x, y, z of the point around which pages orbit."""
+
+
+class Choices:
+    """Scenes by name. A page can only choose among these names: no path comes from a page."""
+
+    def __init__(
+        self,
+        paths: dict[str, Path | None],
+        read: Callable[[Path | None], Gaussians],
+        place: Callable[[Gaussians], Camera],
+    ) -> None:
+        """`read` reads a scene, the built-in one for None; `place` makes the camera from which it is first seen."""
+        self._paths, self._read, self._place = paths, read, place
+        self._kept: weakref.WeakValueDictionary[str, Exhibit] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """What can be chosen, in the order given."""
+        return list(self._paths)
+
+    def get(self, name: str) -> Exhibit:
+        """The scene of this name, read now if nobody looks at it; one is read after the other.
+
+        Raises what `read` and `place` raise, and SceneError if the name is not offered.
+        """
+        if name not in self._paths:
+            raise SceneError("one of the scenes that are offered is required, found another name")
+        with self._lock:
+            exhibit = self._kept.get(name)
+            if exhibit is None:
+                scene = self._read(self._paths[name])
+                lower, upper = scene.bounds()
+                middle = tuple(((lower + upper) / 2).tolist())
+                exhibit = self._kept[name] = Exhibit(scene, self._place(scene), middle)
+            return exhibit
+
+
+def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
+    """The scenes of these files and folders by the names that are shown; the built-in one if there are no places.
+
+    Raises:
+        SceneError: if a folder has no scene, or too many.
+        OSError: if a place is missing.
+    """
+    if not places:
+        return {BUILT_IN: None}
+    paths: list[Path] = []
+    for place in places:
+        paths += _scenes_in(place) if place.is_dir() else [place]
+    for path in paths:
+        path.stat()  # missing ones are said at once, not when somebody chooses them
+    names = [path.name for path in paths]
+    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+
+
+def _scenes_in(folder: Path) -> list[Path]:
+    found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(tuple(FORMATS)))
+    if not 0 < len(found) <= MOST_FILES:
+        raise SceneError(
+            f"{folder}: a folder with 1 to {MOST_FILES} scenes ({READABLE}) is required, found {len(found)}"
+        )
+    return found

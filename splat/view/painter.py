@@ -1,0 +1,93 @@
+"""The thread that draws for one page: always the newest request, coarse while new ones come, finer when they stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .resolution import FIRST, REST, fixed_seconds, moving_scale, resting_scale
+
+T = TypeVar("T")
+
+
+class Painter(Generic[T]):
+    """Draws requests in a thread of its own.
+
+    A request that comes while another one is drawn replaces those that still wait: none of them is ever drawn.
+    """
+
+    def __init__(self, name: str, paint: Callable[[T, float], None], failed: Callable[[Exception], None]) -> None:
+        """Start the thread.
+
+        Args:
+            name: of the thread.
+            paint: draws and shows a request at a scale (see resolution.py).
+            failed: gets what `paint` raises; the next request is drawn all the same.
+        """
+        self._paint, self._failed = paint, failed
+        self._news = threading.Condition()
+        self._request: T | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is to be shown any more."""
+        return self._closed
+
+    def ask(self, request: T) -> None:
+        """Draw this next, in place of what waits; return at once."""
+        with self._news:
+            self._request = request
+            self._news.notify()
+
+    def close(self) -> None:
+        """Let the thread end after the picture that it is drawing; return at once."""
+        with self._news:
+            self._closed = True
+            self._request = None
+            self._news.notify()
+
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Whether the thread of a closed painter has ended, which is waited for so long."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        scale, fixed = FIRST, 0.0
+        while (request := self._next()) is not None:
+            shown = scale
+            first = seconds = self._timed(request, shown)
+            while seconds is not None and shown < 1 and not self._changes():
+                shown = resting_scale(shown, seconds)
+                seconds = self._timed(request, shown)
+            if first is not None and seconds is not None:
+                found = fixed_seconds((scale, first), (shown, seconds))
+                fixed = min(fixed, first) if found is None else found
+                scale = moving_scale(scale, first, fixed)
+            del request  # and with it the scene, which nobody may look at any more
+
+    def _next(self) -> T | None:
+        """The newest request, when there is one; None at the end."""
+        with self._news:
+            self._news.wait_for(lambda: self._closed or self._request is not None)
+            request, self._request = self._request, None
+            return request
+
+    def _changes(self) -> bool:
+        """Whether a request comes within the time after which the camera is at rest."""
+        with self._news:
+            return self._news.wait_for(lambda: self._closed or self._request is not None, REST)
+
+    def _timed(self, request: T, scale: float) -> float | None:
+        """The seconds that it took; None if it failed."""
+        start = time.perf_counter()
+        try:
+            self._paint(request, scale)
+        except Exception as error:  # a picture that cannot be drawn must not end the viewer
+            self._failed(error)
+            return None
+        return time.perf_counter() - start

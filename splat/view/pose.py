@@ -1,0 +1,99 @@
+"""Cameras of the page and cameras of the rasterizer, and the one made from the other.
+
+The page says where a camera is by its position, a quaternion from the camera's axes (x right, y down, z forward) to the
+world's, and the angle that its height covers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import torch
+
+from ..scene.camera import Camera
+from ..scene.camera_file import viewmat_of
+from ..scene.gaussians import SceneError
+from .resolution import scaled_size
+
+MOST_PIXELS: Final = 3840 * 2160
+"""A page with more pixels gets pictures of this many."""
+_LARGEST: Final = 1e15
+
+Numbers = tuple[float, ...]
+
+
+class Pose(NamedTuple):
+    """The camera of a page, as the page says it: nothing is checked yet."""
+
+    rotation: Numbers
+    """Quaternion w, x, y, z from the camera's axes to the world's."""
+    position: Numbers
+    """x, y, z in the world."""
+    fov: float
+    """Radians that the height covers."""
+    width: int
+    """Pixels of the page."""
+    height: int
+
+
+class Aim(NamedTuple):
+    """What is to be said to a page so that it shows what a camera sees."""
+
+    position: Numbers
+    look_at: Numbers
+    """The point in the middle, around which the page orbits."""
+    up: Numbers
+    fov: float
+    """Radians that the height covers."""
+
+
+def camera_of(pose: Pose, near: float) -> Camera:
+    """The camera of a page; its size has the page's shape and at most `MOST_PIXELS`.
+
+    Raises SceneError if a value is not finite or out of range.
+    """
+    numbers = [*pose.rotation, *pose.position, pose.fov, pose.width, pose.height]
+    if not all(isinstance(number, (int, float)) and abs(number) <= _LARGEST for number in numbers):
+        raise SceneError(
+            f"the numbers of a camera must be finite and at most {_LARGEST:g}, found others; reset the view"
+        )
+    length = math.sqrt(sum(number * number for number in pose.rotation))
+    if length < 1e-6 or len(pose.rotation) != 4 or len(pose.position) != 3:
+        raise SceneError("a camera must have a rotation of length 1 and a position, found another; reset the view")
+    if not (0.01 <= pose.fov <= math.pi - 0.01 and min(pose.width, pose.height) >= 1):
+        raise SceneError(
+            "a camera must see between 0 and 180 degrees and at least one pixel, found "
+            f"{math.degrees(pose.fov):g} degrees, {pose.width}x{pose.height}; reset the view"
+        )
+    scale = min(1.0, math.sqrt(MOST_PIXELS / (pose.width * pose.height)))
+    width, height = (min(side, MOST_PIXELS) for side in scaled_size(int(pose.width), int(pose.height), scale))
+    focal = 0.5 * height / math.tan(pose.fov / 2)
+    viewmat = viewmat_of(
+        [number / length for number in pose.rotation], torch.tensor(pose.position, dtype=torch.float64)
+    )
+    K = torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
+    return Camera(viewmat=viewmat.float(), K=K.float(), width=width, height=height, near=near)
+
+
+def resized(camera: Camera, scale: float) -> Camera:
+    """The same view with fewer pixels."""
+    width, height = scaled_size(camera.width, camera.height, scale)
+    factors = torch.tensor([[width / camera.width], [height / camera.height], [1.0]])
+    return Camera(viewmat=camera.viewmat, K=camera.K * factors, width=width, height=height, near=camera.near)
+
+
+def aim_of(camera: Camera, up: Numbers, around: Numbers) -> Aim:
+    """What shows a page the view of `camera`.
+
+    Args:
+        camera: where to look from.
+        up: x, y, z of the direction that stays upright while the page orbits.
+        around: x, y, z of the scene's middle; the page orbits around the point in the picture's middle at its depth.
+    """
+    turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
+    position, forward = -turn.T @ shift, turn[2]
+    depth = float(forward @ (torch.tensor(around, dtype=torch.float64) - position))
+    look_at = position + max(depth, camera.near) * forward
+    fov = 2 * math.atan(camera.height / (2 * float(camera.K[1, 1])))
+    return Aim(tuple(position.tolist()), tuple(look_at.tolist()), up, fov)

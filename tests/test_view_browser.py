@@ -1,0 +1,138 @@
+"""`splat view` in a real browser without a screen: what the page shows, what a hand does to it, two pages at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import browser
+import numpy as np
+import pytest
+from PIL import Image
+from test_render_command import render
+
+from splat.scene.builtin import knot_scene
+from splat.scene.formats import write_scene
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+# Where neither the controls nor a notice lie above the picture.
+FREE = (slice(120, 435), slice(10, 390))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scenes to choose from."""
+    folder = tmp_path_factory.mktemp("view")
+    scene = knot_scene()
+    write_scene(folder / "knot.ply", scene)
+    write_scene(folder / "part.ply", scene.select(scene.means[:, 1] > -1))  # without the floor
+    (folder / "bad.ply").write_bytes(b"GIF89a")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(chromium: Browser, folder: Path) -> Iterator[str]:
+    with browser.serve(folder, "knot.ply", "part.ply", "bad.ply", "--azimuth", "30") as address:
+        yield address
+
+
+def shot(page: Page) -> np.ndarray:
+    """What is seen of the picture when the page is at rest."""
+    return browser.resting_picture(page)[FREE]
+
+
+def until(page: Page, reached: Callable[[np.ndarray], bool], what: str) -> np.ndarray:
+    """The resting picture that has been reached; however long that takes, nothing of it is measured."""
+    for _ in range(40):
+        seen = shot(page)
+        if reached(seen):
+            return seen
+    raise AssertionError(f"it never came to this: {what}")
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one - other).mean())
+
+
+def saved(page: Page, button: str, folder: Path) -> Path:
+    """The file that a button of the page saves."""
+    with page.expect_download(timeout=30000) as download:
+        page.get_by_role("button", name=button).click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def choose(page: Page, label: str, value: str) -> None:
+    page.get_by_role("combobox", name=label).click()
+    page.get_by_role("option", name=value, exact=True).click()
+
+
+def drag(page: Page, x: float, y: float) -> None:
+    page.mouse.move(200, 250)
+    page.mouse.down()
+    page.mouse.move(200 + x, 250 + y, steps=4)
+    page.mouse.up()
+
+
+def test_the_page_shows_what_render_draws_and_a_drag_turns_it(
+    chromium: Browser, url: str, folder: Path, tmp_path: Path
+) -> None:
+    knot = folder / "knot.ply"
+    placed = render(tmp_path / "a.png", knot, "--size", f"{browser.WIDTH}x{browser.HEIGHT}", "--azimuth", "30")[FREE]
+    assert placed.std() > 30, "there is something to see"
+    page, wrong = browser.visit(chromium, url)
+    seen = until(page, lambda seen: apart(seen, placed) < 2, "the page begins where render would")
+
+    drag(page, 100, 30)
+    turned = until(page, lambda turned: apart(turned, seen) > 10, "a drag turns it")
+    camera, picture = (saved(page, button, tmp_path) for button in ("Save camera", "Save picture"))
+    again = render(tmp_path / "b.png", knot, "--camera", camera)
+    assert apart(again[FREE], turned) < 2, "render takes the camera that was saved"
+    with Image.open(picture) as image:
+        assert np.array_equal(np.asarray(image, dtype=float), again), "the picture that was saved is render's"
+
+    angle = page.locator("input[type=text]").nth(1)
+    angle.fill("70")
+    angle.press("Enter")
+    until(page, lambda wide: apart(wide, turned) > 10, "another field of view")
+    page.get_by_role("button", name="Whole scene").click()
+    until(page, lambda whole: apart(whole, seen) < 2, "the whole scene, as in the beginning")
+
+    other, also_wrong = browser.visit(chromium, url)
+    drag(other, -90, 0)
+    until(other, lambda turned: apart(turned, seen) > 10, "another page is turned")
+    assert apart(shot(page), seen) < 2, "and this one is not"
+    other.close()
+    drag(page, 90, 0)
+    until(page, lambda turned: apart(turned, seen) > 10, "it still answers when the other is gone")
+    page.close()
+    assert wrong == also_wrong == []
+
+
+def test_modes_scenes_and_what_cannot_be_opened(chromium: Browser, url: str) -> None:
+    page, wrong = browser.visit(chromium, url)
+    seen = shot(page)
+    for mode in ("depth", "alpha", "count"):
+        choose(page, "Show", mode)
+        until(page, lambda grey: np.ptp(grey, axis=2).mean() < 2 and grey.std() > 20, mode)
+    choose(page, "Show", "colour")
+    until(page, lambda coloured: apart(coloured, seen) < 1, "colours again")
+    choose(page, "Scene", "bad.ply")
+    page.get_by_text("bad.ply: a PLY file, which starts with").wait_for(timeout=30000)
+    assert apart(shot(page), seen) < 1, "the scene before is still there"
+    choose(page, "Scene", "part.ply")
+    until(page, lambda part: apart(part, seen) > 10, "another scene")
+    page.close()
+    assert wrong == []

@@ -1,0 +1,336 @@
+"""What `splat view` is made of, without a server: resolutions, cameras, pictures, the painter's thread, the scenes."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import queue
+import threading
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_render_command import render
+
+from splat.scene.builtin import knot_scene
+from splat.scene.camera import Camera, orbit
+from splat.scene.formats import write_scene
+from splat.scene.gaussians import Gaussians, SceneError
+from splat.view.choices import BUILT_IN, Choices, find_scenes
+from splat.view.drawing import TILE, Look, depth_as_grey, draw
+from splat.view.painter import Painter
+from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
+from splat.view.resolution import (
+    AT_ONCE,
+    FIRST,
+    IN_TIME,
+    LEAST,
+    fixed_seconds,
+    moving_scale,
+    resting_scale,
+    scaled_size,
+)
+
+pytestmark = pytest.mark.once
+
+# Seconds for the Gaussians, and for all pixels of the page: from a GPU to a CPU that is too slow for the scene.
+MACHINES = [(0.001, 0.002), (0.01, 0.05), (0.02, 0.3), (0.03, 3.0), (0.2, 1.0)]
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("fixed", "pixels"), MACHINES)
+def test_the_resolution_follows_the_machine(fixed: float, pixels: float, known: bool) -> None:
+    scale, scales = FIRST, []
+    for _ in range(12):
+        scales.append(scale)
+        scale = moving_scale(scale, fixed + pixels * scale**2, fixed if known else 0.0)
+
+    seconds = [fixed + pixels * scale**2 for scale in scales]
+    if known and fixed > IN_TIME / 2:
+        assert seconds[-1] <= max(0.05, 1.35 * fixed) or scales[-1] == LEAST, "fewer pixels would hardly be faster"
+    else:
+        assert seconds[-1] <= 0.05 or scales[-1] == LEAST
+    assert scales[-1] == 1 or scales[-1] == LEAST or seconds[-1] > 0.6 * IN_TIME, "no coarser than it must be"
+    assert scales[-3:] == [scales[-1]] * 3, "it does not flicker"
+    for (first, before), (second, after) in itertools.pairwise(zip(scales, seconds, strict=True)):
+        assert second <= first or after <= max(before, 1.01 * IN_TIME, 1.26 * fixed), "growing is safe"
+
+
+def test_two_scales_tell_the_gaussians_time_from_the_pixels() -> None:
+    assert fixed_seconds((0.25, 0.3 + 0.1 / 16), (1.0, 0.4)) == pytest.approx(0.3)
+    assert fixed_seconds((1.0, 0.4), (0.25, 0.3 + 0.1 / 16)) == pytest.approx(0.3)
+    assert fixed_seconds((0.9, 0.3), (1.0, 0.4)) is None, "too close to each other"
+    assert fixed_seconds((0.25, 0.5), (1.0, 0.4)) == 0.4, "noise gives no negative time for the pixels"
+    assert fixed_seconds((0.25, 0.001), (1.0, 0.4)) == 0, "and none for the Gaussians"
+
+
+@pytest.mark.parametrize(("fixed", "pixels"), MACHINES)
+@pytest.mark.parametrize("scale", [LEAST, 0.4, 0.99])
+def test_at_rest_all_pixels_are_drawn_in_steps(fixed: float, pixels: float, scale: float) -> None:
+    scales = [scale]
+    while scales[-1] < 1:
+        scales.append(resting_scale(scales[-1], fixed + pixels * scales[-1] ** 2))
+        assert len(scales) <= 5
+    if fixed / LEAST**2 + pixels <= AT_ONCE:
+        assert len(scales) == 2
+    assert all(after <= 2 * before or fixed + pixels <= AT_ONCE for before, after in itertools.pairwise(scales))
+
+
+def test_a_picture_has_at_least_one_pixel() -> None:
+    assert scaled_size(3, 1000, LEAST) == (1, 125)
+    assert scaled_size(640, 480, 1.0) == (640, 480)
+
+
+def pose_of(camera: Camera) -> Pose:
+    """What a page says whose camera this is."""
+    turn = camera.viewmat[:3, :3].double().T
+    w = math.sqrt(max(0.0, 1 + float(turn.trace()))) / 2
+    assert w > 0.05, "choose another camera: this inverse is the simple one"
+    xyz = torch.stack([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]]) / (4 * w)
+    position = -turn @ camera.viewmat[:3, 3].double()
+    fov = 2 * math.atan(camera.height / (2 * float(camera.K[1, 1])))
+    return Pose((w, *xyz.tolist()), tuple(position.tolist()), fov, camera.width, camera.height)
+
+
+@pytest.mark.parametrize(("azimuth", "up", "size"), [(30, "-y", (90, 60)), (140, "-y", (60, 90)), (80, "-z", (50, 50))])
+def test_a_page_s_camera_is_the_rasterizer_s(azimuth: float, up: str, size: tuple[int, int]) -> None:
+    camera = orbit(knot_scene(), *size, azimuth=azimuth, elevation=12, fov=47, up=up)
+
+    found = camera_of(pose_of(camera), camera.near)
+
+    torch.testing.assert_close(found.viewmat, camera.viewmat, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.K, camera.K, atol=1e-3, rtol=0)
+    assert (found.width, found.height, found.near) == (*size, camera.near)
+
+
+def test_a_page_is_pointed_at_the_middle_of_the_scene() -> None:
+    scene = knot_scene()
+    camera = orbit(scene, 80, 60, azimuth=70, elevation=35, fov=40)
+    lower, upper = scene.bounds()
+    middle = (lower + upper) / 2
+
+    aim = aim_of(camera, (0.0, 1.0, 0.0), tuple(middle.tolist()))
+
+    assert aim.look_at == pytest.approx(middle.tolist(), abs=1e-4)
+    assert math.degrees(aim.fov) == pytest.approx(40, abs=1e-3)
+    assert aim.position == pytest.approx((-camera.viewmat[:3, :3].T @ camera.viewmat[:3, 3]).tolist(), abs=1e-4)
+    behind = aim_of(camera, (0.0, 1.0, 0.0), aim.position)
+    assert math.dist(behind.look_at, behind.position) == pytest.approx(camera.near, rel=1e-2)
+
+
+def test_a_smaller_picture_shows_the_same() -> None:
+    camera = orbit(knot_scene(), 91, 60)
+    small = resized(camera, 0.5)
+    assert (small.width, small.height) == (46, 30)
+    assert small.K[0].tolist() == pytest.approx((camera.K[0] * 46 / 91).tolist())
+    assert small.K[1].tolist() == pytest.approx((camera.K[1] / 2).tolist())
+
+
+FRONT = Pose((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.0, 80, 60)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rotation": (math.nan, 0, 0, 0)}, "the numbers of a camera must be finite"),
+        ({"position": (0, math.inf, 0)}, "the numbers of a camera must be finite"),
+        ({"position": (0, 1e200, 0)}, r"at most 1e\+15"),
+        ({"position": ("0", 0, 0)}, "the numbers of a camera must be finite"),
+        ({"fov": None}, "the numbers of a camera must be finite"),
+        ({"position": (0, 0)}, "a camera must have a rotation of length 1 and a position"),
+        ({"rotation": (0, 0, 0, 0)}, "a camera must have a rotation of length 1 and a position"),
+        ({"fov": 4.0}, "between 0 and 180 degrees and at least one pixel, found 229.183 degrees"),
+        ({"width": 0}, "found 57.2958 degrees, 0x60; reset the view"),
+        ({"height": -5}, "found 57.2958 degrees, 80x-5"),
+    ],
+)
+def test_cameras_that_are_none(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(SceneError, match=message):
+        camera_of(FRONT._replace(**changes), 0.01)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("width", "height"), [(7680, 4320), (10**9, 10**9), (10**15, 1), (3, 10**12)])
+def test_no_page_asks_for_too_many_pixels(width: int, height: int) -> None:
+    camera = camera_of(FRONT._replace(width=width, height=height), 0.01)
+    assert camera.width * camera.height <= 1.1 * MOST_PIXELS
+
+
+def look(scene: Gaussians, mode: str) -> Look:
+    return Look(scene, mode, scene.degree, (1.0, 0.0, 0.5), 0.01)
+
+
+def test_colours_are_those_of_render(tmp_path: Path) -> None:
+    scene = knot_scene()
+    camera = orbit(scene, 100, 70, azimuth=30, elevation=15, fov=40, distance=0.9)
+    place = ["--azimuth", "30", "--elevation", "15", "--size", "100x70", "--background", "255,0,127.5"]
+    assert np.array_equal(draw(look(scene, "colour"), camera), render(tmp_path / "a.png", *place))
+
+
+def test_modes_show_what_they_say() -> None:
+    scene = knot_scene()
+    camera = orbit(scene, 100, 70, azimuth=30, elevation=40)
+    pictures = {mode: draw(look(scene, mode), camera).astype(int) for mode in ("depth", "alpha", "count")}
+    assert all((picture == picture[..., :1]).all() for picture in pictures.values()), "grey"
+    alpha, depth, count = (pictures[mode][..., 0] for mode in ("alpha", "depth", "count"))
+
+    assert alpha[0, 0] == 0
+    assert alpha.max() >= 250
+    assert ((depth > 0) == (alpha >= 128)).mean() > 0.99, "black where less than half is covered"
+    assert count.max() == 255
+    tiles = count[: 70 // TILE * TILE, : 100 // TILE * TILE].reshape(70 // TILE, TILE, 100 // TILE, TILE)
+    assert (tiles == tiles[:, :1, :, :1]).all(), "one number for each tile"
+    assert count[0, 0] < count[35, 50]
+
+
+def test_what_is_near_is_bright_in_the_mode_depth() -> None:
+    means = torch.tensor([[-1.0, 0, 2], [1.5, 0, 3], [0, 2.0, 4]])
+    scene = Gaussians(means, torch.eye(4)[:1].expand(3, 4), torch.full((3, 3), 0.3), torch.ones(3), torch.ones(3, 1, 3))
+    camera = Camera(torch.eye(4), torch.tensor([[30.0, 0, 30], [0, 30, 30], [0, 0, 1]]), 60, 60)
+    depth = draw(look(scene, "depth"), camera)[..., 0]
+    assert [depth[30, 15], depth[30, 45], depth[45, 30], depth[5, 5]] == [255, 140, 26, 0]
+
+
+def test_a_scene_of_nothing_is_black_in_every_mode() -> None:
+    scene = knot_scene()
+    camera = orbit(scene, 40, 30)
+    behind = Camera(camera.viewmat * torch.tensor([[1.0], [1], [-1], [1]]), camera.K, 40, 30)
+    for mode in ("depth", "alpha", "count"):
+        assert draw(look(scene, mode), behind).max() == 0, mode
+
+
+def test_one_far_pixel_does_not_darken_the_depth() -> None:
+    depth, alpha = torch.linspace(1, 2, 400).reshape(20, 20), torch.ones(20, 20)
+    depth[0, 0], alpha[5, 5] = 1e6, 0.4
+    grey = depth_as_grey(depth, alpha)
+    assert grey[0, 1] > 0.95
+    assert grey[19, 19] == pytest.approx(0.1, abs=0.02)
+    assert grey[5, 5] == 0
+
+
+class Painted:
+    """A painter whose pictures the test lets through one by one."""
+
+    def __init__(self) -> None:
+        self.pictures: queue.Queue[tuple[object, float]] = queue.Queue()
+        self.errors: queue.Queue[Exception] = queue.Queue()
+        self.go = threading.Semaphore(0)
+        self.painter: Painter[object] = Painter("painted", self.paint, self.errors.put)
+
+    def paint(self, request: object, scale: float) -> None:
+        self.pictures.put((request, scale))
+        assert self.go.acquire(timeout=20)
+        if request == "bad":
+            raise RuntimeError("no picture")
+
+    def next(self) -> tuple[object, float]:
+        return self.pictures.get(timeout=20)
+
+
+def test_only_the_newest_request_is_drawn() -> None:
+    painted = Painted()
+    painted.painter.ask(0)
+    assert painted.next() == (0, FIRST)
+    for i in range(1, 100):
+        painted.painter.ask(i)
+    painted.go.release(50)
+    assert painted.next()[0] == 99
+    painted.painter.close()
+
+
+def test_at_rest_it_gets_finer_to_the_end_and_then_nothing_is_drawn() -> None:
+    painted = Painted()
+    painted.go.release(100)
+    painted.painter.ask("view")
+    scales = [painted.next()[1]]
+    while scales[-1] < 1:
+        scales.append(painted.next()[1])
+    assert scales == sorted(scales)
+    assert scales[0] == FIRST
+    with pytest.raises(queue.Empty):
+        painted.pictures.get(timeout=0.3)
+    painted.painter.close()
+
+
+def test_a_picture_that_fails_is_reported_and_the_next_is_drawn() -> None:
+    painted = Painted()
+    painted.go.release(100)
+    painted.painter.ask("bad")
+    assert str(painted.errors.get(timeout=20)) == "no picture"
+    assert painted.next()[0] == "bad"
+    painted.painter.ask("good")
+    assert painted.next()[0] == "good"
+    painted.painter.close()
+
+
+class Request:
+    """Something that can be watched."""
+
+
+def test_a_closed_painter_ends_and_keeps_nothing() -> None:
+    painted = Painted()
+    request = Request()
+    gone = weakref.ref(request)
+    painted.painter.ask(request)
+    painted.next()
+    painted.painter.close()
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "painted")
+    painted.go.release(9)
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert painted.pictures.empty(), "what was being drawn was the last"
+    del request
+    gc.collect()
+    assert gone() is None
+
+
+def place(scene: Gaussians) -> Camera:
+    return orbit(scene, 80, 60)
+
+
+def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:
+    read = []
+
+    def knot(path: Path | None) -> Gaussians:
+        read.append(path)
+        return knot_scene()
+
+    choices = Choices({BUILT_IN: None, "b.ply": Path("b.ply")}, knot, place)
+    assert choices.names == [BUILT_IN, "b.ply"]
+    first = choices.get("b.ply")
+    assert choices.get("b.ply") is first
+    assert read == [Path("b.ply")]
+    del first
+    gc.collect()
+    choices.get("b.ply")
+    assert len(read) == 2
+    with pytest.raises(SceneError, match="one of the scenes that are offered is required"):
+        choices.get("/etc/passwd")
+
+
+def test_scenes_of_files_and_folders(tmp_path: Path) -> None:
+    for name in ("a/one.ply", "a/two.spz", "a/notes.txt", "b/one.ply"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "empty").mkdir()
+
+    assert find_scenes([]) == {BUILT_IN: None}
+    assert list(find_scenes([tmp_path / "a"])) == ["one.ply", "two.spz"]
+    both = find_scenes([tmp_path / "b" / "one.ply", tmp_path / "a"])
+    assert list(both) == [str(tmp_path / "b" / "one.ply"), str(tmp_path / "a" / "one.ply"), "two.spz"]
+    with pytest.raises(FileNotFoundError):
+        find_scenes([tmp_path / "none.ply"])
+    with pytest.raises(SceneError, match=r"a folder with 1 to 1000 scenes \(.*\) is required, found 0"):
+        find_scenes([tmp_path / "empty"])
+
+
+def test_a_scene_is_shown_as_it_was_read(tmp_path: Path) -> None:
+    write_scene(tmp_path / "knot.ply", knot_scene())
+    from splat.scene.formats import read_scene
+
+    exhibit = Choices(find_scenes([tmp_path]), lambda path: read_scene(path or ""), place).get("knot.ply")
+    lower, upper = knot_scene().bounds()
+    assert exhibit.middle == pytest.approx(((lower + upper) / 2).tolist())
+    assert len(exhibit.scene) == len(knot_scene())
