@@ -48,7 +48,11 @@ PRINTING = [
     ["cache", "prune"],
 ]
 # Unbuffered, the first word fails and not the last flush.
-STREAMS = [(words, False) for words in PRINTING] + [(words, True) for words in (["--help"], ["doctor"], SMALL_FIT)]
+UNBUFFERED = [(words, True) for words in (["--help"], ["doctor"], SMALL_FIT)]
+STREAMS = [(words, False) for words in PRINTING] + UNBUFFERED
+# The line is made in one place, so that each way of printing is enough: argparse's, text, JSON, progress.
+ONCE_EACH = [["--version"], ["doctor"], ["doctor", "--json"], SMALL_FIT]
+WAYS_OF_PRINTING = [(words, False) for words in ONCE_EACH] + UNBUFFERED
 
 
 def test_every_command_is_tried() -> None:
@@ -97,7 +101,7 @@ def test_a_broken_pipe_ends_it_without_a_word(
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("words", "unbuffered"), STREAMS, ids=str)
+@pytest.mark.parametrize(("words", "unbuffered"), WAYS_OF_PRINTING, ids=str)
 def test_output_that_cannot_be_written_is_one_line(
     tmp_path: Path, request: pytest.FixtureRequest, words: list[str], unbuffered: bool
 ) -> None:
@@ -157,6 +161,7 @@ def limited(tmp_path: Path, megabytes: float, *words: str) -> Done:
     return done
 
 
+@pytest.mark.once
 def test_pictures_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "render", "-o", "out.png", "--size", "16384x16384", "--device", "cpu")
     assert done.returncode == 1
@@ -168,6 +173,7 @@ def test_pictures_too_large_for_the_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.ply"
     count = 2**28
@@ -198,6 +204,7 @@ def test_splat_files_too_large_for_the_memory(tmp_path: Path, words: list[str]) 
     assert [path.name for path in tmp_path.iterdir()] == ["large.splat"]
 
 
+@pytest.mark.once
 def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "fit", "-o", "out.ply", "--gaussians", "2000000000", "--device", "cpu")
     assert done.returncode == 1
@@ -209,6 +216,7 @@ def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("megabytes", [10, 60, 150])
 def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: int) -> None:
     (tmp_path / "scene.ply").write_bytes(ply(columns(20_000)))
