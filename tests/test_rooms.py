@@ -31,8 +31,9 @@ ROOMS = {
     SPLAT: {
         "ops": {""},
         "scene": set(),
-        "fit": {"scene", "ops"},
-        "commands": {"scene", "ops", "fit", ""},
+        "photos": {"scene"},
+        "fit": {"scene", "ops", "photos"},
+        "commands": {"scene", "ops", "photos", "fit", ""},
         "": {"ops", "commands"},
     },
 }
