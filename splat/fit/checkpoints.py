@@ -111,10 +111,11 @@ def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int
         raise SceneError(f"{path}: a checkpoint is required, found something else: {str(error)[:150]}") from error
     for name, value in ours.items():
         if name != "done" and theirs.get(name) != value:
-            option = "the pictures and cameras" if name == "pictures" else f"--{name.replace('_', '-')}"
-            detail = "" if name == "pictures" else f": required {value}, found {str(theirs.get(name))[:40]}"
+            if name == "pictures":
+                raise SceneError(f"{path}: it is the checkpoint of a fit to other pictures; start without --resume")
             raise SceneError(
-                f"{path}: it is the checkpoint of a fit with other {option}{detail}; start without --resume"
+                f"{path}: it is the checkpoint of a fit with other --{name.replace('_', '-')}: required {value}, found "
+                f"{str(theirs.get(name))[:40]}; start without --resume"
             )
     if not isinstance(done, int) or isinstance(done, bool) or not 1 <= done <= ours["steps"]:
         raise SceneError(f"{path}: a checkpoint after 1 to {ours['steps']} steps is required, found {str(done)[:40]}")
