@@ -14,8 +14,8 @@ from ..scene.gaussians import SceneError
 from .overlap import check_overlap, shared_points
 from .views import Views
 
-_STEP_BYTES: Final = 600
-"""Of memory that a step takes for each pixel of a picture, about: SSIM, the blending and their gradients."""
+_STEP_BYTES: Final = 800
+"""Of memory that a step takes for each pixel of a picture, measured: SSIM, the blending and their gradients."""
 _SMALLEST: Final = 8
 
 
