@@ -30,6 +30,8 @@ from splat.scene.formats import read_scene
 from splat.scene.gaussians import SceneError
 from splat.scene.npz import read_npz
 
+pytestmark = pytest.mark.once
+
 SMALL = ("--steps", "40", "--gaussians", "300", "--sh-degree", "1")
 
 
