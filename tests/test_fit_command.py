@@ -16,7 +16,8 @@ from scenes import random_scene, real_scene
 import splat
 from splat.commands import fit_command
 from splat.fit.losses import psnr, ssim
-from splat.fit.training import FitOptions, Trainer, rotate
+from splat.fit.strategies import rotate
+from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import read_views
 from splat.scene.gaussians import Gaussians
 from splat.scene.ply import read_ply
@@ -83,13 +84,13 @@ def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytes
 @pytest.mark.slow
 def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
     trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
-    assert len(trainer.parameters["means"]) == 300
+    assert len(trainer.table) == 300
     losses: list[float] = []
     trainer.fit(lambda _, loss: losses.append(loss))
     assert len(losses) == 60
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
-    assert {len(value) for value in trainer.parameters.values()} == {400}
-    for value in trainer.parameters.values():
+    assert {len(value) for value in trainer.table.parameters.values()} == {400}
+    for value in trainer.table.parameters.values():
         assert value.isfinite().all()
 
 
@@ -97,24 +98,25 @@ def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None
     trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     for step in range(1, 6):
         trainer.step(step)
-    before = {name: (value, dict(trainer.optimizer.state[value])) for name, value in trainer.parameters.items()}
-    trainer.parameters["opacities"].data[:10] = -9.0
-    trainer.pull = torch.arange(300.0)
-    trainer._refine(60)
+    table = trainer.table
+    before = {name: (value, dict(table.optimizer.state[value])) for name, value in table.parameters.items()}
+    table.parameters["opacities"].data[:10] = -9.0
+    trainer.strategy.counts = {"pull": torch.arange(300.0), "seen": torch.ones(300)}
+    trainer.strategy.after_step(table, trainer._moment(40))
     for name, (values, state) in before.items():
-        now = trainer.parameters[name]
+        now = table.parameters[name]
         # 10 became transparent, the 110 that are pulled at the most became two.
         assert torch.equal(now[:180], values[10:190]), name
         assert len(now) == 400
         for moment in ("exp_avg", "exp_avg_sq"):
-            found = trainer.optimizer.state[now][moment]
+            found = table.optimizer.state[now][moment]
             assert torch.equal(found[:180], state[moment][10:190]), name
             assert not found[180:].any(), name
     # One half where the parent was, the others at the end, the most pulled first.
     scales = before["scales"][0][190:] - math.log(1.6)
-    assert torch.equal(trainer.parameters["scales"][180:290], scales)
-    assert torch.equal(trainer.parameters["scales"][290:].flip(0), scales)
-    both = trainer.parameters["means"][180:290] + trainer.parameters["means"][290:].flip(0)
+    assert torch.equal(table.parameters["scales"][180:290], scales)
+    assert torch.equal(table.parameters["scales"][290:].flip(0), scales)
+    both = table.parameters["means"][180:290] + table.parameters["means"][290:].flip(0)
     torch.testing.assert_close(both / 2, before["means"][0][190:])
 
 
@@ -247,7 +249,7 @@ def test_files_that_are_something_else(
     ("arguments", "message"),
     [
         ([], "the following arguments are required: -o"),
-        (["-o", "a.npz"], "scenes are written as PLY, so the name must end in .ply, found 'a.npz'"),
+        (["-o", "a.npz"], "a.npz: the name of a scene must end in one of .compressed.ply, .ply, .splat, .spz"),
         (["-o", "a.ply", "--picture", "a.jpg"], "the name must end in .png, found 'a.jpg'"),
         (["-o", "none/a.ply"], "the folder 'none' for 'a.ply' must exist"),
         (["-o", "a.ply", "--steps", "0"], "a whole number from 1 to 2147483647 is required, found '0'"),

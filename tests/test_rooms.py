@@ -31,9 +31,10 @@ ROOMS = {
     SPLAT: {
         "ops": {""},
         "scene": set(),
-        "fit": {"scene", "ops"},
+        "photos": {"scene"},
+        "fit": {"scene", "ops", "photos"},
         "view": {"scene", "ops"},
-        "commands": {"scene", "ops", "fit", "view", ""},
+        "commands": {"scene", "ops", "photos", "fit", "view", ""},
         "": {"ops", "commands"},
     },
 }

@@ -70,8 +70,8 @@ def read(tmp_path: Path, data: bytes, name: str = "a.npz") -> Views:
 def test_stored_and_compressed_files_are_the_same(tmp_path: Path) -> None:
     for compressed in (False, True):
         views = read(tmp_path, npz(arrays(), compressed))
-        assert views.images.shape == (2, 6, 8, 3)
-        assert views.images[0, 0, 0, 0].item() == pytest.approx(100 / 255)
+        assert [image.shape for image in views.images] == [(6, 8, 3)] * 2
+        assert views.images[0][0, 0, 0].item() == pytest.approx(100 / 255)
 
 
 def shaped(shape: str, kind: str = "|u1", rest: bytes = b"") -> bytes:
@@ -177,7 +177,7 @@ def test_broken_files(tmp_path: Path, case: str) -> None:
 
 def test_compressible_pictures_are_read(tmp_path: Path) -> None:
     values = {**arrays(), "images": np.zeros((2, 600, 800, 3), np.uint8)}
-    assert read(tmp_path, npz(values, compressed=True)).images.shape == (2, 600, 800, 3)
+    assert len(read(tmp_path, npz(values, compressed=True)).images) == 2
 
 
 @st.composite

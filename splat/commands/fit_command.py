@@ -8,170 +8,246 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..fit.training import FitOptions, Trainer, render
+from .._kernelwheel.build.resources import MB, find_resources
+from ..fit.checkpoints import check_checkpoint, digest_of, resume, write_checkpoint
+from ..fit.comparison_page import check_page, write_comparison
+from ..fit.photograph_views import Reduction, photograph_views
+from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
-from ..ops.checks import MAX_COUNT
-from ..scene.gaussians import SceneError
+from ..photos.folders import is_capture, read_capture
+from ..scene.formats import losses_of, suffix_of, write_scene
+from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
-from ..scene.ply_writer import check_scene_file, write_ply
-from .device import DeviceError, add_device_argument, find_device
+from .device import DeviceError, find_device
+from .fit_arguments import add_fit_arguments
+from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
-from .memory import enough_memory
+from .memory import NotEnoughMemory, enough_memory
+from .warnings_printed import printed_warnings
 
 _TEST_EVERY = 8
 """One picture in this many is held out to measure the quality, if there are that many."""
 _SMALL = 100_000
 """Pixels. With fewer, waking other threads takes longer than the work they do."""
+_REMEDY = "choose fewer --gaussians, or smaller or fewer pictures"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `fit`."""
-    parser.add_argument(
-        "sources",
-        nargs="*",
-        type=Path,
-        metavar="IMAGE|SCENE.npz",
-        help="one picture, or an .npz file with images [C, H, W, 3], viewmats [C, 4, 4] (world to camera), "
-        "Ks [C, 3, 3] (in pixels) and optionally points [P, 3] and their colors [P, 3]; "
-        "default: pictures of the built-in scene",
-    )
-    parser.add_argument(
-        "-o", "--output", type=_scene_file, required=True, metavar="SCENE.ply", help="the file to write the scene to"
-    )
-    parser.add_argument(
-        "--picture",
-        type=_picture,
-        metavar="OUT.png",
-        help="the file to write a comparison to: a picture and the fitted scene next to each other; "
-        "default: SCENE.png next to SCENE.ply",
-    )
-    parser.add_argument("--steps", type=_count, default=1000, help="optimization steps; default: 1000")
-    parser.add_argument("--gaussians", type=_count, default=8000, help="the maximum number of Gaussians; default: 8000")
-    parser.add_argument(
-        "--sh-degree",
-        type=int,
-        choices=range(4),
-        default=2,
-        metavar="0-3",
-        help="degree of the spherical harmonics: with 0, colours look the same from every direction; default: 2",
-    )
-    parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
-    add_device_argument(parser)
+    add_fit_arguments(parser)
+
+
+class _Outputs(NamedTuple):
+    """The files to write."""
+
+    scene: Path
+    picture: Path
+    page: Path | None
+    checkpoint: Path | None
+
+
+class _Work(NamedTuple):
+    """What is fitted, and what it is judged by."""
+
+    trainer: Trainer
+    judged: Views
+    held_out: bool
+
+    def kind(self) -> str:
+        """What it is judged by, in words."""
+        if self.held_out:
+            return f"{len(self.judged)} held-out picture{'s' if len(self.judged) > 1 else ''}"
+        return f"the picture{'s' if len(self.judged) > 1 else ''} it was fitted to"
 
 
 def run(args: argparse.Namespace) -> int:
     """Fit the scene and write it.
 
     Returns 0 if the scene was written, 1 if the pictures, the device or a file failed, and 130 if the fit was
-    interrupted, in which case the scene fitted so far was written.
+    interrupted. If something was fitted before a failure or an interrupt, the scene fitted so far was written.
     """
     start = time.perf_counter()
     what = "reading the pictures"
     try:
-        picture = args.picture or check_picture(args.output.with_suffix(".png"))
+        photographs = len(args.sources) == 1 and is_capture(args.sources[0])
+        outputs = _outputs(args, photographs)
         device = find_device(args.device)
-        with enough_memory(lambda: what, "choose fewer --gaussians, or smaller or fewer pictures"):
-            views = read_views(args.sources, max(args.gaussians // 3, 1), args.seed)
-            width, height = views.size
-            what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {width}x{height}"
-            views = views.to(device)
-            held_out = range(0, len(views), _TEST_EVERY) if len(views) >= _TEST_EVERY else range(0)
-            trained = views.select([i for i in range(len(views)) if i not in held_out])
-            judged = views.select(held_out) if held_out else views
-            degree = args.sh_degree if len(views) > 1 else 0
-            trainer = Trainer(trained, FitOptions(args.steps, args.gaussians, degree, args.seed))
-            with _threads(views, device):
-                with noted_interrupt() as interrupted:
-                    with _progress(args.steps) as report:
-                        done = trainer.fit(
-                            lambda step, loss: report(step, loss, len(trainer.parameters["means"])), interrupted
-                        )
-                    scene = trainer.gaussians()
-                    write_ply(args.output, scene)
+        with enough_memory(lambda: what, _REMEDY):
+            with printed_warnings():
+                views = _read(args, photographs)
+            what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {_size(views)}"
+            work = _prepare(args, views.to(device))
+            trainer = work.trainer
+            digest = digest_of(trainer) if outputs.checkpoint else ""
+            if args.resume and outputs.checkpoint:
+                resume(outputs.checkpoint, trainer, digest)
+        with _threads(views, device), noted_interrupt() as interrupted:
+            failure = _fit(args, work, outputs, digest, interrupted, photographs, what)
+            if failure is not None and trainer.done == 0:
+                raise failure
+            with enough_memory(lambda: what, _REMEDY):
+                scene = trainer.gaussians()
+                _write(outputs.scene, scene)
+                if failure is not None:
+                    return _say_failed(args, trainer, failure)
                 if interrupted():
-                    return _say_interrupted(args, done, len(scene))
-                quality = trainer.quality(judged)
-            with torch.no_grad():
-                image, _ = render(scene, judged, 0, degree)
-            write_png(picture, torch.cat([judged.images[0], image], dim=1))
+                    return _say_interrupted(args, trainer, outputs, digest)
+        with _threads(views, device), enough_memory(lambda: what, _REMEDY):
+            quality = trainer.quality(work.judged)
+            seconds = time.perf_counter() - start
+            facts = _facts(args, work, views, device, seconds)
+            if outputs.page:
+                title = f"{outputs.scene.name}: photographs and renders"
+                write_comparison(outputs.page, title, f"{facts}; {work.kind()}.", scene, work.judged, quality)
+            _write_picture(outputs.picture, scene, work.judged, trainer.options.sh_degree)
+        if outputs.checkpoint:
+            outputs.checkpoint.unlink(missing_ok=True)  # it would only lead to this scene
     except (SceneError, OSError, DeviceError, ValueError) as error:
         print(f"splat: {error}", file=sys.stderr)
         return 1
-    seconds = time.perf_counter() - start
-    pictures = "picture" if len(trained) == 1 else "pictures"
-    kind = f"{len(judged)} held-out pictures" if held_out else f"the {pictures} it was fitted to"
+    page = f"; page: {outputs.page}" if outputs.page else ""
     print(
-        f"{len(scene)} Gaussians from {len(trained)} {pictures} of {width}x{height}, {args.steps} steps, "
-        f"{device.type}, {seconds:.1f} s: {args.output}\nPSNR {quality:.1f} dB on {kind}; comparison: {picture}"
+        f"{facts}: {args.output}\nPSNR {quality.psnr:.1f} dB on {work.kind()}, SSIM {quality.ssim:.3f}; comparison: "
+        f"{outputs.picture}{page}"
     )
     return 0
 
 
-def _say_interrupted(args: argparse.Namespace, done: int, gaussians: int) -> int:
+def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
+    """The files that the options name, and those that they imply; ValueError or OSError if one cannot be written."""
+    stem = args.output.name[: -len(suffix_of(args.output))]
+    picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
+    page, checkpoint = args.page, args.checkpoint
+    if photographs:
+        page = page or check_page(args.output.with_name(f"{stem}.html"))
+        checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
+    if args.resume and checkpoint is None:
+        raise ValueError("--resume needs the file of a checkpoint: --checkpoint FILE.npz")
+    if args.resume and not checkpoint.exists():
+        raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
+    if checkpoint and checkpoint.exists() and not args.resume:
+        raise ValueError(
+            f"{checkpoint}: the checkpoint of an unfinished fit is there; go on from it with --resume, or remove it"
+        )
+    return _Outputs(args.output, picture, page, checkpoint)
+
+
+def _read(args: argparse.Namespace, photographs: bool) -> Views:
+    points = max(args.gaussians // 3, 1)
+    if not photographs:
+        if args.images or args.downscale != 1 or args.max_size:
+            raise ValueError("--images, --downscale and --max-size are for a folder of photographs, or a .json file")
+        return read_views(args.sources, points, args.seed)
+    memory = find_resources().memory_mb
+    return photograph_views(
+        read_capture(args.sources[0], args.images),
+        points,
+        args.seed,
+        Reduction(args.downscale, args.max_size),
+        None if memory is None else memory * MB,
+    )
+
+
+def _prepare(args: argparse.Namespace, views: Views) -> _Work:
+    held_out = range(0, len(views), _TEST_EVERY) if len(views) >= _TEST_EVERY else range(0)
+    trained = views.select([i for i in range(len(views)) if i not in held_out])
+    judged = views.select(held_out) if held_out else views
+    degree = args.sh_degree if len(views) > 1 else 0
+    options = FitOptions(args.steps, args.gaussians, degree, args.seed, args.strategy)
+    return _Work(Trainer(trained, options), judged, bool(held_out))
+
+
+def _fit(
+    args: argparse.Namespace,
+    work: _Work,
+    outputs: _Outputs,
+    digest: str,
+    interrupted: Callable[[], bool],
+    photographs: bool,
+    what: str,
+) -> Exception | None:
+    """Take the steps, and keep checkpoints; returns the error that ended it too early, if one did."""
+    trainer = work.trainer
+    try:
+        with (
+            enough_memory(lambda: what, _REMEDY),
+            fit_progress(args.steps, trainer.done, work.kind(), lines=photographs) as report,
+        ):
+
+            def after(step: int, loss: float) -> None:
+                measured = measured_at(step, args.steps) and (photographs or sys.stderr.isatty())
+                quality: Quality | None = trainer.quality(work.judged) if measured else None
+                report(step, loss, len(trainer.table), quality)
+                if outputs.checkpoint and step % args.checkpoint_every == 0:
+                    write_checkpoint(outputs.checkpoint, trainer, digest)
+
+            trainer.fit(after, interrupted)
+    except (NotEnoughMemory, OSError) as error:
+        return error
+    return None
+
+
+def _write(path: Path, scene: Gaussians) -> None:
+    with printed_warnings():
+        for loss in losses_of(suffix_of(path), scene):
+            print(f"splat: warning: {path}: {loss}", file=sys.stderr)
+        write_scene(path, scene)
+
+
+@torch.no_grad()
+def _write_picture(path: Path, scene: Gaussians, judged: Views, degree: int) -> None:
+    image, _ = render(scene, judged, 0, degree)
+    write_png(path, torch.cat([judged.target(0), image], dim=1))
+
+
+def _size(views: Views) -> str:
+    sizes = views.sizes
+    width, height = max(sizes, key=lambda size: size[0] * size[1])
+    return f"{'' if len(set(sizes)) == 1 else 'up to '}{width}x{height}"
+
+
+def _facts(args: argparse.Namespace, work: _Work, views: Views, device: torch.device, seconds: float) -> str:
+    count = len(work.trainer.views)
+    return (
+        f"{len(work.trainer.table)} Gaussians from {count} picture{'s' if count > 1 else ''} of {_size(views)}, "
+        f"{args.steps} steps, {device.type}, {seconds:.1f} s"
+    )
+
+
+def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outputs, digest: str) -> int:
+    """Keep a checkpoint, if one is kept, and say what is where."""
+    more = ""
+    if outputs.checkpoint:
+        write_checkpoint(outputs.checkpoint, trainer, digest)
+        more = f"; the same command with --resume goes on from {outputs.checkpoint}"
     print(
-        f"splat: interrupted after {done} of {args.steps} steps; the scene as fitted so far, {gaussians} Gaussians, is "
-        f"in {args.output}",
+        f"splat: interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
+        f"{len(trainer.table)} Gaussians, is in {args.output}{more}",
         file=sys.stderr,
     )
     return INTERRUPTED
+
+
+def _say_failed(args: argparse.Namespace, trainer: Trainer, failure: Exception) -> int:
+    print(
+        f"splat: {failure}\nsplat: the scene as fitted after {trainer.done} of {args.steps} steps, "
+        f"{len(trainer.table)} Gaussians, is in {args.output}",
+        file=sys.stderr,
+    )
+    return 1
 
 
 @contextmanager
 def _threads(views: Views, device: torch.device) -> Iterator[None]:
     """Use a single thread if there is too little work for more."""
     before = torch.get_num_threads()
-    width, height = views.size
-    if device.type == "cpu" and width * height < _SMALL:
+    if device.type == "cpu" and max(width * height for width, height in views.sizes) < _SMALL:
         torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Callable[[int, float, int], None]]:
-    """A progress bar on standard error, if that is a terminal."""
-    columns = (
-        TextColumn("fit"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-    )  # fmt: skip
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=steps)
-
-        def report(step: int, loss: float, count: int) -> None:
-            progress.update(task, completed=step, description=f"loss {loss:.4f}, {count} Gaussians")
-
-        yield report
-
-
-def _scene_file(text: str) -> Path:
-    try:
-        return check_scene_file(text)
-    except (ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _picture(text: str) -> Path:
-    try:
-        return check_picture(text)
-    except (ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= MAX_COUNT:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 to {MAX_COUNT} is required, found {text[:40]!r}")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    digits = text.removeprefix("-")
-    if not digits.isdecimal() or len(digits) > 18:
-        raise argparse.ArgumentTypeError(f"a whole number of at most 18 digits is required, found {text[:40]!r}")
-    return int(text)

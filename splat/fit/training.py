@@ -1,43 +1,39 @@
 """Fitting Gaussians to pictures: Adam on the loss of Kerbl et al. (2023), adding Gaussians where they are needed.
 
-The number of Gaussians grows in even steps to the requested number. The Gaussians with the largest absolute gradients
-of their projected centres (Ye et al., *AbsGS*, 2024) are split in two, and those that have become nearly transparent
-are removed.
+A step depends on the Gaussians, the options and the step's number only, and on nothing else that happened before: its
+random numbers are drawn from the seed and the number. So a fit that goes on from a checkpoint gives the same scene.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..ops.rendering import rasterization
-from ..scene.gaussians import SH_C0, Gaussians
-from .losses import psnr, training_loss
+from ..scene.gaussians import Gaussians
+from .losses import psnr, ssim, training_loss
+from .parameters import GaussianTable, first_parameters, neighbour_distances
+from .strategies import STRATEGIES, Moment
 from .views import Views
 
-Parameters = dict[str, Tensor]
-
-# Learning rates of Adam. Those of the means are in units of the scene's extent, at the first and at the last step.
-_RATES = {"quats": 5e-3, "scales": 1e-2, "opacities": 5e-2, "constant": 1e-2, "bands": 1e-3}
+# Learning rates of the means in units of the scene's extent, at the first and at the last step.
 _MEANS_RATES = (3e-3, 3e-5)
-_TRANSPARENT = 0.01
-_SPLIT = 1.6
-"""The scales of a Gaussian that is split are divided by this."""
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How long to fit, and with how many Gaussians."""
+    """How long to fit, with how many Gaussians, and how they are added."""
 
     steps: int
     gaussians: int
     sh_degree: int
     seed: int = 0
+    strategy: str = "grow"
+    """One of `STRATEGIES`."""
 
     @property
     def refine_every(self) -> int:
@@ -45,7 +41,7 @@ class FitOptions:
         return max(self.steps // 25, 10)
 
     def refines_at(self, step: int) -> bool:
-        """Whether Gaussians are split and removed after this step, which happens in the middle part of the fit."""
+        """Whether Gaussians are added and removed after this step, which happens in the middle part of the fit."""
         return step % self.refine_every == 0 and 0.1 * self.steps <= step <= 0.7 * self.steps
 
     def budget_at(self, step: int, first: int) -> int:
@@ -58,127 +54,121 @@ class FitOptions:
         return min(self.sh_degree, int(2 * step / max(self.steps, 1) * (self.sh_degree + 1)))
 
 
+class Quality(NamedTuple):
+    """How well a scene shows some pictures, each and on the whole."""
+
+    psnrs: list[float]
+    """In decibels."""
+    ssims: list[float]
+
+    @property
+    def psnr(self) -> float:
+        """The mean in decibels."""
+        return sum(self.psnrs) / len(self.psnrs)
+
+    @property
+    def ssim(self) -> float:
+        """The mean."""
+        return sum(self.ssims) / len(self.ssims)
+
+
 class Trainer:
     """Gaussians that are being fitted."""
 
     def __init__(self, views: Views, options: FitOptions) -> None:
         self.views, self.options = views, options
-        self.generator = torch.Generator(views.images.device).manual_seed(options.seed)
-        low, high = views.points.aminmax(dim=0)
-        self.extent = max(float((high - low).norm()) / 2, 1e-6)
-        self.parameters = _start(views, options, self.extent)
-        groups = [
-            {"params": [value], "name": name, "lr": _RATES.get(name, _MEANS_RATES[0])}
-            for name, value in self.parameters.items()
-        ]
-        self.optimizer = torch.optim.Adam(groups, eps=1e-15, fused=True)
-        self._forget()
-        self._order: list[int] = []
-
-    def _forget(self) -> None:
-        count = len(self.parameters["means"])
-        self.pull, self.seen = (torch.zeros(count, device=self.views.images.device) for _ in range(2))
+        self.extent = _extent(views)
+        self.table = GaussianTable(_start(views, options, self.extent))
+        self.strategy = STRATEGIES[options.strategy](self.table)
+        self.done = 0
+        """Steps taken."""
 
     def gaussians(self) -> Gaussians:
         """The Gaussians as they are now, after activation, detached."""
         with torch.no_grad():
-            return _activated(self.parameters)
+            return self.table.activated()
 
     def fit(self, report: Callable[[int, float], None], stop: Callable[[], bool] = lambda: False) -> int:
-        """Take all steps, or those until `stop()` is true; return how many. `report` gets each step and its loss."""
-        for step in range(1, self.options.steps + 1):
-            report(step, self.step(step))
+        """Take the steps that are left, or those until `stop()` is true; return how many are done.
+
+        `report` gets each step and its loss.
+        """
+        while self.done < self.options.steps:
+            step = self.done + 1
+            loss = self.step(step)
+            self.done = step
+            report(step, loss)
             if stop():
-                return step
-        return self.options.steps
+                break
+        return self.done
 
     def step(self, step: int) -> float:
         """Take a step, numbered from 1, on one picture; return its loss."""
-        if not self._order:
-            shuffled = torch.randperm(len(self.views), generator=self.generator, device=self.generator.device)
-            self._order = shuffled.tolist()
-        view = self._order.pop()
+        view = self._view_at(step)
         self._set_rate(step)
-        image, meta = render(_activated(self.parameters), self.views, view, self.options.degree_at(step), absgrad=True)
-        loss = training_loss(image, self.views.images[view])
+        scene = self.table.activated()
+        image, meta = render(scene, self.views, view, self.options.degree_at(step), absgrad=self.strategy.absgrad)
+        loss = training_loss(image, self.views.target(view))
         means2d: Any = meta["means2d"]
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._record(means2d.absgrad[0], (meta["radii"][0] > 0).all(dim=-1))
-        self.optimizer.step()
-        if self.options.refines_at(step):
-            self._refine(step)
+        means2d.retain_grad()
+        self.table.optimizer.zero_grad(set_to_none=True)
+        (loss + self.strategy.penalty(scene)).backward()  # type: ignore[no-untyped-call]
+        gradients = means2d.absgrad[0] if self.strategy.absgrad else means2d.grad[0]
+        halves = torch.tensor(self.views.sizes[view], device=gradients.device) / 2
+        self.strategy.record(gradients * halves, (meta["radii"][0] > 0).all(dim=-1))
+        self.table.optimizer.step()
+        self.strategy.after_step(self.table, self._moment(step))
         return float(loss.detach())
+
+    def _view_at(self, step: int) -> int:
+        """Each of the pictures once, in a random order, and then again in another one."""
+        turn, place = divmod(step - 1, len(self.views))
+        order = torch.randperm(len(self.views), generator=self._generator(turn, "cpu"))
+        return int(order[place])
+
+    def _generator(self, number: int, device: torch.device | str) -> torch.Generator:
+        """Random numbers that the seed and `number` decide. Every other state of a step is in a checkpoint."""
+        # Seeds that differ in few bits give unlike numbers: torch's generators mix them. 2**61 - 1 is a prime.
+        return torch.Generator(device).manual_seed((self.options.seed * 1_000_003 + number) % (2**61 - 1))
+
+    def _moment(self, step: int) -> Moment:
+        first = min(len(self.views.points), self.options.gaussians)
+        return Moment(
+            step,
+            self.options.refines_at(step),
+            self.options.budget_at(step, first),
+            self.options.gaussians,
+            step / self.options.steps,
+            self.extent,
+            self._generator(-step, self.views.device),
+        )
 
     def _set_rate(self, step: int) -> None:
         first, last = _MEANS_RATES
         share = (step - 1) / max(self.options.steps - 1, 1)
-        for group in self.optimizer.param_groups:
-            if group["name"] == "means":
-                group["lr"] = self.extent * first * (last / first) ** share
+        self.table.set_means_rate(self.extent * first * (last / first) ** share)
 
-    def _record(self, absgrad: Tensor, visible: Tensor) -> None:
-        size = torch.tensor(self.views.size, device=absgrad.device)
-        self.pull += (absgrad * size).norm(dim=-1)
-        self.seen += visible
+    def quality(self, views: Views) -> Quality:
+        """PSNR and SSIM of each of the pictures."""
+        return judge(self.gaussians(), views)
 
-    @torch.no_grad()
-    def _refine(self, step: int) -> None:
-        """Remove transparent Gaussians, and split those with the largest gradients, as many as the budget allows."""
-        opacities = self.parameters["opacities"].sigmoid()
-        keep = opacities > _TRANSPARENT
-        target = self.options.budget_at(step, min(len(self.views.points), self.options.gaussians))
-        pull = torch.where(keep, self.pull / self.seen.clamp_min(1), -1.0)
-        kept = int(keep.sum())
-        parents = pull.topk(max(min(target - kept, kept), 0)).indices
-        halves = self._halves(parents)
-        rows = torch.cat([keep.nonzero().flatten(), parents])
-        # The first half takes the place of its parent among the rows that are kept.
-        places = torch.cat([keep.cumsum(0)[parents] - 1, torch.arange(kept, len(rows), device=rows.device)])
-        for group in self.optimizer.param_groups:
-            values = self.parameters[group["name"]].detach()[rows]
-            if group["name"] in halves:
-                values[places] = halves[group["name"]]
-            self._replace(group, values, rows, places)
-        self._forget()
 
-    def _halves(self, parents: Tensor) -> Parameters:
-        """The parameters that change when Gaussians are split: the first half of each, then the second."""
-        means, scales = (self.parameters[name].detach()[parents] for name in ("means", "scales"))
-        drawn = torch.randn(means.shape, generator=self.generator, device=means.device)
-        offsets = rotate(self.parameters["quats"].detach()[parents], scales.exp() * drawn)
-        # Two halves, one behind the other, are as opaque as the parent was.
-        opacities = 1 - (1 - self.parameters["opacities"].detach()[parents].sigmoid()).sqrt()
-        return {
-            "means": torch.cat([means + offsets, means - offsets]),
-            "scales": (scales - math.log(_SPLIT)).repeat(2, 1),
-            "opacities": opacities.clamp(1e-6, 1 - 1e-6).logit().repeat(2),
-        }
-
-    def _replace(self, group: dict[str, object], values: Tensor, rows: Tensor, fresh: Tensor) -> None:
-        """Replace a parameter with new values. Adam's state is that of the old `rows`, and zero for `fresh`."""
-        old = self.parameters[str(group["name"])]
-        new = values.requires_grad_()
-        state = self.optimizer.state.pop(old)
-        for name in ("exp_avg", "exp_avg_sq"):
-            state[name] = state[name][rows].index_fill_(0, fresh, 0.0)
-        self.optimizer.state[new] = state
-        group["params"] = [new]
-        self.parameters[str(group["name"])] = new
-
-    @torch.no_grad()
-    def quality(self, views: Views) -> float:
-        """Mean PSNR in decibels."""
-        scene = self.gaussians()
-        values = [psnr(render(scene, views, i, scene.degree)[0], views.images[i]) for i in range(len(views))]
-        return sum(values) / len(values)
+@torch.no_grad()
+def judge(scene: Gaussians, views: Views) -> Quality:
+    """PSNR and SSIM of each of the pictures."""
+    quality = Quality([], [])
+    for view in range(len(views)):
+        image, target = render(scene, views, view, scene.degree)[0].clamp(0, 1), views.target(view)
+        quality.psnrs.append(psnr(image, target))
+        quality.ssims.append(float(ssim(image, target)))
+    return quality
 
 
 def render(
     scene: Gaussians, views: Views, view: int, sh_degree: int, absgrad: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The image [H, W, 3] of one of the cameras, and `meta`."""
-    width, height = views.size
+    width, height = views.sizes[view]
     images, _, meta = rasterization(
         scene.means,
         scene.quats,
@@ -196,41 +186,28 @@ def render(
     return images[0], meta
 
 
-def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
-    """Vectors [N, 3] rotated by quaternions w, x, y, z [N, 4]: v + 2 w (u x v) + 2 u x (u x v)."""
-    unit = torch.nn.functional.normalize(quats, dim=-1)
-    w, u = unit[:, :1], unit[:, 1:]
-    across = torch.linalg.cross(u, vectors)
-    rotated: Tensor = vectors + 2 * (w * across + torch.linalg.cross(u, across))
-    return rotated
+def _extent(views: Views) -> float:
+    """Half the diagonal of the box around the points; of those that were measured, without the outermost."""
+    points = views.points
+    if views.measured:
+        places = points.sort(dim=0).values
+        outside = len(points) // 50
+        low, high = places[outside], places[len(points) - 1 - outside]
+    else:
+        low, high = points.aminmax(dim=0)
+    return max(float((high - low).norm()) / 2, 1e-6)
 
 
-def _start(views: Views, options: FitOptions, extent: float) -> Parameters:
+def _start(views: Views, options: FitOptions, extent: float) -> dict[str, Tensor]:
     """Spheres at the points, or at as many of them as the budget allows."""
     points, colors = views.points, views.colors
     if len(points) > options.gaussians:
         keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(options.seed))[: options.gaussians]
         points, colors = points[keep], colors[keep]
-    n, bases = len(points), (options.sh_degree + 1) ** 2
-    size = extent / n ** (1 / 3) / 2
-    quats = torch.zeros(n, 4, device=points.device)
-    quats[:, 0] = 1
-    values = {
-        "means": points.clone(),
-        "quats": quats,
-        "scales": torch.full_like(points, math.log(size)),
-        "opacities": torch.full_like(points[:, 0], 0.1).logit(),
-        "constant": ((colors - 0.5) / SH_C0)[:, None],
-        "bands": points.new_zeros(n, bases - 1, 3),
-    }
-    return {name: value.requires_grad_() for name, value in values.items()}
-
-
-def _activated(p: Parameters) -> Gaussians:
-    return Gaussians(
-        means=p["means"],
-        quats=p["quats"],
-        scales=p["scales"].exp(),
-        opacities=p["opacities"].sigmoid(),
-        sh=torch.cat([p["constant"], p["bands"]], dim=1),
-    )
+    even = extent / len(points) ** (1 / 3) / 2
+    # What was measured lies on surfaces, in places densely.
+    if views.measured:
+        sizes = neighbour_distances(points).clamp(1e-3 * even, 4 * even)
+    else:
+        sizes = torch.full_like(points[:, 0], even)
+    return first_parameters(points, colors, sizes, options.sh_degree)

@@ -15,23 +15,23 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from ..ops.rendering import rasterization
+from ..photos.pictures import PICTURES
 from ..scene.builtin import knot_scene
 from ..scene.camera import orbit
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
+from .overlap import looked_at
 
 _FOV = 50.0
-# Not all that Pillow reads: for some formats it starts other programs.
-_PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 _REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
 
 
 @dataclass(frozen=True)
 class Views:
-    """C pictures of one scene, all of one size. All tensors are float32."""
+    """C pictures of one scene. Tensors are float32 unless it says otherwise."""
 
-    images: Tensor
-    """[C, H, W, 3], 0 to 1."""
+    images: tuple[Tensor, ...]
+    """[H, W, 3] each, from 0 to 1, or uint8 from 0 to 255, which takes a fourth of the memory."""
     viewmats: Tensor
     """[C, 4, 4] world-to-camera."""
     Ks: Tensor
@@ -39,24 +39,47 @@ class Views:
     points: Tensor
     """[P, 3], where the first Gaussians are placed, and [P, 3], their colours, 0 to 1."""
     colors: Tensor
+    measured: bool = False
+    """Whether the points were measured in the pictures, and not guessed."""
+    names: tuple[str, ...] = ()
+    """Of the pictures, if they have names."""
 
     def __len__(self) -> int:
         """C."""
         return len(self.images)
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
-        return self.images.shape[2], self.images.shape[1]
+    def sizes(self) -> list[tuple[int, int]]:
+        """Width and height of each picture."""
+        return [(image.shape[1], image.shape[0]) for image in self.images]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.viewmats.device
+
+    def target(self, view: int) -> Tensor:
+        """One of the pictures, [H, W, 3], from 0 to 1."""
+        image = self.images[view]
+        return image.float() / 255 if image.dtype == torch.uint8 else image
 
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
         rows = list(indices)
-        return replace(self, images=self.images[rows], viewmats=self.viewmats[rows], Ks=self.Ks[rows])
+        images = tuple(self.images[row] for row in rows)
+        names = tuple(self.names[row] for row in rows) if self.names else ()
+        return replace(self, images=images, names=names, viewmats=self.viewmats[rows], Ks=self.Ks[rows])
 
     def to(self, device: torch.device) -> Views:
         """The same views on a device."""
-        return Views(*(value.to(device) for value in vars(self).values()))
+        return replace(
+            self,
+            images=tuple(image.to(device) for image in self.images),
+            viewmats=self.viewmats.to(device),
+            Ks=self.Ks.to(device),
+            points=self.points.to(device),
+            colors=self.colors.to(device),
+        )
 
 
 def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
@@ -82,7 +105,8 @@ def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
         raise SceneError(
             f"{len(paths)} pictures need camera poses: one SCENE.npz with "
             f"{', '.join(f'{name} {shape}' for name, shape in _REQUIRED.items())} is required "
-            "(world-to-camera matrices, and intrinsics in pixels; COLMAP computes both); a single picture needs none"
+            "(world-to-camera matrices, and intrinsics in pixels), or the folder of a COLMAP model, which has both; a "
+            "single picture needs none"
         )
     return _one_picture(_read_picture(paths[0]), points, generator)
 
@@ -104,7 +128,7 @@ def _builtin_views(points: int, generator: torch.Generator) -> Views:
         )  # fmt: skip
     low, high = scene.bounds(outside=0.0)
     positions = low + (high - low) * torch.rand(points, 3, generator=generator)
-    return Views(images.clamp(0, 1), viewmats, Ks, positions, torch.full((points, 3), 0.5))
+    return Views(tuple(images.clamp(0, 1)), viewmats, Ks, positions, torch.full((points, 3), 0.5))
 
 
 def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> Views:
@@ -119,7 +143,7 @@ def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> View
     positions = (2 * torch.rand(points, 3, generator=generator) - 1) * extent
     columns = ((positions[:, 0] / extent[0] + 1) / 2 * (width - 1)).round().long()
     rows = ((1 - positions[:, 1] / extent[1]) / 2 * (height - 1)).round().long()
-    return Views(image[None], viewmat[None], K[None], positions, image[rows, columns])
+    return Views((image,), viewmat[None], K[None], positions, image[rows, columns])
 
 
 def _read_picture(path: Path) -> Tensor:
@@ -130,7 +154,7 @@ def _read_picture(path: Path) -> Tensor:
                 warnings.simplefilter(
                     "ignore"
                 )  # about large and unusual pictures; those that are too large are an error
-                with Image.open(file, formats=_PICTURES) as picture:
+                with Image.open(file, formats=PICTURES) as picture:
                     pixels = np.asarray(picture.convert("RGB"))
         except UnidentifiedImageError as error:
             raise SceneError(f"{path}: {required} neither") from error
@@ -155,7 +179,7 @@ def _read_npz(path: Path, points: int, generator: torch.Generator) -> Views:
     for name, values, expected in (("viewmats", viewmats, (count, 4, 4)), ("Ks", Ks, (count, 3, 3))):
         if tuple(values.shape) != expected:
             raise SceneError(f"{path}: {name} must have shape {list(expected)}, found {list(values.shape)}")
-    views = Views(images, viewmats, Ks, torch.zeros(0, 3), torch.zeros(0, 3))
+    views = Views(tuple(images), viewmats, Ks, torch.zeros(0, 3), torch.zeros(0, 3))
     if "points" not in arrays:
         return replace(views, points=_seen_points(views, points, generator), colors=torch.full((points, 3), 0.5))
     positions = _as_floats(arrays["points"], f"{path}: points")
@@ -170,12 +194,8 @@ def _read_npz(path: Path, points: int, generator: torch.Generator) -> Views:
 def _seen_points(views: Views, points: int, generator: torch.Generator) -> Tensor:
     """Random points around what the cameras look at: the point nearest to all of their axes."""
     rotations, shifts = views.viewmats[:, :3, :3].double(), views.viewmats[:, :3, 3:].double()
-    centers, axes = (-rotations.mT @ shifts)[..., 0], rotations[:, 2]
-    across = torch.eye(3, dtype=torch.float64) - axes[:, :, None] * axes[:, None]
-    # The small terms decide if the axes cannot, for one camera or parallel ones: the point is one unit ahead of them.
-    ahead = (centers + axes).mean(0)
-    system = across.sum(0) + 1e-6 * torch.eye(3)
-    middle: Tensor = torch.linalg.solve(system, (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead)
+    centers = (-rotations.mT @ shifts)[..., 0]
+    middle = looked_at(centers, rotations[:, 2])
     radius = 0.5 * torch.linalg.vector_norm(centers - middle, dim=1).mean()
     positions: Tensor = middle + radius * (2 * torch.rand(points, 3, generator=generator) - 1)
     return positions.float()

@@ -1,0 +1,130 @@
+"""Checkpoints: all that a fit needs to go on as if it had not been interrupted, in an .npz file.
+
+They have arrays of numbers only, which are read as hostile files are (`read_npz`), and no pickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..scene.file_output import check_writable, replacing
+from ..scene.gaussians import SceneError
+from ..scene.npz import read_npz
+from .parameters import MOMENTS
+from .training import Trainer
+
+_LAYOUT: Final = 1
+_MOST_BYTES: Final = 10_000
+"""Of the description of a fit."""
+
+
+def check_checkpoint(path: str | Path) -> Path:
+    """Raise ValueError or OSError if `write_checkpoint` would because of the name."""
+    return check_writable(path, ".npz", "checkpoints")
+
+
+def write_checkpoint(path: Path, trainer: Trainer, pictures: str) -> None:
+    """Write what the trainer has reached; the file appears complete or not at all.
+
+    `pictures` is the digest of what the scene is fitted to. Raises OSError if it cannot be written.
+    """
+    said = json.dumps(_described(trainer, pictures)).encode()
+    arrays: dict[str, npt.NDArray[Any]] = {"fit": np.frombuffer(said, np.uint8)}
+    for name, value in trainer.table.parameters.items():
+        arrays[name] = value.detach().cpu().numpy()
+        state = trainer.table.optimizer.state.get(value, {})
+        for moment in MOMENTS:
+            arrays[f"{name}.{moment}"] = state[moment].cpu().numpy() if state else np.zeros_like(arrays[name])
+    arrays |= {f"count.{name}": value.cpu().numpy() for name, value in trainer.strategy.counts.items()}
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def resume(path: Path, trainer: Trainer, pictures: str) -> None:
+    """Put a trainer that has taken no step into the state of a checkpoint.
+
+    Raises:
+        SceneError: if the file is damaged, or of another fit; the trainer is as it was.
+        OSError: if it cannot be opened.
+    """
+    names = list(trainer.table.parameters)
+    moments = [f"{name}.{moment}" for name in names for moment in MOMENTS]
+    counts = list(trainer.strategy.counts)
+    wanted = ["fit", *names, *moments, *(f"count.{name}" for name in counts)]
+    arrays, found = read_npz(path, wanted)
+    if missing := [name for name in wanted if name not in arrays]:
+        raise SceneError(f"{path}: a checkpoint of this fit is required, found no {missing[0]} in it but {found}")
+    done = _check_same(path, arrays["fit"], _described(trainer, pictures))
+    rows = len(arrays["means"]) if arrays["means"].ndim else 0
+    if not 1 <= rows <= max(trainer.options.gaussians, len(trainer.table)):
+        raise SceneError(f"{path}: 1 to {trainer.options.gaussians} Gaussians are required, found {rows}")
+    shapes = {name: (rows, *value.shape[1:]) for name, value in trainer.table.parameters.items()}
+    values = {name: _tensor(path, name, arrays[name], shapes[name], trainer) for name in names}
+    states = {
+        name: {
+            # Adam has counted the steps on its own.
+            "step": torch.tensor(float(done), device=trainer.views.device),
+            **{
+                moment: _tensor(path, f"{name}.{moment}", arrays[f"{name}.{moment}"], shapes[name], trainer)
+                for moment in MOMENTS
+            },
+        }
+        for name in names
+    }
+    counted = {name: _tensor(path, name, arrays[f"count.{name}"], (rows,), trainer) for name in counts}
+    trainer.table.replace(values, states)
+    trainer.strategy.counts = counted
+    trainer.done = done
+
+
+def digest_of(trainer: Trainer) -> str:
+    """The digest of the pictures, cameras and points that a scene is fitted to."""
+    views = trainer.views
+    digest = hashlib.sha256()
+    for value in (*views.images, views.viewmats, views.Ks, views.points, views.colors):
+        digest.update(f"{value.dtype} {list(value.shape)}".encode())
+        digest.update(value.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _described(trainer: Trainer, pictures: str) -> dict[str, Any]:
+    return {"layout": _LAYOUT, "done": trainer.done, "pictures": pictures, **asdict(trainer.options)}
+
+
+def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int:
+    """The number of steps that were taken; SceneError if the checkpoint is of another fit."""
+    try:
+        if said.dtype != np.uint8 or said.size > _MOST_BYTES:
+            raise ValueError("it has no description")
+        theirs = json.loads(said.tobytes())
+        done = theirs.pop("done")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise SceneError(f"{path}: a checkpoint is required, found something else: {str(error)[:150]}") from error
+    for name, value in ours.items():
+        if name != "done" and theirs.get(name) != value:
+            if name == "pictures":
+                raise SceneError(f"{path}: it is the checkpoint of a fit to other pictures; start without --resume")
+            raise SceneError(
+                f"{path}: it is the checkpoint of a fit with other --{name.replace('_', '-')}: required {value}, found "
+                f"{str(theirs.get(name))[:40]}; start without --resume"
+            )
+    if not isinstance(done, int) or isinstance(done, bool) or not 1 <= done <= ours["steps"]:
+        raise SceneError(f"{path}: a checkpoint after 1 to {ours['steps']} steps is required, found {str(done)[:40]}")
+    return done
+
+
+def _tensor(path: Path, name: str, values: npt.NDArray[Any], shape: tuple[int, ...], trainer: Trainer) -> Tensor:
+    if values.dtype != np.float32 or values.shape != shape:
+        raise SceneError(
+            f"{path}: {name} must be float32 of shape {list(shape)}, found {values.dtype} of {list(values.shape)}"
+        )
+    return torch.from_numpy(values).to(trainer.views.device)

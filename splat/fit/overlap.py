@@ -1,0 +1,83 @@
+"""What several cameras see together: whether photographs overlap, and random points where they do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ..scene.gaussians import SceneError
+
+_SAMPLE: Final = 4000
+_DRAWS: Final = 20
+
+
+def seen_by(points: Tensor, viewmats: Tensor, Ks: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+    """[C, P] of bool: whether a camera has a point [P, 3] in its picture, if nothing is in the way."""
+    seen = []
+    for viewmat, K, size in zip(viewmats, Ks, sizes, strict=True):
+        inside = points @ viewmat[:3, :3].T + viewmat[:3, 3]
+        pixels = inside @ K.T
+        places = pixels[:, :2] / pixels[:, 2:]
+        seen.append((inside[:, 2] > 0) & ((places > 0) & (places < places.new_tensor(size))).all(dim=1))
+    return torch.stack(seen)
+
+
+def check_overlap(what: str, points: Tensor, viewmats: Tensor, Ks: Tensor, sizes: list[tuple[int, int]]) -> None:
+    """SceneError unless some of the points are in two pictures; a warning counts the pictures that share none."""
+    every = max(len(points) // _SAMPLE, 1)
+    seen = seen_by(points[::every], viewmats, Ks, sizes)
+    shared = seen[:, seen.sum(dim=0) >= 2].any(dim=1)
+    if not shared.any():
+        raise _no_overlap(what)
+    if not shared.all():
+        warnings.warn(
+            f"{what}: {int((~shared).sum())} of {len(shared)} pictures show nothing that another one shows",
+            stacklevel=2,
+        )
+
+
+def shared_points(
+    what: str, count: int, viewmats: Tensor, Ks: Tensor, sizes: list[tuple[int, int]], generator: torch.Generator
+) -> Tensor:
+    """`count` random points [count, 3] that two cameras see at least; SceneError if there hardly are any.
+
+    They are drawn along the cameras' rays, at a fifth of the distance to what the cameras look at to 2.5 times as much.
+    """
+    centers, axes = -(viewmats[:, :3, :3].mT @ viewmats[:, :3, 3:])[..., 0], viewmats[:, 2, :3]
+    middle = looked_at(centers, axes)
+    spread = torch.linalg.vector_norm(centers - centers.mean(0), dim=1).max()
+    distance = torch.maximum(torch.linalg.vector_norm(centers - middle, dim=1).mean(), spread)
+    extent = torch.tensor(sizes, dtype=viewmats.dtype)
+    found: list[Tensor] = []
+    for _ in range(_DRAWS):
+        batch = max(2 * count, 1000)
+        views = torch.randint(len(viewmats), (batch,), generator=generator)
+        pixels = torch.rand(batch, 2, generator=generator, dtype=viewmats.dtype) * extent[views]
+        depths = distance * 0.2 * 12.5 ** torch.rand(batch, 1, generator=generator, dtype=viewmats.dtype)
+        rays = torch.linalg.solve(Ks[views], torch.cat([pixels, torch.ones_like(depths)], dim=1)[..., None])[..., 0]
+        inside = rays * depths - viewmats[views, :3, 3]
+        points = (viewmats[views, :3, :3].mT @ inside[..., None])[..., 0]
+        found.append(points[seen_by(points, viewmats, Ks, sizes).sum(dim=0) >= 2])
+        if sum(map(len, found)) >= count:
+            return torch.cat(found)[:count]
+    raise _no_overlap(what)
+
+
+def looked_at(centers: Tensor, axes: Tensor) -> Tensor:
+    """The point [3] nearest to the axes [C, 3] of all cameras, which stand at `centers` [C, 3]."""
+    across = torch.eye(3, dtype=centers.dtype) - axes[:, :, None] * axes[:, None]
+    # The small terms decide if the axes cannot, for one camera or parallel ones: the point is one unit ahead of them.
+    ahead = (centers + axes).mean(0)
+    system = across.sum(0) + 1e-6 * torch.eye(3)
+    middle: Tensor = torch.linalg.solve(system, (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead)
+    return middle
+
+
+def _no_overlap(what: str) -> SceneError:
+    return SceneError(
+        f"{what}: pictures of one scene from several places are required, found none that show the same part of it; "
+        "check the cameras' poses"
+    )

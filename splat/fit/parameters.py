@@ -1,0 +1,115 @@
+"""The parameters of the Gaussians that are being fitted, and what Adam remembers of each of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..scene.gaussians import SH_C0, Gaussians
+
+Parameters = dict[str, Tensor]
+
+# Learning rates of Adam. That of the means is set for each step.
+_RATES = {"means": 0.0, "quats": 5e-3, "scales": 1e-2, "opacities": 5e-2, "constant": 1e-2, "bands": 1e-3}
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class GaussianTable:
+    """N Gaussians before activation, a row of each parameter for each, and Adam.
+
+    `parameters` has `means` [N, 3], `quats` [N, 4], `scales` [N, 3] (logarithms), `opacities` [N] (logits), `constant`
+    [N, 1, 3] and `bands` [N, K - 1, 3] (coefficients of spherical harmonics).
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = {name: value.requires_grad_() for name, value in parameters.items()}
+        groups = [{"params": [value], "name": name, "lr": _RATES[name]} for name, value in self.parameters.items()]
+        self.optimizer = torch.optim.Adam(groups, eps=1e-15, fused=True)
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.parameters["means"])
+
+    def activated(self) -> Gaussians:
+        """The Gaussians as `rasterization` takes them."""
+        p = self.parameters
+        return Gaussians(
+            means=p["means"],
+            quats=p["quats"],
+            scales=p["scales"].exp(),
+            opacities=p["opacities"].sigmoid(),
+            sh=torch.cat([p["constant"], p["bands"]], dim=1),
+        )
+
+    def set_means_rate(self, rate: float) -> None:
+        """Set the learning rate of the means."""
+        for group in self.optimizer.param_groups:
+            if group["name"] == "means":
+                group["lr"] = rate
+
+    def rebuild(self, rows: Tensor, changes: Parameters, places: Tensor) -> None:
+        """Keep the Gaussians `rows`, in this order, some of them several times.
+
+        Those at `places` among them get new values of the parameters in `changes`, and Adam forgets them.
+        """
+        values, states = {}, {}
+        for name, old in self.parameters.items():
+            values[name] = old.detach()[rows]
+            if name in changes:
+                values[name][places] = changes[name]
+            state = self.optimizer.state.get(old, {})
+            states[name] = {
+                key: value[rows].index_fill_(0, places, 0.0) if key in MOMENTS else value
+                for key, value in state.items()
+            }
+        # All or nothing: if memory ran out above, the Gaussians are what they were.
+        self.replace(values, states)
+
+    def replace(self, values: Parameters, states: dict[str, dict[str, Tensor]]) -> None:
+        """Put other Gaussians in the place of these, and for each parameter what Adam knows of it."""
+        for group in self.optimizer.param_groups:
+            name = group["name"]
+            self.optimizer.state.pop(self.parameters[name], None)
+            new = values[name].requires_grad_()
+            if states[name]:
+                self.optimizer.state[new] = states[name]
+            group["params"] = [new]
+            self.parameters[name] = new
+
+
+def first_parameters(points: Tensor, colors: Tensor, sizes: Tensor, sh_degree: int) -> Parameters:
+    """Spheres of standard deviations `sizes` [N] at `points` [N, 3], with `colors` [N, 3] from 0 to 1."""
+    quats = torch.zeros(len(points), 4, device=points.device)
+    quats[:, 0] = 1
+    return {
+        "means": points.clone(),
+        "quats": quats,
+        "scales": sizes.log()[:, None].repeat(1, 3),
+        "opacities": torch.full_like(points[:, 0], 0.1).logit(),
+        "constant": ((colors - 0.5) / SH_C0)[:, None],
+        "bands": points.new_zeros(len(points), (sh_degree + 1) ** 2 - 1, 3),
+    }
+
+
+def neighbour_distances(points: Tensor, cell: int = 1024) -> Tensor:
+    """The mean distance [N] of each of the points [N, 3] to the 3 nearest others, or to all if there are fewer.
+
+    More than `cell` points are halved along their longest side, again and again, and neighbours looked for in the same
+    part: there they are exact, and beside its border too far away rather than too near. 0 for a single point.
+    """
+    distances = torch.zeros_like(points[:, 0])
+    parts = [torch.arange(len(points), device=points.device)]
+    while parts:
+        rows = parts.pop()
+        inside = points[rows]
+        if len(rows) <= cell:
+            # Not by the product of matrices, whose rounding is as large as small distances.
+            pairs = torch.cdist(inside, inside, compute_mode="donot_use_mm_for_euclid_dist")
+            nearest = pairs.topk(min(4, len(rows)), largest=False).values[:, 1:]
+            distances[rows] = nearest.sum(dim=1) / max(nearest.shape[1], 1)
+            continue
+        low, high = inside.aminmax(dim=0)
+        order = inside[:, int((high - low).argmax())].argsort(stable=True)
+        middle = len(rows) // 2
+        parts += [rows[order[:middle]], rows[order[middle:]]]
+    return distances

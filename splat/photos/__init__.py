@@ -1,0 +1,1 @@
+"""Photographs, and the cameras that took them, as other programs write them."""

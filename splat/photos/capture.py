@@ -1,0 +1,103 @@
+"""Photographs of one scene with known cameras, before any picture is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..scene.gaussians import SceneError
+from ..scene.names import listed, quoted
+
+Floats = npt.NDArray[np.float64]
+
+UNDISTORT = "colmap image_undistorter --image_path PICTURES --input_path MODEL --output_path FOLDER"
+"""What makes pictures of pinhole cameras from those of other lenses."""
+MOST_PIXELS = 2**15
+"""The longest side of a picture."""
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A pinhole camera's intrinsics in pixels, for pictures of width x height; pixel centres lie at +0.5."""
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+
+    def check(self, what: str) -> Lens:
+        """Itself; SceneError if nothing could be seen through it. `what` names it in the message."""
+        if not (1 <= self.width <= MOST_PIXELS and 1 <= self.height <= MOST_PIXELS):
+            raise SceneError(
+                f"{what}: a size from 1 to {MOST_PIXELS} pixels required, found {self.width}x{self.height}"
+            )
+        values = (self.fx, self.fy, self.cx, self.cy)
+        if not all(map(math.isfinite, values)) or min(self.fx, self.fy) <= 0:
+            raise SceneError(
+                f"{what}: focal lengths above 0 and a principal point, all finite, required, found "
+                f"fx {self.fx:g}, fy {self.fy:g}, cx {self.cx:g}, cy {self.cy:g}"
+            )
+        return self
+
+    def resized(self, width: int, height: int) -> Lens:
+        """The same camera, for pictures of another size."""
+        across, down = width / self.width, height / self.height
+        return Lens(width, height, self.fx * across, self.fy * down, self.cx * across, self.cy * down)
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """A picture's file, and the camera that took it."""
+
+    path: Path
+    lens: Lens
+    viewmat: Floats
+    """[4, 4] world-to-camera: x to the right, y down, z forward."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Photographs of one scene, and points of it."""
+
+    source: Path
+    """What was read, for messages."""
+    photographs: tuple[Photograph, ...]
+    """In the order of their names."""
+    points: Floats
+    """[P, 3], and [P, 3], their colours as uint8; P may be 0."""
+    colors: npt.NDArray[np.uint8]
+
+
+def picture_path(folder: Path, name: str, what: str) -> Path:
+    """The file of a picture in a folder; SceneError if its name leads out of it, since others wrote that name."""
+    parts = Path(name).parts
+    if not name.strip() or "\0" in name or Path(name).is_absolute() or ".." in parts:
+        raise SceneError(f"{what}: the name of a picture inside {folder} is required, found {quoted(name)}")
+    return folder / name
+
+
+def require_files(source: Path, paths: list[Path]) -> None:
+    """SceneError if some of the pictures are not there, or are no regular files."""
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        raise SceneError(
+            f"{source}: {len(missing)} of its {len(paths)} pictures are missing: {listed([p[-40:] for p in missing])}; "
+            "put them there, or name their folder with --images"
+        )
+
+
+def rigid(rotation: Floats, shift: Floats, what: str) -> Floats:
+    """A matrix [4, 4] from a rotation [3, 3] and a shift [3]; SceneError if it is none, or not finite."""
+    if not (np.isfinite(rotation).all() and np.isfinite(shift).all()):
+        raise SceneError(f"{what}: a finite pose is required, found a NaN or an infinity")
+    if np.abs(rotation @ rotation.T - np.eye(3)).max() > 1e-3 or np.linalg.det(rotation) < 0:
+        raise SceneError(f"{what}: a rotation is required in its pose, found a matrix that stretches or mirrors")
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = rotation, shift
+    return matrix

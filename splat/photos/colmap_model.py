@@ -1,0 +1,249 @@
+"""Reading COLMAP's models: cameras, images and points3D, as .bin or .txt, that may be damaged or hostile.
+
+The layout is that of COLMAP's documentation, "Output Format". Records are read one at a time and nothing is allocated
+for a number in the file, so memory is bounded by what the file really holds. COLMAP's own reader is not used: given an
+images.bin of 71 bytes that ends within a name, that of pycolmap 4.2.1 takes all the memory there is.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from ..scene.file_input import bytes_left, scene_file
+from ..scene.gaussians import SceneError
+from ..scene.names import quoted
+from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, picture_path, require_files, rigid
+
+_PINHOLES: Final = {"SIMPLE_PINHOLE": 3, "PINHOLE": 4}
+"""The number of parameters of each model without distortion."""
+_MODELS: Final = (
+    ("SIMPLE_PINHOLE", 3), ("PINHOLE", 4), ("SIMPLE_RADIAL", 4), ("RADIAL", 5), ("OPENCV", 8), ("OPENCV_FISHEYE", 8),
+    ("FULL_OPENCV", 12), ("FOV", 5), ("SIMPLE_RADIAL_FISHEYE", 4), ("RADIAL_FISHEYE", 5), ("THIN_PRISM_FISHEYE", 12),
+)  # fmt: skip
+"""Names and numbers of parameters, in the order of their numbers in .bin files."""
+_PARTS: Final = ("cameras", "images", "points3D")
+_LONGEST_NAME: Final = 4096
+_LONGEST_LINE: Final = 2**26
+
+
+class _Image(NamedTuple):
+    name: str
+    camera: int
+    pose: tuple[float, ...]
+    """A quaternion w, x, y, z and a shift, from the world to the camera."""
+
+
+_Cameras = dict[int, Lens]
+_Points = list[tuple[float, float, float, int, int, int]]
+_Result = TypeVar("_Result")
+
+
+def find_model(folder: Path) -> Path | None:
+    """The folder of the model: `folder` itself, or `sparse/0` or `sparse` in it; None if none of them has one."""
+    for place in (folder, folder / "sparse" / "0", folder / "sparse"):
+        if any((place / f"{part}{ending}").exists() for part in _PARTS for ending in (".bin", ".txt")):
+            return place
+    return None
+
+
+def read_model(model: Path, pictures: Path) -> Capture:
+    """Read a model, whose pictures lie in the folder `pictures`.
+
+    Raises:
+        SceneError: if a file is missing or damaged, a camera is not finite or its lens not a pinhole, or pictures are
+            missing.
+        OSError: if a file cannot be opened.
+    """
+    binary = all((model / f"{part}.bin").exists() for part in _PARTS)
+    ending = ".bin" if binary or not (model / "cameras.txt").exists() else ".txt"
+    missing = [part + ending for part in _PARTS if not (model / (part + ending)).exists()]
+    if missing:
+        raise SceneError(
+            f"{model}: a COLMAP model is cameras, images and points3D, all .bin or all .txt; found no "
+            f"{' and no '.join(missing)}; was it written to the end?"
+        )
+    cameras, images, points = (model / (part + ending) for part in _PARTS)
+    if ending == ".bin":
+        lenses = _opened(cameras, _binary_cameras)
+        taken = _opened(images, _binary_images)
+        found = _opened(points, _binary_points)
+    else:
+        lenses, taken, found = (
+            _opened(cameras, _text_cameras), _opened(images, _text_images), _opened(points, _text_points),
+        )  # fmt: skip
+    photographs = tuple(_photograph(images, pictures, lenses, image) for image in sorted(taken))
+    require_files(images, [photograph.path for photograph in photographs])
+    values = np.array(found, dtype=np.float64).reshape(-1, 6)
+    if not np.isfinite(values).all():
+        raise SceneError(f"{points}: finite points are required, found a NaN or an infinity")
+    return Capture(model, photographs, values[:, :3], values[:, 3:].astype(np.uint8))
+
+
+def _photograph(images: Path, pictures: Path, lenses: _Cameras, image: _Image) -> Photograph:
+    what = f"{images}: {quoted(image.name)}"
+    if image.camera not in lenses:
+        raise SceneError(f"{what}: its camera {image.camera} is required in the model's cameras, found none")
+    return Photograph(
+        picture_path(pictures, image.name, what),
+        lenses[image.camera],
+        rigid(_rotation(image.pose[:4], what), np.array(image.pose[4:]), what),
+    )
+
+
+def _rotation(quaternion: tuple[float, ...], what: str) -> Floats:
+    length = math.hypot(*quaternion)
+    if not 1e-6 < length < 1e6:  # a NaN, too
+        raise SceneError(f"{what}: a finite pose with a rotation is required, found the quaternion {quaternion}")
+    w, x, y, z = (part / length for part in quaternion)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def _lens(number: int, model: str, width: int, height: int, values: tuple[float, ...]) -> Lens:
+    if model not in _PINHOLES:
+        raise SceneError(
+            f"camera {number} has the lens model {quoted(model)}; required: {' or '.join(_PINHOLES)}, of pictures "
+            f"without distortion; COLMAP makes them: {UNDISTORT}"
+        )
+    if len(values) != _PINHOLES[model]:
+        raise SceneError(f"camera {number}: {model} has {_PINHOLES[model]} parameters, found {len(values)}")
+    fx, fy, cx, cy = values if model == "PINHOLE" else (values[0], *values)
+    return Lens(width, height, fx, fy, cx, cy).check(f"camera {number}")
+
+
+def _opened(path: Path, read: Callable[[BinaryIO], _Result]) -> _Result:
+    with scene_file(path) as file, _damage(path):
+        return read(file)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """What goes wrong with the values of a damaged file, as a SceneError."""
+    try:
+        yield
+    except SceneError:
+        raise
+    except (ValueError, struct.error) as error:
+        brief = " ".join(str(error).split())[:150]
+        raise SceneError(f"a COLMAP model's {path.name} is required, found a damaged one: {brief}") from error
+
+
+# Binary: little-endian, a count and then that many records.
+
+
+def _take(file: BinaryIO, layout: str) -> tuple[float, ...]:
+    size = struct.calcsize(layout)
+    data = file.read(size)
+    if len(data) < size:
+        raise SceneError("the file ends in the middle; was it written to the end?")
+    return struct.unpack(layout, data)
+
+
+def _records(file: BinaryIO) -> Iterator[int]:
+    (count,) = _take(file, "<Q")
+    yield from range(int(count))
+    if file.read(1):
+        raise SceneError(f"{int(count)} records are required to fill the file, found more behind them")
+
+
+def _skip(file: BinaryIO, count: int, size: int) -> None:
+    if count * size > bytes_left(file):
+        raise SceneError("the file ends in the middle; was it written to the end?")
+    file.seek(count * size, 1)
+
+
+def _binary_cameras(file: BinaryIO) -> _Cameras:
+    lenses = {}
+    for _ in _records(file):
+        number, kind, width, height = map(int, _take(file, "<IiQQ"))
+        name, count = _MODELS[kind] if 0 <= kind < len(_MODELS) else (f"number {kind}", 0)
+        lenses[number] = _lens(number, name, width, height, _take(file, f"<{count}d"))
+    return lenses
+
+
+def _binary_images(file: BinaryIO) -> list[_Image]:
+    images = []
+    for _ in _records(file):
+        _, *pose, camera = _take(file, "<I7dI")
+        name = bytearray()
+        while (byte := file.read(1)) != b"\0":
+            if not byte or len(name) == _LONGEST_NAME:
+                raise SceneError(f"a name of at most {_LONGEST_NAME} bytes and a zero is required, found none")
+            name += byte
+        (count,) = _take(file, "<Q")
+        _skip(file, int(count), 24)
+        images.append(_Image(name.decode("utf-8"), int(camera), tuple(pose)))
+    return images
+
+
+def _binary_points(file: BinaryIO) -> _Points:
+    points = []
+    for _ in _records(file):
+        _, x, y, z, red, green, blue, _, length = _take(file, "<Q3d3BdQ")
+        _skip(file, int(length), 8)
+        points.append((x, y, z, int(red), int(green), int(blue)))
+    return points
+
+
+# Text: a record is a line of words, an image two lines.
+
+
+def _lines(file: BinaryIO) -> Iterator[str]:
+    """The lines, without comments; empty ones too, since an image without points has one."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise SceneError(f"lines of less than {_LONGEST_LINE} bytes are required, found a longer one")
+        if not line.startswith(b"#"):
+            yield line.decode("utf-8").strip()
+
+
+def _words(line: str, least: int) -> list[str]:
+    words = line.split()
+    if len(words) < least:
+        raise SceneError(f"at least {least} words are required in a line, found {len(words)}: {quoted(line)}")
+    return words
+
+
+def _text_cameras(file: BinaryIO) -> _Cameras:
+    lenses = {}
+    for line in filter(None, _lines(file)):
+        number, model, width, height, *values = _words(line, 4)
+        lenses[int(number)] = _lens(int(number), model, int(width), int(height), tuple(map(float, values)))
+    return lenses
+
+
+def _text_images(file: BinaryIO) -> list[_Image]:
+    images = []
+    lines = _lines(file)
+    for line in lines:
+        if not line:
+            continue
+        words = line.split(maxsplit=9)  # a name may have spaces
+        _words(line, 10)
+        images.append(_Image(words[9], int(words[8]), tuple(map(float, words[1:8]))))
+        if next(lines, None) is None:
+            raise SceneError("the file ends in the middle: no line of points follows the last image")
+    return images
+
+
+def _text_points(file: BinaryIO) -> _Points:
+    points = []
+    for line in filter(None, _lines(file)):
+        _, x, y, z, red, green, blue, *_ = _words(line, 8)
+        color = tuple(map(int, (red, green, blue)))
+        if not all(0 <= value <= 255 for value in color):
+            raise SceneError(f"colours from 0 to 255 are required, found {color}")
+        points.append((float(x), float(y), float(z), *color))
+    return points  # type: ignore[return-value]

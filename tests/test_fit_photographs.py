@@ -1,0 +1,357 @@
+"""`python -m splat fit FOLDER`: photographs become a scene and a page, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import photographs
+import pytest
+import torch
+from PIL import Image
+from test_fit_command import run
+
+from splat.commands import fit_command, fit_progress
+from splat.commands.fit_progress import duration
+from splat.commands.memory import NotEnoughMemory
+from splat.fit.checkpoints import digest_of, resume, write_checkpoint
+from splat.fit.comparison_page import MOST_ROWS, MOST_SIDE, comparison
+from splat.fit.photograph_views import photograph_views
+from splat.fit.training import FitOptions, Trainer
+from splat.fit.views import Views
+from splat.photos.folders import read_capture
+from splat.scene.formats import read_scene
+from splat.scene.gaussians import SceneError
+from splat.scene.npz import read_npz
+
+pytestmark = pytest.mark.once
+
+SMALL = ("--steps", "40", "--gaussians", "300", "--sh-degree", "1")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return photographs.colmap_folder(tmp_path_factory.mktemp("photographs") / "garden", count=16)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """For pictures this small, as the command does it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def views(folder: Path) -> Views:
+    return photograph_views(read_capture(folder), 200, 0)
+
+
+def test_photographs_become_a_scene_and_a_page(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ("--steps", "150", "--gaussians", "600", "--sh-degree", "0")
+    assert run(folder, "-o", tmp_path / "scene.ply", *steps) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("600 Gaussians from 14 pictures of 40x30, 150 steps, cpu, ")
+    found = re.search(r"PSNR ([\d.]+) dB on 2 held-out pictures, SSIM ([\d.]+); comparison: \S+scene\.png; page: ", out)
+    assert found
+    assert float(found[1]) > 20
+    assert float(found[2]) > 0.75
+    # Every tenth of the way, with what is left.
+    lines = err.splitlines()
+    assert len(lines) == 9
+    for number, line in enumerate(lines, 1):
+        assert re.fullmatch(
+            rf"step {number * 15} of 150: loss 0\.\d+, \d+ Gaussians, PSNR [\d.]+ dB, SSIM [\d.]+ on 2 held-out "
+            r"pictures; "
+            r"\d+ s left",
+            line,
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scene.html", "scene.ply", "scene.png"]
+    assert len(read_scene(tmp_path / "scene.ply")) == 600
+
+
+def pictures_of(page: str) -> list[tuple[str, Any]]:
+    found = re.findall(r'<img alt="([^"]*)" width="\d+" height="\d+" src="data:image/jpeg;base64,([^"]*)">', page)
+    opened = [(words, Image.open(io.BytesIO(base64.b64decode(data)))) for words, data in found]
+    return [(words, np.asarray(picture, dtype=float) / 255) for words, picture in opened]
+
+
+def test_the_page_has_photographs_beside_renders_and_needs_nothing_else(tmp_path: Path, folder: Path) -> None:
+    assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--page", tmp_path / "b.html") == 0
+    page = (tmp_path / "b.html").read_text()
+    assert not (tmp_path / "a.html").exists()
+    shown = pictures_of(page)
+    assert [words for words, _ in shown] == [
+        "photograph 00.png", "render of 00.png", "photograph 08.png", "render of 08.png"
+    ]  # fmt: skip
+    for name, (_, pixels) in zip(("00.png", "08.png"), shown[::2], strict=True):
+        with Image.open(folder / "images" / name) as picture:
+            assert np.abs(pixels - np.asarray(picture, dtype=float) / 255).mean() < 0.02
+    assert len(re.findall(r"<td class=\"name\">\d\d\.png<br>PSNR [\d.]+ dB<br>SSIM 0\.\d+</td>", page)) == 2
+    # Nothing is fetched, and nothing runs.
+    assert re.findall(r"https?://|<script|<link|url\(|\bon\w+=", page) == []
+    assert page.count("src=") == page.count('src="data:image/jpeg;base64,') == 4
+
+
+def test_the_page_is_bounded_and_names_are_only_text(views: Views) -> None:
+    count, side = 60, MOST_SIDE + 80
+    image = torch.randint(0, 255, (10, side, 3), dtype=torch.uint8)
+    some = views.select([0])
+    views = Views(
+        (image,) * count, some.viewmats.repeat(count, 1, 1), some.Ks.repeat(count, 1, 1), some.points, some.colors,
+        names=("<b>&.png",) * count,
+    )  # fmt: skip
+    trainer = Trainer(views, FitOptions(steps=1, gaussians=50, sh_degree=0))
+    page = comparison("<i>", "&", trainer.gaussians(), views, trainer.quality(views))
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "&lt;b&gt;&amp;.png" in page
+    assert f"{MOST_ROWS} of 60 pictures are shown" in page
+    shown = pictures_of(page)
+    assert len(shown) == 2 * MOST_ROWS
+    assert max(max(pixels.shape) for _, pixels in shown) == MOST_SIDE
+    assert len(page) < 2 * MOST_ROWS * MOST_SIDE * 10 * 4
+
+
+@pytest.mark.parametrize(("name", "loss"), [("a.splat", "spherical harmonics"), ("a.spz", ""), ("a.ply", "")])
+def test_scenes_are_written_in_every_format(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], name: str, loss: str
+) -> None:
+    assert run(folder, "-o", tmp_path / name, *SMALL) == 0
+    assert len(read_scene(tmp_path / name)) == 300
+    assert (tmp_path / "a.html").exists()
+    warned = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert ("harmonics" in " ".join(warned)) == bool(loss)
+
+
+# Going on
+
+
+def test_a_fit_that_goes_on_gives_the_same_scene(tmp_path: Path, views: Views) -> None:
+    for strategy in ("grow", "default", "mcmc"):
+        options = FitOptions(steps=40, gaussians=400, sh_degree=1, strategy=strategy)
+        whole = Trainer(views, options)
+        whole.fit(lambda *_: None)
+        path = tmp_path / f"{strategy}.npz"
+        first = Trainer(views, options)
+        assert first.fit(lambda *_: None, stop=lambda first=first: first.done == 23) == 23  # type: ignore[misc]
+        write_checkpoint(path, first, digest_of(first))
+        second = Trainer(views, options)
+        resume(path, second, digest_of(second))
+        assert second.done == 23
+        steps: list[int] = []
+        second.fit(lambda step, _, steps=steps: steps.append(step))  # type: ignore[misc]
+        assert steps == list(range(24, 41))
+        for name, value in vars(whole.gaussians()).items():
+            assert torch.equal(value, getattr(second.gaussians(), name)), (strategy, name)
+        assert len(whole.table) > 300
+
+
+class Failing:
+    """Stops a fit before a step, in one of the ways in which that happens."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException | None) -> None:
+        step = Trainer.step
+
+        def failing(trainer: Trainer, number: int) -> float:
+            if number == at and error is not None:
+                raise error
+            return step(trainer, number)
+
+        monkeypatch.setattr(Trainer, "step", failing)
+
+
+def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "whole").mkdir()
+    assert run(folder, "-o", tmp_path / "whole" / "a.ply", *SMALL) == 0
+    out = tmp_path / "a.ply"
+    fit = Trainer.fit
+    monkeypatch.setattr(Trainer, "fit", lambda t, report, stop: fit(t, report, lambda: t.done == 13))
+    monkeypatch.setattr(fit_command, "noted_interrupt", interrupted_once)
+    assert run(folder, "-o", out, *SMALL) == 130
+    err = capsys.readouterr().err
+    assert "interrupted after 13 of 40 steps; the scene as fitted so far, " in err
+    assert f"the same command with --resume goes on from {tmp_path / 'a.checkpoint.npz'}" in " ".join(err.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.checkpoint.npz", "a.ply", "whole"]
+    monkeypatch.undo()
+    # Nothing is started anew over it by mistake.
+    assert run(folder, "-o", out, *SMALL) == 1
+    assert "the checkpoint of an unfinished fit is there; go on from it with --resume" in capsys.readouterr().err
+    assert run(folder, "-o", out, *SMALL, "--resume") == 0
+    assert out.read_bytes() == (tmp_path / "whole" / "a.ply").read_bytes()
+    assert not (tmp_path / "a.checkpoint.npz").exists()
+
+
+def interrupted_once() -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext(lambda: True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotEnoughMemory("memory, it says"), MemoryError(), OSError("No space left")],
+    ids=lambda e: type(e).__name__,
+)
+def test_what_was_fitted_before_a_failure_is_kept(
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+) -> None:
+    Failing(monkeypatch, 22, error)
+    assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--checkpoint-every", "10") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.search(r"splat: (memory, it says|fitting 300 Gaussians .* needs more memory|No space left)", err)
+    assert (
+        f"splat: the scene as fitted after 21 of 40 steps, {len(read_scene(tmp_path / 'a.ply'))} Gaussians, is in"
+        in err
+    )
+    monkeypatch.undo()
+    # The checkpoint is that of step 20.
+    assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--resume") == 0
+    assert "step 24 of 40" in capsys.readouterr().err
+
+
+def test_a_failure_in_the_first_step_leaves_what_was_there(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.ply").write_bytes(b"before")
+    Failing(monkeypatch, 1, MemoryError())
+    with pytest.raises(NotEnoughMemory, match="fitting 300 Gaussians to 16 pictures of 40x30 needs more memory"):
+        run(folder, "-o", tmp_path / "a.ply", *SMALL)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.ply": b"before"}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory, views: Views) -> tuple[Path, Views]:
+    trainer = Trainer(views, FitOptions(steps=9, gaussians=60, sh_degree=0))
+    trainer.fit(lambda *_: None, stop=lambda: trainer.done == 2)
+    path = tmp_path_factory.mktemp("checkpoints") / "a.npz"
+    write_checkpoint(path, trainer, "pictures")
+    return path, views
+
+
+def fresh(views: Views, **options: Any) -> Trainer:
+    values = {"steps": 9, "gaussians": 60, "sh_degree": 0, **options}
+    return Trainer(views, FitOptions(**values))
+
+
+@pytest.mark.parametrize(
+    ("options", "pictures", "message"),
+    [
+        ({"steps": 8}, "pictures", "of a fit with other --steps: required 8, found 9; start without --resume"),
+        ({"gaussians": 70}, "pictures", "of a fit with other --gaussians: required 70, found 60"),
+        ({"seed": 1}, "pictures", "of a fit with other --seed: required 1, found 0"),
+        ({"strategy": "default"}, "pictures", "of a fit with other --strategy: required default, found grow"),
+        ({}, "others", "of a fit to other pictures; start without --resume"),
+    ],
+)
+def test_the_checkpoint_of_another_fit(
+    checkpoint: tuple[Path, Views], options: dict[str, Any], pictures: str, message: str
+) -> None:
+    with pytest.raises(SceneError, match=message):
+        resume(checkpoint[0], fresh(checkpoint[1], **options), pictures)
+
+
+NAMES = ["fit", *(f"{n}{m}" for n in ("means", "quats", "scales", "opacities", "constant", "bands")
+                  for m in ("", ".exp_avg", ".exp_avg_sq")), "count.pull", "count.seen"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"means": None}, "a checkpoint of this fit is required, found no means"),
+        ({"means": np.zeros((60, 2), np.float32)}, r"means must be float32 of shape \[60, 3\], found float32 of"),
+        ({"means": np.zeros((9999, 3), np.float32)}, "1 to 60 Gaussians are required, found 9999"),
+        ({"means": np.float32(1)}, "1 to 60 Gaussians are required, found 0"),
+        ({"scales.exp_avg": np.zeros((60, 3))}, r"scales.exp_avg must be float32 .*, found float64"),
+        ({"count.seen": np.zeros(3, np.float32)}, r"seen must be float32 of shape \[60\], found float32 of \[3\]"),
+        ({"fit": np.frombuffer(b"[]", np.uint8)}, "a checkpoint is required, found something else"),
+        ({"fit": np.frombuffer(b"[" * 9000, np.uint8)}, "a checkpoint is required, found something else"),
+        ({"fit": np.frombuffer(b'{"done": 3}', np.uint8)}, "of a fit with other --layout: required 1, found None"),
+        ({"fit": np.zeros(20000, np.uint8)}, "something else: it has no description"),
+        ({"fit": np.array([{}], object)}, "fit is damaged, or not an array: plain numbers are required, found objects"),
+    ],
+)  # fmt: skip
+def test_checkpoints_that_are_something_else(
+    tmp_path: Path, checkpoint: tuple[Path, Views], changes: dict[str, Any], message: str
+) -> None:
+    arrays, _ = read_npz(checkpoint[0], NAMES)
+    arrays.update(changes)
+    np.savez(tmp_path / "a.npz", **{name: value for name, value in arrays.items() if value is not None})
+    trainer = fresh(checkpoint[1])
+    before = {name: value.clone() for name, value in trainer.table.parameters.items()}
+    with pytest.raises(SceneError, match=message):
+        resume(tmp_path / "a.npz", trainer, "pictures")
+    assert trainer.done == 0
+    assert all(torch.equal(value, trainer.table.parameters[name]) for name, value in before.items())
+
+
+def test_damaged_checkpoints_are_refused_and_never_crash(tmp_path: Path, checkpoint: tuple[Path, Views]) -> None:
+    whole = checkpoint[0].read_bytes()
+    generator = np.random.default_rng(1)
+    trainer = fresh(checkpoint[1])
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(whole)
+        if generator.random() < 0.3:
+            del damaged[int(generator.integers(len(damaged))) :]
+        for place in generator.integers(len(damaged) or 1, size=3 if damaged else 0):
+            damaged[place] = generator.integers(256)
+        (tmp_path / "a.npz").write_bytes(damaged)
+        with contextlib.suppress(SceneError):
+            resume(tmp_path / "a.npz", trainer, "pictures")
+        refused += trainer.done == 0
+        trainer.done = 0
+    assert refused > 50
+
+
+# What is said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume"], "a.checkpoint.npz: a checkpoint is required for --resume, found none; start without it"),
+        (["--downscale", "9"], "at least 8x8 pixels are required, found 4x3"),
+        (["--images", "nowhere"], "nowhere: a folder of pictures is required for --images, found none"),
+    ],
+)
+def test_options_that_cannot_be_followed(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert run(folder, "-o", tmp_path / "a.ply", *SMALL, *arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_photographs_are_for_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-o", tmp_path / "a.ply", "--downscale", "2") == 1
+    assert "--images, --downscale and --max-size are for a folder of photographs" in capsys.readouterr().err
+    assert run("-o", tmp_path / "a.ply", "--resume") == 1
+    assert "--resume needs the file of a checkpoint: --checkpoint FILE.npz" in capsys.readouterr().err
+
+
+def test_times_are_said_as_people_say_them() -> None:
+    assert [duration(seconds) for seconds in (0.4, 59, 61, 7384)] == ["0 s", "59 s", "1 min 1 s", "2 h 3 min"]
+
+
+def test_quality_is_measured_ten_times_but_not_at_the_end() -> None:
+    assert [step for step in range(1, 41) if fit_progress.measured_at(step, 40)] == list(range(4, 40, 4))
+    assert [step for step in range(1, 4) if fit_progress.measured_at(step, 3)] == [1, 2]

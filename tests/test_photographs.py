@@ -1,0 +1,471 @@
+"""Photographs with cameras: COLMAP's models and transforms.json, whole, damaged, hostile, and of no use to a fit."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import struct
+import tracemalloc
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import photographs
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from splat.fit.overlap import seen_by, shared_points
+from splat.fit.parameters import neighbour_distances
+from splat.fit.photograph_views import Reduction, photograph_views
+from splat.fit.views import Views
+from splat.photos.capture import Capture
+from splat.photos.colmap_model import read_model
+from splat.photos.folders import read_capture
+from splat.scene.gaussians import SceneError
+
+pytestmark = pytest.mark.once
+
+# What pycolmap 4.2.1 wrote of one model.
+WRITTEN = {
+    "cameras.bin": "AgAAAAAAAAABAAAAAAAAADAAAAAAAAAAJAAAAAAAAAAAAAAAAABJQAAAAAAAADhAAAAAAAAAMkACAAAAAQAAACQAAAAAAAAA"
+    "MAAAAAAAAAAAAAAAAABJQAAAAAAAgElAAAAAAACAMkAAAAAAAAA4QA==",
+    "images.bin": "AgAAAAAAAAABAAAAAAAAAAAA8D8AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEEABAAAA"
+    "YS5wbmcAAgAAAAAAAAAAAAAAAAAkQAAAAAAAABRAAQAAAAAAAAAAAAAAAAAIQAAAAAAAABxAAgAAAAAAAAACAAAAKi7IO1jX"
+    "7z8AAAAAAAAAAFWLBmMTebk/AAAAAAAAAAAAAAAAAADgPwAAAAAAAAAAAAAAAAAAEEACAAAAc3ViL2IucG5nAAIAAAAAAAAA"
+    "AAAAAAAAJkAAAAAAAAAUQAEAAAAAAAAAAAAAAAAACEAAAAAAAAAgQAIAAAAAAAAA",
+    "points3D.bin": "AgAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAAAAAA0D8AAAAAAAAAgAoU/wAAAAAAAPC/AgAAAAAAAAABAAAAAAAAAAIAAAAA"
+    "AAAAAgAAAAAAAACamZmZmZm5PwAAAAAAANA/AAAAAAAA4L8KFf8AAAAAAADwvwIAAAAAAAAAAQAAAAEAAAACAAAAAQAAAA==",
+    "cameras.txt": "# Camera list\n1 SIMPLE_PINHOLE 48 36 50 24 18\n2 PINHOLE 36 48 50 51 18.5 24\n",
+    "images.txt": "# Image list\n1 1 0 0 0 0 0 4 1 a.png\n10 5 1 3 7 2 \n"
+    "2 0.99503719020998926 0 0.099503719020998929 0 0.5 0 4 2 sub/b.png\n11 5 1 3 8 2 \n",
+    "points3D.txt": "1 0 0.25 -0 10 20 255 -1 1 0 2 0\n2 0.10000000000000001 0.25 -0.5 10 21 255 -1 1 1 2 1\n",
+}
+
+
+def read(folder: Path, **options: Any) -> Views:
+    return photograph_views(read_capture(folder), 50, 0, **options)
+
+
+def parts(folder: Path) -> Path:
+    return folder / "sparse" / "0"
+
+
+# What is read
+
+
+@pytest.mark.parametrize("ending", [".bin", ".txt"])
+def test_a_model_that_colmap_wrote(tmp_path: Path, ending: str) -> None:
+    for name, text in WRITTEN.items():
+        if name.endswith(ending):
+            (tmp_path / name).write_bytes(base64.b64decode(text) if ending == ".bin" else text.encode())
+    (tmp_path / "images" / "sub").mkdir(parents=True)
+    for name in ("a.png", "sub/b.png"):
+        (tmp_path / "images" / name).write_bytes(b"")
+    capture = read_model(tmp_path, tmp_path / "images")
+    first, second = capture.photographs
+    assert [p.path.relative_to(tmp_path / "images").as_posix() for p in capture.photographs] == ["a.png", "sub/b.png"]
+    assert vars(first.lens) == {"width": 48, "height": 36, "fx": 50, "fy": 50, "cx": 24, "cy": 18}
+    assert vars(second.lens) == {"width": 36, "height": 48, "fx": 50, "fy": 51, "cx": 18.5, "cy": 24}
+    assert np.array_equal(first.viewmat, [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 4], [0, 0, 0, 1]])
+    angle = 2 * np.arctan(0.1)
+    turned = [[np.cos(angle), 0, np.sin(angle)], [0, 1, 0], [-np.sin(angle), 0, np.cos(angle)]]
+    np.testing.assert_allclose(second.viewmat[:3, :3], turned, atol=1e-12)
+    assert second.viewmat[:3, 3].tolist() == [0.5, 0, 4]
+    assert capture.points.tolist() == [[0, 0.25, 0], [0.1, 0.25, -0.5]]
+    assert capture.colors.tolist() == [[10, 20, 255], [10, 21, 255]]
+
+
+def test_every_way_of_writing_gives_the_same_cameras_and_pictures(tmp_path: Path) -> None:
+    folders = [
+        photographs.colmap_folder(tmp_path / "binary"),
+        photographs.colmap_folder(tmp_path / "text", binary=False),
+        photographs.transforms_folder(tmp_path / "transforms"),
+    ]
+    taken = photographs.cameras(10)
+    for folder in folders:
+        views = read(folder)
+        assert views.names == tuple(f"{index:02}.png" for index in range(10))
+        torch.testing.assert_close(views.viewmats, torch.stack([camera.viewmat for camera in taken]), atol=1e-6, rtol=0)
+        torch.testing.assert_close(views.Ks, torch.stack([camera.K for camera in taken]))
+        for index, image in enumerate(views.images):
+            with Image.open(folder / "images" / f"{index:02}.png") as picture:
+                assert np.array_equal(image.numpy(), np.asarray(picture))
+        assert views.measured == (folder.name != "transforms")
+    places, colors = photographs.points(300)
+    views = read(folders[0])
+    assert np.array_equal(views.points.numpy(), places)
+    assert np.array_equal((views.colors * 255).round().byte().numpy(), colors)
+    # The folder of the model, or the file, may be named itself.
+    assert read(parts(folders[0])).names == read(folders[2] / "transforms.json").names
+
+
+def test_frames_have_intrinsics_of_their_own_and_angles_do(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    said = json.loads((folder / "transforms.json").read_text())
+    focal = said.pop("fl_x")
+    for name in ("fl_y", "cx", "cy", "w", "h"):
+        del said[name]
+    said["camera_angle_x"] = 2 * np.arctan(photographs.WIDTH / 2 / focal)
+    said["frames"][3] |= {"fl_x": 99.0, "cx": 7.0}
+    for frame in said["frames"]:
+        frame["file_path"] = frame["file_path"].removesuffix(".png")
+    (folder / "transforms.json").write_text(json.dumps(said))
+    Ks = read(folder).Ks
+    assert Ks[0].flatten().tolist() == pytest.approx([focal, 0, 20, 0, focal, 15, 0, 0, 1])
+    assert Ks[3].flatten().tolist() == pytest.approx([99, 0, 7, 0, 99, 15, 0, 0, 1])
+
+
+def test_the_points_of_a_ply_file_are_taken(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "cloud.ply"})
+    places, colors = photographs.points(20)
+    lines = [f"{' '.join(map(str, [*place, *color]))}" for place, color in zip(places, colors.tolist(), strict=True)]
+    header = "ply\nformat ascii 1.0\nelement vertex 20\n" + "".join(f"property float {name}\n" for name in "xyz")
+    header += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue")) + "end_header\n"
+    (folder / "cloud.ply").write_text(header + "\n".join(lines) + "\n")
+    views = read(folder)
+    assert views.measured
+    np.testing.assert_allclose(views.points.numpy(), places, rtol=1e-6)
+    assert np.array_equal((views.colors * 255).round().byte().numpy(), colors)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "size"),
+    [(Reduction(downscale=2), (20, 15)), (Reduction(max_size=10), (10, 8)), (Reduction(max_size=400), (40, 30))],
+)
+def test_smaller_pictures_have_the_camera_of_their_pixels(
+    tmp_path: Path, reduction: Reduction, size: tuple[int, int]
+) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    whole, views = read(folder), read(folder, reduction=reduction)
+    assert set(views.sizes) == {size}
+    factors = torch.tensor([[size[0] / 40], [size[1] / 30], [1]])
+    torch.testing.assert_close(views.Ks, whole.Ks * factors)
+    if size == (20, 15):
+        mean = whole.target(0).reshape(15, 2, 20, 2, 3).mean((1, 3))
+        assert (views.target(0) - mean).abs().max() < 1.01 / 255
+
+
+def test_pictures_that_were_made_smaller_before_fit_their_camera(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    (folder / "images_4").mkdir()
+    for path in (folder / "images").iterdir():
+        with Image.open(path) as picture:
+            picture.resize((13, 10)).save(folder / "images_4" / path.name)
+    views = photograph_views(read_capture(folder, folder / "images_4"), 50, 0)
+    assert set(views.sizes) == {(13, 10)}
+    assert views.Ks[0, 0, 2].item() == pytest.approx(6.5)
+
+
+def test_what_is_transparent_is_black(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    Image.new("RGBA", (40, 30), (200, 100, 50, 51)).save(folder / "images" / "00.png")
+    assert read(folder).images[0][4, 4].tolist() == pytest.approx([40, 20, 10], abs=1)
+
+
+# What a fit has no use for
+
+
+def test_one_picture_is_not_enough(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a", count=1)
+    with pytest.raises(SceneError, match="at least 2 photographs are required, found 1; a single picture"):
+        read(folder)
+
+
+def test_pictures_that_do_not_overlap(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", count=2)
+    said = json.loads((folder / "transforms.json").read_text())
+    # Back to back.
+    for frame, sign in zip(said["frames"], (1, -1), strict=True):
+        frame["transform_matrix"] = np.diag([sign, 1.0, sign, 1.0]).tolist()
+        frame["transform_matrix"][2][3] = -float(sign)
+    (folder / "transforms.json").write_text(json.dumps(said))
+    with pytest.raises(SceneError, match="found none that show the same part of it; check the cameras' poses"):
+        read(folder)
+
+
+def test_points_that_no_two_pictures_show_and_pictures_that_share_none(tmp_path: Path) -> None:
+    capture = read_capture(photographs.colmap_folder(tmp_path / "a"))
+    behind = Capture(**{**vars(capture), "points": capture.points + 1e4})
+    with pytest.raises(SceneError, match="found none that show the same part"):
+        photograph_views(behind, 50, 0)
+    away = np.diag([-1.0, 1, -1, 1]) @ capture.photographs[0].viewmat
+    first = type(capture.photographs[0])(capture.photographs[0].path, capture.photographs[0].lens, away)
+    with pytest.warns(UserWarning, match="1 of 10 pictures show nothing that another one shows"):
+        photograph_views(Capture(**{**vars(capture), "photographs": (first, *capture.photographs[1:])}), 50, 0)
+
+
+def test_pictures_from_one_place(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", count=3)
+    said = json.loads((folder / "transforms.json").read_text())
+    for frame in said["frames"]:
+        for row in frame["transform_matrix"][:3]:
+            row[3] = 1.0
+    (folder / "transforms.json").write_text(json.dumps(said))
+    with pytest.raises(SceneError, match="photographs from several places are required, found 3 from a single one"):
+        read(folder)
+
+
+def test_pictures_that_do_not_fit_into_memory_are_not_read(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    message = r"10 photographs of up to 0\.0 megapixels need about .* GiB of memory; make them smaller: --downscale 2"
+    with pytest.raises(SceneError, match=message):
+        read(folder, memory=100_000)
+    assert len(read(folder, memory=2_000_000)) == 10
+
+
+def test_pictures_of_other_proportions_or_too_small(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    with pytest.raises(SceneError, match="at least 8x8 pixels are required, found 8x6; choose a smaller --downscale"):
+        read(folder, reduction=Reduction(downscale=5))
+    Image.new("RGB", (30, 40)).save(folder / "images" / "03.png")
+    with pytest.raises(SceneError, match=r"03\.png: a picture of its camera's proportions, 40x30, .* found 30x40"):
+        read(folder)
+
+
+def test_random_points_are_where_two_cameras_look(tmp_path: Path) -> None:
+    views = read(photographs.transforms_folder(tmp_path / "a"))
+    seen = seen_by(views.points, views.viewmats, views.Ks, views.sizes)
+    assert views.points.shape == (50, 3)
+    assert (seen.sum(dim=0) >= 2).all()
+    # What a camera sees is in front of it and inside its picture.
+    ahead = (torch.linalg.inv(views.viewmats[2]) @ torch.tensor([0.0, 0, 1, 1]))[:3]
+    behind = (torch.linalg.inv(views.viewmats[2]) @ torch.tensor([0.0, 0, -1, 1]))[:3]
+    beside = (torch.linalg.inv(views.viewmats[2]) @ torch.tensor([1.0, 0, 1, 1]))[:3]
+    found = seen_by(torch.stack([ahead, behind, beside]), views.viewmats[2:3], views.Ks[2:3], views.sizes[2:3])
+    assert found.tolist() == [[True, False, False]]
+    again = [shared_points("a", 9, views.viewmats.double(), views.Ks.double(), views.sizes, seed()) for _ in range(2)]
+    assert torch.equal(*again)
+
+
+def seed() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+def test_distances_to_the_nearest_points() -> None:
+    points = torch.rand(300, 3, generator=seed())
+    exact = torch.cdist(points, points).sort(dim=1).values[:, 1:4].mean(dim=1)
+    torch.testing.assert_close(neighbour_distances(points), exact, rtol=1e-4, atol=1e-5)
+    parted = neighbour_distances(points, cell=100)
+    assert (parted >= exact - 1e-5).all()
+    assert (parted.mean() / exact.mean()).item() < 1.3
+    assert neighbour_distances(points[:1]).tolist() == [0]
+    assert neighbour_distances(torch.tensor([[0.0, 0, 0], [0, 0, 2]])).tolist() == [2, 2]
+
+
+# Files that are damaged, half written or hostile
+
+
+@pytest.mark.parametrize("name", ["cameras.bin", "images.bin", "points3D.bin"])
+def test_a_model_that_is_half_written(tmp_path: Path, name: str) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    path = parts(folder) / name
+    whole = path.read_bytes()
+    for size in {0, 5, 8, 20, 70, len(whole) // 2, len(whole) - 1}:
+        if size >= len(whole):
+            continue
+        path.write_bytes(whole[:size])
+        with pytest.raises(SceneError, match=f"{name}: .*(the file ends in the middle|is required, found none)"):
+            read_capture(folder)
+    path.write_bytes(whole + b"x")
+    with pytest.raises(SceneError, match=f"{name}: .*found more behind them"):
+        read_capture(folder)
+    path.unlink()
+    with pytest.raises(SceneError, match=f"all .bin or all .txt; found no {name}; was it written to the end"):
+        read_capture(folder)
+
+
+HUGE = struct.pack("<Q", 2**62)
+HOSTILE: dict[str, tuple[str, Any, str]] = {
+    # pycolmap 4.2.1 takes all memory for this one.
+    "a name without an end": ("images.bin", lambda b: b[:72], "a name of at most 4096 bytes and a zero is required"),
+    "a long name": ("images.bin", lambda b: b[:72] + b"a" * 9999, "a name of at most 4096 bytes"),
+    "many images": ("images.bin", lambda b: HUGE + b[8:], "the file ends in the middle"),
+    "many observations": ("images.bin", lambda b: b[:79] + HUGE + b[87:], "the file ends in the middle"),
+    "many points": ("points3D.bin", lambda b: HUGE + b[8:], "the file ends in the middle"),
+    "a long track": ("points3D.bin", lambda b: b[:51] + HUGE + b[59:], "the file ends in the middle"),
+    "many cameras": ("cameras.bin", lambda b: HUGE + b[8:], "the file ends in the middle"),
+    "no name": ("images.bin", lambda b: b[:72] + b"\xff\xff" + b[74:], "a damaged one: 'utf-8'"),
+    "a path": (
+        "images.bin",
+        lambda b: b.replace(b"00.png", b"../a.p"),
+        r"inside .*images is required, found \.\./a\.p",
+    ),
+    "another root": ("images.bin", lambda b: b.replace(b"00.png", b"/a.png"), "found /a.png"),
+    "another camera": (
+        "images.bin",
+        lambda b: b[:68] + b"\x09" + b[69:],
+        "its camera 9 is required in the model's cameras",
+    ),
+    "a pose that is NaN": ("images.bin", lambda b: b[:44] + b"\xff" * 8 + b[52:], "00.png: a finite pose is required"),
+    "no rotation": ("images.bin", lambda b: b[:12] + bytes(32) + b[44:], "00.png: a finite pose with a rotation"),
+    "a focal length of NaN": (
+        "cameras.bin",
+        lambda b: b[:32] + b"\xff" * 8 + b[40:],
+        "camera 7: focal lengths above 0",
+    ),
+    "no focal length": ("cameras.bin", lambda b: b[:32] + bytes(8) + b[40:], "camera 7: focal lengths above 0"),
+    "no pixels": ("cameras.bin", lambda b: b[:16] + bytes(8) + b[24:], "camera 7: a size from 1 to 32768 pixels"),
+    "many pixels": ("cameras.bin", lambda b: b[:16] + HUGE + b[24:], "camera 7: a size from 1 to 32768 pixels"),
+    "a point that is NaN": ("points3D.bin", lambda b: b[:16] + b"\xff" * 8 + b[24:], "finite points are required"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_models(tmp_path: Path, case: str) -> None:
+    name, change, message = HOSTILE[case]
+    folder = photographs.colmap_folder(tmp_path / "a")
+    path = parts(folder) / name
+    path.write_bytes(change(path.read_bytes()))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SceneError, match=message) as raised:
+            read_capture(folder)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(raised.value).startswith(str(folder))
+    assert peak < 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("cameras.txt", "SIMPLE_PINHOLE", "OPENCV", "camera 7 has the lens model OPENCV; .*colmap image_undistorter"),
+        (
+            "cameras.txt",
+            "SIMPLE_PINHOLE",
+            "SIMPLE_RADIAL",
+            "lens model SIMPLE_RADIAL; required: SIMPLE_PINHOLE or PINHOLE",
+        ),
+        ("cameras.txt", " 40 30 ", " 40 30 1 ", "SIMPLE_PINHOLE has 3 parameters, found 4"),
+        ("cameras.txt", " 40 ", " many ", r"cameras\.txt: .*is required, found a damaged one: invalid literal"),
+        ("images.txt", " 7 00.png", "", "at least 10 words are required in a line, found 8"),
+        ("images.txt", " 7 00.png", " 7 ../00.png", "inside .* is required"),
+        ("points3D.txt", " 0.5 ", " ", None),
+        ("points3D.txt", "1 ", "1 nan ", "a damaged one|finite points"),
+    ],
+)
+def test_damaged_text(tmp_path: Path, name: str, old: str, new: str, message: str | None) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a", binary=False)
+    path = parts(folder) / name
+    path.write_text(path.read_text().replace(old, new, 1))
+    if message is None:
+        assert len(read(folder)) == 10
+        return
+    with pytest.raises(SceneError, match=message):
+        read(folder)
+
+
+def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    path = parts(folder) / "cameras.bin"
+    whole = path.read_bytes()
+    for kind, name in ((2, "SIMPLE_RADIAL"), (4, "OPENCV"), (5, "OPENCV_FISHEYE"), (99, "number 99")):
+        path.write_bytes(whole[:12] + struct.pack("<i", kind) + whole[16:] + bytes(40))
+        with pytest.raises(SceneError, match=f"camera 7 has the lens model {name}; .*image_undistorter --image_path"):
+            read_capture(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frames": None}, "frames, a list of pictures, required, found applied_transform"),
+        ({"frames": [3]}, "frames, a list of pictures, required"),
+        ({"frames": [{}]}, "frame 0: file_path, the name of its picture, required, found none"),
+        ({"frames": [{"file_path": "../a.png"}]}, "inside .* is required, found ../a.png"),
+        ({"frames": [{"file_path": "images/none.png"}]}, "1 of its 1 pictures are missing: .*none.png; put them there"),
+        (
+            {"frames": [{"file_path": "images/00.png"}]},
+            "00.png: transform_matrix, 4 rows of 4 finite numbers, required",
+        ),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[float("nan")] * 4] * 4}]}, "a finite pose"),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[2, 1, 0, 0]] * 4}]}, "stretches or mirrors"),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [10**400]}]}, "4 rows of 4 finite numbers"),
+        ({"k1": 0.1}, "a pinhole camera is required, found OPENCV with k1; .*colmap image_undistorter"),
+        ({"camera_model": "OPENCV_FISHEYE"}, "a pinhole camera is required, found OPENCV_FISHEYE"),
+        ({"fl_x": None}, "fl_x in pixels, or camera_angle_x between 0 and pi, required"),
+        ({"fl_x": float("inf")}, "fl_x must be a finite number, found inf"),
+        ({"fl_x": "wide"}, "fl_x must be a finite number, found wide"),
+        ({"fl_x": -3}, "focal lengths above 0"),
+        ({"w": 10**9}, "a size from 1 to 32768 pixels required"),
+        ({"ply_file_path": "/etc/passwd"}, "inside .* is required, found /etc/passwd"),
+    ],
+    ids=str,
+)
+def test_transforms_that_are_something_else(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes=changes)
+    with pytest.raises(SceneError, match=message) as raised:
+        read(folder)
+    assert str(raised.value).startswith(str(folder))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"a": ' * 50_000, "\ud800"])
+def test_transforms_that_are_no_json(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(SceneError, match=r"a\.json: Nerfstudio's transforms.json is required, found"):
+        read_capture(tmp_path / "a.json")
+
+
+def test_folders_without_cameras_or_pictures(tmp_path: Path) -> None:
+    with pytest.raises(SceneError, match=r"or a transforms\.json; found neither.*colmap automatic_reconstructor"):
+        read_capture(tmp_path)
+    folder = photographs.colmap_folder(tmp_path / "a")
+    with pytest.raises(SceneError, match="a folder of pictures is required for --images, found none"):
+        read_capture(folder, tmp_path / "none")
+    for name in ("01.png", "05.png"):
+        (folder / "images" / name).unlink()
+    os.mkfifo(folder / "images" / "01.png")  # reading it would never end
+    message = (
+        r"2 of its 10 pictures are missing: .*01\.png, .*05\.png; put them there, or name their folder with --images"
+    )
+    with pytest.raises(SceneError, match=message):
+        read_capture(folder)
+    (folder / "images").rename(folder / "pictures")
+    with pytest.raises(SceneError, match="found no such folder; name it: --images"):
+        read_capture(folder)
+
+
+@cache
+def small_model(binary: bool) -> dict[str, bytes]:
+    taken = photographs.cameras(2)
+    if binary:
+        return photographs.binary_model(taken, 3)
+    return {name: text.encode() for name, text in photographs.text_model(taken, 3).items()}
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_damaged_models_are_read_or_refused_in_little_memory(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "damaged"
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    (folder / "images" / "00.png").touch()
+    (folder / "images" / "01.png").touch()
+    binary = data.draw(st.booleans())
+    for name in WRITTEN:
+        (folder / name).unlink(missing_ok=True)
+    files = small_model(binary)
+    chosen = data.draw(st.sampled_from(sorted(files)))
+    damaged = bytearray(files[chosen])
+    if data.draw(st.booleans()):
+        del damaged[data.draw(st.integers(0, len(damaged))) :]
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(damaged)))
+        damaged[at : at + 1] = data.draw(st.binary(max_size=3))
+    for name, content in {**files, chosen: bytes(damaged)}.items():
+        (folder / name).write_bytes(content)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(SceneError):
+            read_capture(folder)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
