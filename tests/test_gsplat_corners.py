@@ -114,6 +114,20 @@ def test_a_negative_focal_length_flips_an_axis(camera_model: str, axes: tuple[fl
     torch.testing.assert_close(pose, turned_pose * signs[:, None], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize("focal", [0.0, -50.0])
+def test_a_focal_length_that_gives_no_picture_is_an_error(camera_model: str, focal: float) -> None:
+    Ks = CAMERA["Ks"].clone()  # type: ignore[attr-defined]
+    Ks[0, 1, 1] = focal
+    options = {"Ks": Ks, "camera_model": camera_model}
+    required = "above 0" if camera_model == "pinhole" else "other than 0"
+    if focal < 0 and camera_model != "pinhole":
+        assert seen(image_covariance(4, 0, 4), **options)[0].all()
+        return
+    with pytest.raises(ValueError, match=rf"Ks must have focal lengths {required}, found Ks\[0\] with \[50.0, {focal}"):
+        seen(image_covariance(4, 0, 4), **options)
+
+
 # Rotations
 
 

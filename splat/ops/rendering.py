@@ -167,6 +167,7 @@ def rasterization(
         opacities=opacities,
         viewmats=viewmats,
         Ks=Ks,
+        camera_model=camera_model,
     )
     one_of("render_mode", render_mode, RENDER_MODES)
     per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
