@@ -92,6 +92,13 @@ class ProjectionSettings(NamedTuple):
     """The index in `CAMERA_MODELS`."""
 
 
+def camera_model_number(name: str) -> int:
+    """The index of a camera model in `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
+    if name == "ftheta":
+        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
+    return CAMERA_MODELS.index(one_of("camera_model", name, CAMERA_MODELS))
+
+
 def check_projection_settings(
     *,
     width: int,
@@ -104,9 +111,7 @@ def check_projection_settings(
     camera_model: str,
 ) -> ProjectionSettings:
     """Check the numbers of a projection: TypeError, ValueError, or NotImplementedError for ftheta cameras."""
-    if camera_model == "ftheta":
-        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
-    model = CAMERA_MODELS.index(one_of("camera_model", camera_model, CAMERA_MODELS))
+    model = camera_model_number(camera_model)
     near_plane = number("near_plane", near_plane)
     far_plane = number("far_plane", far_plane, allow_infinity=True)
     if far_plane <= near_plane:
