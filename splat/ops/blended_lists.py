@@ -141,22 +141,32 @@ def _blended(
     used = by_length[lengths[by_length] > 0]
     together = max(1, _TOGETHER // (tiles.size**2 * _BATCH))
     for first in range(0, len(used), together):
-        some = used[first : first + together]
-        x, y, numbers, inside = tiles.pixels(some)
-        left = torch.where(inside, transmittances[numbers.where(inside, 0)], 0.0)
-        for step in range(0, int(lengths[some].max()), _BATCH):
-            places = tiles.begins[some, None] + step + torch.arange(_BATCH, device=some.device)
-            listed = places < tiles.ends[some, None]
-            ids = flatten_ids[places.where(listed, 0)]
-            means2d, conics, opacities = (values[ids][:, :, None] for values in splats)
-            exponents = _exponents(means2d, conics, x[:, None] + 0.5, y[:, None] + 0.5)
-            alphas = (opacities * (-exponents).exp()).clamp(max=_MAX_ALPHA)
-            seen = listed[:, :, None] & (exponents >= 0) & (alphas >= _MIN_ALPHA)
-            # It only falls, so that a pixel that is finished stays so.
-            after = left[:, None] * torch.where(seen, 1 - alphas, 1.0).cumprod(1)
-            tile, place, pixel = (seen & (after > _MIN_TRANSMITTANCE)).nonzero(as_tuple=True)
-            yield numbers[tile, pixel], ids[tile, place]
-            left = after[:, -1]
+        yield from _blended_together(tiles, used[first : first + together], flatten_ids, splats, transmittances)
+
+
+def _blended_together(
+    tiles: _Tiles, some: Tensor, flatten_ids: Tensor, splats: tuple[Tensor, Tensor, Tensor], transmittances: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """`_blended` for the tiles with the numbers `some`, which fit in memory."""
+    x, y, numbers, inside = tiles.pixels(some)
+    left = torch.where(inside, transmittances[numbers.where(inside, 0)], 0.0)
+    places = tiles.begins[some, None] + torch.arange(_BATCH, device=some.device)
+    ends = tiles.ends[some, None]
+    while len(places):
+        listed = places < ends
+        ids = flatten_ids[places.where(listed, 0)]
+        means2d, conics, opacities = (values[ids][:, :, None] for values in splats)
+        exponents = _exponents(means2d, conics, x[:, None] + 0.5, y[:, None] + 0.5)
+        alphas = (opacities * (-exponents).exp()).clamp(max=_MAX_ALPHA)
+        seen = listed[:, :, None] & (exponents >= 0) & (alphas >= _MIN_ALPHA)
+        # It only falls, so that a pixel that is finished stays so.
+        after = left[:, None] * torch.where(seen, 1 - alphas, 1.0).cumprod(1)
+        tile, place, pixel = (seen & (after > _MIN_TRANSMITTANCE)).nonzero(as_tuple=True)
+        yield numbers[tile, pixel], ids[tile, place]
+
+        left, places = after[:, -1], places + _BATCH
+        goes_on = (left > _MIN_TRANSMITTANCE).any(1) & (places[:, 0] < ends[:, 0])
+        x, y, numbers, left, places, ends = (each[goes_on] for each in (x, y, numbers, left, places, ends))
 
 
 def _exponents(means2d: Tensor, conics: Tensor, x: Tensor, y: Tensor) -> Tensor:
