@@ -152,3 +152,19 @@ def test_a_quaternion_of_zeros_is_no_rotation_anywhere() -> None:
         (gradient,) = torch.autograd.grad(picture.square().sum(), quats, retain_graph=True)
         assert gradient.isfinite().all()
         assert not gradient[1:].any()
+
+
+# Colours
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("per_camera", [False, True])
+@pytest.mark.parametrize("render_mode", ["D", "ED"])
+def test_depth_alone_takes_colours_of_any_kind(render_mode: str, per_camera: bool, packed: bool) -> None:
+    scene = random_scene(3, 30, 20, 16, size="mixed", views=("front", "inside")).arguments
+    options = {"render_mode": render_mode, "packed": packed}
+    expected, _, _ = splat.rasterization(**scene, **options)
+    coeffs = torch.rand(*([2] if per_camera else []), 30, 4, 3)
+    found, _, _ = splat.rasterization(**{**scene, "colors": coeffs}, sh_degree=1, **options)
+    assert expected.any()
+    assert torch.equal(found, expected)
