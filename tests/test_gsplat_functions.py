@@ -326,6 +326,40 @@ def test_noise_follows_each_covariance_and_leaves_opaque_gaussians() -> None:
     torch.testing.assert_close(moved, start["means"], rtol=1e-4, atol=1e-6)
 
 
+# Devices
+
+
+def on(device: str) -> list[Tensor]:
+    """Results of every function with inputs that do not depend on the device."""
+
+    def moved(*tensors: Tensor) -> list[Tensor]:
+        return [tensor.to(device) for tensor in tensors]
+
+    means, covars, viewmats, Ks = in_the_world((2,))
+    found = [*splat.world_to_cam(*moved(means, covars, viewmats))]
+    for camera_model in ("pinhole", "ortho", "fisheye"):
+        found += splat.proj(*(each.detach() for each in found[:2]), *moved(Ks), WIDTH, HEIGHT, camera_model)
+    arguments = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in listed().items()}
+    found += blended(arguments, lists_in(arguments, 0, 9, torch.ones(2, HEIGHT, WIDTH, device=device)))
+    opacities, scales = torch.linspace(0, 1, 20), torch.ones(20, 3)
+    found += splat.compute_relocation(*moved(opacities, scales, torch.arange(20), binomials()))
+    state = moved(*(torch.rand(20, 3, generator=torch.Generator().manual_seed(i)) for i in range(4)))
+    splat.adam(*state, *moved(opacities > 0.5), 0.1, 0.9, 0.99, 1e-8)
+    return [each.detach().cpu() for each in (*found, *state)]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_results_are_the_same_on_cuda() -> None:
+    for one, other in zip(on("cuda"), on("cpu"), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_results_are_finite_and_many() -> None:
+    found = on("cpu")
+    assert len(found) == 16
+    assert all(each.isfinite().all() for each in found)
+
+
 # Errors
 
 EYE = torch.eye(3)

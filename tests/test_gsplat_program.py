@@ -46,6 +46,7 @@ def start() -> tuple[torch.nn.ParameterDict, dict[str, torch.optim.Optimizer]]:
         "colors": torch.rand(40, 3, generator=generator).logit(),
     }
     params = torch.nn.ParameterDict({name: torch.nn.Parameter(value) for name, value in values.items()})
+    params["labels"] = torch.nn.Parameter(torch.rand(40, 2), requires_grad=False)  # which is not trained
     rates = {"means": 5e-3, "scales": 2e-2, "quats": 1e-2, "opacities": 5e-2, "colors": 5e-2}
     return params, {name: torch.optim.Adam([params[name]], lr=rate) for name, rate in rates.items()}
 
@@ -87,6 +88,8 @@ def test_gsplat_s_default_strategy_trains_with_splat(packed: bool, absgrad: bool
         counts.append(len(params["means"]))
     # Some were duplicated or split, and all of them learn.
     assert counts[-1] > 40
+    assert params["labels"].shape == (counts[-1], 2)
+    assert [name for name, each in params.items() if not each.requires_grad] == ["labels"]
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -131,6 +134,8 @@ def test_gsplat_s_mcmc_strategy_trains_with_splat(column: bool) -> None:
     assert counts[20] == 42  # 5 percent more, twice
     assert counts[-1] > counts[20]
     assert all(each.isfinite().all() for each in params.values())
+    assert params["labels"].shape == (counts[-1], 2)
+    assert [name for name, each in params.items() if not each.requires_grad] == ["labels"]
     assert losses[-1] < 0.5 * losses[0]
 
 
