@@ -8,7 +8,9 @@ CPU; it compiles nothing and does not initialise CUDA. If the kernels do not fit
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 if find_spec(f"{__name__}._kernelwheel") is None:
     raise ImportError(
@@ -27,21 +29,59 @@ from .ops.pixels import rasterize_to_pixels
 from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
 from .ops.rendering import rasterization
 
+if TYPE_CHECKING:
+    from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
+    from .ops.camera_space import proj, world_to_cam
+    from .ops.relocation import compute_relocation, inject_noise_to_position
+    from .ops.selective_adam import SelectiveAdam, adam
+
+# What a first picture does without: imported when it is asked for (PEP 562).
+_LATER: Final = {
+    "SelectiveAdam": "selective_adam",
+    "accumulate": "blended_lists",
+    "adam": "selective_adam",
+    "compute_relocation": "relocation",
+    "inject_noise_to_position": "relocation",
+    "proj": "camera_space",
+    "rasterize_to_indices_in_range": "blended_lists",
+    "world_to_cam": "camera_space",
+}
+
 __all__ = [
     "BuildError",
     "IncompatibleArtifactError",
     "KernelWheelError",
     "RollingShutterType",
+    "SelectiveAdam",
     "StoreError",
     "__version__",
+    "accumulate",
+    "adam",
     "build_info",
+    "compute_relocation",
     "fully_fused_projection",
+    "inject_noise_to_position",
     "isect_offset_encode",
     "isect_tiles",
+    "proj",
     "quat_scale_to_covar_preci",
     "rasterization",
+    "rasterize_to_indices_in_range",
     "rasterize_to_pixels",
     "spherical_harmonics",
+    "world_to_cam",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.ops.{_LATER[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 _KERNELS.load_if_usable()

@@ -12,9 +12,11 @@ import torch
 from scenes import random_scene
 
 import splat
+from splat.compat import gsplat14
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "gsplat.md"
-VERDICTS = {"same", "better", "not supported"}
+VERDICTS = {"same", "better", "stricter", "not supported"}
+VERDICTS_14 = {"same", "new", "renamed", "changed"}
 FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name != "build_info"]
 # Values that gsplat takes.
 UNSUPPORTED = {
@@ -30,14 +32,14 @@ UNSUPPORTED = {
 }
 
 
-def tables() -> dict[str, dict[str, str]]:
-    """The verdict on each parameter of each function."""
+def tables(column: int = 2) -> dict[str, dict[str, str]]:
+    """The verdict on each parameter of each function: in column 2 about gsplat 1.5.3, in column 3 about 1.4.0."""
     found: dict[str, dict[str, str]] = {}
     for line in PAGE.read_text().splitlines():
         if match := re.match(r"## (\w+)$", line):
             found[match[1]] = {}
-        elif match := re.match(r"\| `(\w+)` \| ([a-z ]+) \|", line):
-            found[list(found)[-1]][match[1]] = match[2]
+        elif match := re.match(r"\| `(\w+)` \| ([a-z ]+) \| ([a-z]+) \|", line):
+            found[list(found)[-1]][match[1]] = match[column]
     return found
 
 
@@ -47,6 +49,54 @@ def test_the_page_has_every_function_and_every_parameter() -> None:
     for name in FUNCTIONS:
         assert list(page[name]) == list(inspect.signature(getattr(splat, name)).parameters), name
         assert set(page[name].values()) <= VERDICTS
+
+
+def test_what_is_new_since_1_4_is_not_in_its_function() -> None:
+    page = tables(column=3)
+    for name in FUNCTIONS:
+        assert list(page[name]) == list(inspect.signature(getattr(splat, name)).parameters), name
+        assert set(page[name].values()) <= VERDICTS_14
+    old = inspect.signature(gsplat14.rasterization).parameters
+    assert [name for name, verdict in page["rasterization"].items() if verdict != "new"] == list(old)
+    new = inspect.signature(splat.rasterization).parameters
+    assert all(old[name].default == new[name].default for name in old)
+
+
+# What is stricter, with a value that gsplat takes.
+STRICTER: dict[str, dict[str, Any]] = {
+    "viewmats": {"viewmats": torch.zeros(1, 4, 4)},
+    "Ks": {"Ks": torch.diag(torch.tensor([-50.0, 50.0, 1.0]))[None]},
+    "near_plane": {"near_plane": -1.0},
+    "far_plane": {"far_plane": 0.01},
+    "radius_clip": {"radius_clip": -1.0},
+    "eps2d": {"eps2d": -0.1},
+    "sh_degree": {"sh_degree": 5, "colors": torch.zeros(10, 36, 3)},
+}
+
+
+def test_what_is_stricter_is_known() -> None:
+    page = tables()["rasterization"]
+    assert {name for name, verdict in page.items() if verdict == "stricter"} == set(STRICTER)
+
+
+@pytest.mark.parametrize("name", STRICTER)
+def test_what_is_stricter_is_refused(name: str) -> None:
+    arguments: dict[str, Any] = random_scene(1, 10, 8, 6, views=("front",)).arguments
+    splat.rasterization(**arguments)
+    with pytest.raises(ValueError, match=f"{name} must"):
+        splat.rasterization(**{**arguments, **STRICTER[name]})
+
+
+@pytest.mark.parametrize("degree", [None, 1])
+def test_the_last_row_of_viewmats_has_no_gradient(degree: int | None) -> None:
+    arguments: dict[str, Any] = random_scene(1, 40, 20, 15, size="mixed", views=("front",)).arguments
+    arguments["viewmats"] = arguments["viewmats"].clone().requires_grad_()
+    if degree is not None:
+        arguments |= {"colors": torch.rand(40, 4, 3), "sh_degree": degree}
+    picture, *_ = splat.rasterization(**arguments)
+    (gradient,) = torch.autograd.grad(picture.square().sum(), arguments["viewmats"])
+    assert gradient[:, :3].any()
+    assert not gradient[:, 3].any()
 
 
 def test_what_is_not_supported_is_known() -> None:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from splat.fit.parameters import GaussianTable, first_parameters
 from splat.fit.photograph_views import photograph_views
-from splat.fit.relocation import BINOMIALS, relocated
-from splat.fit.strategies import DensityControl, MarkovChain, Moment
+from splat.fit.strategies import BINOMIALS, DensityControl, MarkovChain, Moment
 from splat.fit.training import FitOptions, Quality, Trainer
+from splat.ops.relocation import compute_relocation
 from splat.ops.rendering import rasterization
 from splat.photos.folders import read_capture
 
@@ -101,27 +101,9 @@ def test_opacities_are_reset_from_time_to_time(step: int, share: float, reset: b
 # The Markov chain
 
 
-def test_relocated_ones_are_as_the_paper_has_them() -> None:
-    generator = torch.Generator().manual_seed(1)
-    opacities, scales = torch.rand(40, generator=generator), torch.rand(40, 3, generator=generator)
-    ratios = torch.randint(1, 52, (40,), generator=generator)
-    new_opacities, new_scales = relocated(opacities, scales, ratios, BINOMIALS)
-    torch.testing.assert_close((1 - new_opacities.double()) ** ratios, 1 - opacities.double(), rtol=1e-4, atol=1e-5)
-    for row in range(40):
-        o, n = new_opacities[row].double().item(), int(ratios[row])
-        total = sum(
-            math.comb(i - 1, k) * (-1) ** k * o ** (k + 1) / math.sqrt(k + 1) for i in range(1, n + 1) for k in range(i)
-        )
-        torch.testing.assert_close(new_scales[row], scales[row] * (opacities[row] / total), rtol=1e-3, atol=1e-6)
-    same = relocated(opacities, scales, torch.ones(40, dtype=torch.int64), BINOMIALS)
-    torch.testing.assert_close(same, (opacities, scales))
-    more = relocated(opacities[:1], scales[:1], torch.tensor([500]), BINOMIALS)
-    torch.testing.assert_close(more, relocated(opacities[:1], scales[:1], torch.tensor([51]), BINOMIALS))
-
-
 def test_several_in_the_place_of_one_look_as_it_did() -> None:
     scene = random_scene(1, 1, 48, 36, size="mixed", opacity="solid", views=("front",))
-    opacities, scales = relocated(scene.opacities, scene.scales, torch.tensor([4]), BINOMIALS)
+    opacities, scales = compute_relocation(scene.opacities, scene.scales, torch.tensor([4]), BINOMIALS)
     before = rasterization(**scene.arguments)[1]
     four = {**scene.arguments, "opacities": opacities.repeat(4), "scales": scales.repeat(4, 1)}
     four |= {name: getattr(scene, name).repeat_interleave(4, dim=0) for name in ("means", "quats")}

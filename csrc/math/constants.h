@@ -23,6 +23,10 @@ constexpr float kMaxExtent = 3.33f;
 // bound).
 constexpr float kFrustumMargin = 0.3f;
 
+// What rounding may add to the determinant of F C F^T, relative to |C|^2 |f_x|^2 |f_y|^2: 16 roundings, those of the
+// entries of C among them.
+constexpr float kDeterminantRounding = 16.0f * 5.9604645e-8f;
+
 // Radii are stored as 32-bit integers; a larger one would cover every image anyway.
 constexpr float kMaxRadius = 1073741824.0f;
 

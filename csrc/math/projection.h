@@ -67,20 +67,22 @@ SPLAT_HD Vec3 to_camera(const CameraParameters& camera, const float* mean) {
 struct Shape {
   Mat3 axes;
   Sym3 covariance;
+  bool is_covariance;  // known to have no negative eigenvalue
 };
 
 // Returns false if the quaternion of the Gaussian is not a rotation.
 SPLAT_HD bool load_shape(const GaussianParameters& g, Shape& shape) {
   if (g.covars != nullptr) {
     shape = {{{{1.0f, 0.0f, 0.0f}, {0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}}},
-             {g.covars[0], g.covars[1], g.covars[2], g.covars[3], g.covars[4], g.covars[5]}};
+             {g.covars[0], g.covars[1], g.covars[2], g.covars[3], g.covars[4], g.covars[5]},
+             false};
     return true;
   }
   Quaternion unit;
   float inverse_length;
   if (!unit_quaternion(g.quats, unit, inverse_length)) return false;
   const float x = g.scales[0], y = g.scales[1], z = g.scales[2];
-  shape = {rotation(unit), {x * x, 0.0f, 0.0f, y * y, 0.0f, z * z}};
+  shape = {rotation(unit), {x * x, 0.0f, 0.0f, y * y, 0.0f, z * z}, true};
   return true;
 }
 
@@ -135,9 +137,17 @@ struct Footprint {
   Vec3 spread_x, spread_y;  // rows of F C
   Vec3 normal;              // cross product of the rows of F
   float xx, xy, yy;         // M
-  float determinant;        // of M
-  float blurred;            // of M + eps2d I
+  float determinant;        // of M; 0 if it is negative
+  float blurred;            // of M + eps2d I; not positive if that is no ellipse
 };
+
+// Whether a determinant is negative by more than rounding can make of the 0 of a needle or a disk.
+SPLAT_HD bool is_indefinite(const Footprint& f, const Shape& shape, float determinant) {
+  if (shape.is_covariance || !(determinant < 0.0f)) return false;
+  const Sym3& c = shape.covariance;
+  const float size2 = c.xx * c.xx + c.yy * c.yy + c.zz * c.zz + 2.0f * (c.xy * c.xy + c.xz * c.xz + c.yz * c.yz);
+  return determinant < -kDeterminantRounding * size2 * dot(f.frame_x, f.frame_x) * dot(f.frame_y, f.frame_y);
+}
 
 SPLAT_HD Footprint footprint(const CameraParameters& camera, const Linearization& at, const Shape& shape, float eps2d) {
   Footprint f;
@@ -150,9 +160,11 @@ SPLAT_HD Footprint footprint(const CameraParameters& camera, const Linearization
   f.xy = dot(f.frame_x, f.spread_y);
   f.yy = dot(f.frame_y, f.spread_y);
   // det(F C F^T) by Cauchy and Binet. Unlike xx yy - xy xy it does not cancel for needles, and the blurred determinant
-  // is a sum of non-negative terms. A NaN stays NaN.
-  f.determinant = maximum(0.0f, dot(f.normal, cross(f.spread_x, f.spread_y)));
-  f.blurred = f.determinant + eps2d * (f.xx + f.yy) + eps2d * eps2d;
+  // of a covariance is a sum of non-negative terms. A NaN stays NaN.
+  const float determinant = dot(f.normal, cross(f.spread_x, f.spread_y));
+  f.determinant = maximum(0.0f, determinant);
+  f.blurred = (is_indefinite(f, shape, determinant) ? determinant : f.determinant) + eps2d * (f.xx + f.yy) +
+              eps2d * eps2d;
   return f;
 }
 

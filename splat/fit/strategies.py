@@ -22,11 +22,14 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
+from ..ops.relocation import compute_relocation
 from ..scene.gaussians import Gaussians
 from .parameters import MOMENTS, GaussianTable, Parameters
-from .relocation import BINOMIALS, relocated
 
 _TRANSPARENT: Final = 0.01
+_MOST_COPIES: Final = 51
+BINOMIALS: Final = torch.tensor([[math.comb(n, k) for k in range(_MOST_COPIES)] for n in range(_MOST_COPIES)]).float()
+"""n over k [51, 51], for `compute_relocation`; 0 where k > n."""
 _SPLIT: Final = 1.6
 """The scales of a Gaussian that is split are divided by this."""
 
@@ -192,7 +195,7 @@ class MarkovChain:
         places = (counts[rows] > 1).nonzero().flatten()
         of = rows[places]
         scene = table.activated()
-        opacities, scales = relocated(
+        opacities, scales = compute_relocation(
             scene.opacities.detach()[of], scene.scales.detach()[of], counts[of], BINOMIALS.to(of.device)
         )
         changes = {"opacities": opacities.clamp(self.dead, 1 - 1e-6).logit(), "scales": scales.log()}

@@ -92,6 +92,13 @@ class ProjectionSettings(NamedTuple):
     """The index in `CAMERA_MODELS`."""
 
 
+def camera_model_number(name: str) -> int:
+    """The index of a camera model in `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
+    if name == "ftheta":
+        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
+    return CAMERA_MODELS.index(one_of("camera_model", name, CAMERA_MODELS))
+
+
 def check_projection_settings(
     *,
     width: int,
@@ -104,9 +111,7 @@ def check_projection_settings(
     camera_model: str,
 ) -> ProjectionSettings:
     """Check the numbers of a projection: TypeError, ValueError, or NotImplementedError for ftheta cameras."""
-    if camera_model == "ftheta":
-        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
-    model = CAMERA_MODELS.index(one_of("camera_model", camera_model, CAMERA_MODELS))
+    model = camera_model_number(camera_model)
     near_plane = number("near_plane", near_plane)
     far_plane = number("far_plane", far_plane, allow_infinity=True)
     if far_plane <= near_plane:
@@ -151,6 +156,7 @@ def check_scene(
     opacities: Tensor | None,
     viewmats: Tensor,
     Ks: Tensor,
+    camera_model: str,
 ) -> Sizes:
     """Check Gaussians and cameras. `covars_shape` is the shape of one covariance: (6,) or (3, 3)."""
     if covars is None and (quats is None or scales is None):
@@ -184,14 +190,16 @@ def check_scene(
     check_count("images x Gaussians", max(sizes.images, sizes.batches), n)
     # Checking cameras on a GPU would wait for it, and those of a graph have no values yet.
     if not (viewmats.is_cuda or torch.compiler.is_compiling()):
-        _check_camera_values(viewmats.detach().flatten(0, -3).tolist(), Ks.detach().flatten(0, -3).tolist())
+        views, intrinsics = (cameras.detach().flatten(0, -3).tolist() for cameras in (viewmats, Ks))
+        _check_camera_values(views, intrinsics, camera_model != "pinhole")
     return sizes
 
 
-def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[float]]]) -> None:
+def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[float]]], flips: bool) -> None:
     """Cameras are few, so checking them is cheap; a bad one would silently give a black image.
 
-    As numbers of Python, since the first call of each function of torch takes longer than all of them.
+    `flips`: whether the camera model takes a negative focal length, which turns an axis round. As numbers of Python,
+    since the first call of each function of torch takes longer than all of them.
     """
     for name, cameras in (("viewmats", viewmats), ("Ks", Ks)):
         for i, rows in enumerate(cameras):
@@ -201,8 +209,13 @@ def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[f
         if _determinant(rows) == 0:
             raise ValueError(f"viewmats must be invertible, found viewmats[{i}] = {rows}")
     for i, ((fx, *_), (_, fy, _), _) in enumerate(Ks):
-        if fx <= 0 or fy <= 0:
-            raise ValueError(f"Ks must have focal lengths above 0, found Ks[{i}] with {[fx, fy]}")
+        if flips and (fx == 0 or fy == 0):
+            raise ValueError(f"Ks must have focal lengths other than 0, found Ks[{i}] with {[fx, fy]}")
+        if not flips and (fx <= 0 or fy <= 0):
+            raise ValueError(
+                f"Ks must have focal lengths above 0, found Ks[{i}] with {[fx, fy]}; to flip an axis of a pinhole "
+                "camera, negate a row of viewmats, or use camera_model='ortho' or 'fisheye'"
+            )
 
 
 def _determinant(viewmat: list[list[float]]) -> float:

@@ -5,6 +5,7 @@ Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M 
 
 # No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,9 @@ def quat_scale_to_covar_preci(
     Kerbl et al. (2023), equation 6. Differentiable. The same as gsplat 1.5.3's function.
 
     Args:
-        quats: [..., 4] float32 quaternions w, x, y, z; they need not be normalised.
+        quats: [..., 4] float32 quaternions w, x, y, z; they need not be normalised. One that is no rotation, because
+            its length is 0 (or its square no normal float32), gives NaN and has a gradient of 0; what is made with
+            such a covariance is left out, as it is by `rasterization` itself.
         scales: [..., 3] float32 standard deviations.
         compute_covar: whether to compute the covariances.
         compute_preci: whether to compute the inverses.
@@ -62,14 +65,17 @@ def quat_scale_to_covar_preci(
 
 
 def _rotations(quats: Tensor) -> Tensor:
-    """Rotation matrices [..., 3, 3]."""
-    w, x, y, z = torch.nn.functional.normalize(quats, dim=-1).unbind(-1)
+    """Rotation matrices [..., 3, 3]; NaN for what is none to the kernels (`unit_quaternion` in csrc/math/vec.h)."""
+    length2 = quats.square().sum(-1, keepdim=True)
+    is_rotation = (length2 >= torch.finfo(torch.float32).tiny) & (length2 < math.inf)
+    # With another length where there is none, and NaN afterwards: so the gradients of both are 0, not NaN.
+    w, x, y, z = (quats / torch.where(is_rotation, length2, 1.0).sqrt()).unbind(-1)
     entries = [
         1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
         2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
         2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
     ]  # fmt: skip
-    return torch.stack(entries, dim=-1).reshape(*quats.shape[:-1], 3, 3)
+    return torch.where(is_rotation, torch.stack(entries, dim=-1), math.nan).reshape(*quats.shape[:-1], 3, 3)
 
 
 def upper_triangles(matrices: Tensor) -> Tensor:
@@ -153,6 +159,7 @@ def fully_fused_projection(
         opacities=opacities,
         viewmats=viewmats,
         Ks=Ks,
+        camera_model=camera_model,
     )
     check_sparse(sparse_grad, packed, sizes)
     rows = SparseRows()

@@ -167,6 +167,7 @@ def rasterization(
         opacities=opacities,
         viewmats=viewmats,
         Ks=Ks,
+        camera_model=camera_model,
     )
     one_of("render_mode", render_mode, RENDER_MODES)
     per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
@@ -203,8 +204,8 @@ def rasterization(
     if renders_color and sh_degree is not None:
         harmonics = Harmonics(colors, per_camera, sh_degree)
     splats, shaded = _project_splats(gaussians, viewmats, Ks, sizes, settings, harmonics)
-    if harmonics is not None:
-        colors, per_camera = shaded, True
+    if sh_degree is not None:
+        colors, per_camera = shaded, True  # none of them if only depth is rendered
     if packed:
         splats, colors, lists = pack(splats, colors if renders_color else None, per_camera, sizes, grid)
     else:
