@@ -9,21 +9,21 @@ CPU; it compiles nothing and does not initialise CUDA. If the kernels do not fit
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-if find_spec(f"{__name__}._kernelwheel") is None:
+try:
+    from ._kernels import KERNELS as _KERNELS
+except ModuleNotFoundError as error:
+    if error.name != f"{__name__}._kernelwheel":
+        raise
     raise ImportError(
         f"this is splat's source tree ({__path__[0]}), not an installed splat: run from another folder, or install "
         "the checkout (pip install .)"
-    )
-
-from ._kernels import KERNELS as _KERNELS
+    ) from None
 from ._kernels import build_info
 from ._kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
 from ._version import VERSION as __version__
 from .ops.arguments import RollingShutterType
-from .ops.harmonics import spherical_harmonics
 from .ops.intersection import isect_offset_encode, isect_tiles
 from .ops.pixels import rasterize_to_pixels
 from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
@@ -32,6 +32,7 @@ from .ops.rendering import rasterization
 if TYPE_CHECKING:
     from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
     from .ops.camera_space import proj, world_to_cam
+    from .ops.harmonics import spherical_harmonics
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.selective_adam import SelectiveAdam, adam
 
@@ -44,6 +45,7 @@ _LATER: Final = {
     "inject_noise_to_position": "relocation",
     "proj": "camera_space",
     "rasterize_to_indices_in_range": "blended_lists",
+    "spherical_harmonics": "harmonics",
     "world_to_cam": "camera_space",
 }
 

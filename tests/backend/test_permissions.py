@@ -189,7 +189,9 @@ def test_links_to_the_cache_folder_are_followed_one_by_one(tmp_path: Path) -> No
     with guard.opened(guard.folder) as descriptor:
         assert os.path.samestat(os.fstat(descriptor), (tmp_path / "disk/caches/mine").stat())
     with pytest.raises(OSError, match="symbolic links"):
-        guard._replace(folder=tmp_path / "home" / "circle").check(tmp_path / "home" / "circle")
+        Guard(tmp_path / "home" / "circle", NOBODY_ELSE, "a cache", "CACHE", "TRUST").check(
+            tmp_path / "home" / "circle"
+        )
     os.chown(tmp_path / "home" / "scratch", ATTACKER, ATTACKER, follow_symlinks=False)
     with pytest.raises(StoreError, match="home/scratch"):
         guard.check(guard.folder)

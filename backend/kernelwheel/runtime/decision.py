@@ -7,10 +7,9 @@ This is the only place that decides, and a pure function of what exists. `findin
 # No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..core.errors import IncompatibleArtifactError, KernelWheelError
+from ..core.errors import KernelWheelError
 from ..core.host import Host
 from ..core.variables import own_variable
 from ..core.verdict import Mismatch, Wanted, capability_mismatch, check
@@ -19,6 +18,7 @@ from .refusal import always_compiled, incompatible, no_artifact, no_gpu
 
 if TYPE_CHECKING:
     from ..core.architectures import ArchList
+    from .terms import Terms
 
 
 class Request(NamedTuple):
@@ -35,54 +35,6 @@ class Request(NamedTuple):
     capability: tuple[int, int] | None = None
     build: bool = False
     targets: "ArchList | None" = None
-
-
-class Terms(Protocol):
-    """What a decision depends on besides the available Artifacts; each is read only if it matters, as some are slow."""
-
-    @property
-    def package(self) -> str:
-        """The package's name."""
-
-    @property
-    def folder(self) -> Path:
-        """Where the package's own Artifact is, or would be."""
-
-    @property
-    def artifact(self) -> Artifact | None:
-        """The package's own Artifact, from its wheel; None if it has none."""
-
-    @property
-    def damage(self) -> IncompatibleArtifactError | None:
-        """What is wrong with its own Artifact; if anything is, nothing else is tried."""
-
-    @property
-    def wanted(self) -> Wanted:
-        """What every Artifact is checked against."""
-
-    @property
-    def jit(self) -> str:
-        """The value of the option `jit`."""
-
-    @property
-    def jit_origin(self) -> str:
-        """Where `jit` was set."""
-
-    @property
-    def cuda_off(self) -> str:
-        """Where the option `cuda` was set to off; empty if it was not."""
-
-    @property
-    def needs_cuda(self) -> bool:
-        """Whether it cannot be built without CUDA."""
-
-    @property
-    def untargeted(self) -> bool:
-        """Whether neither the option `cuda` nor `archs` says what to compile for without a GPU."""
-
-    @property
-    def has_sources(self) -> bool:
-        """Whether there are sources to compile."""
 
 
 class Decision(NamedTuple):
@@ -103,7 +55,7 @@ class Decision(NamedTuple):
     error: KernelWheelError | None = None
 
 
-def decide(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Decision:
+def decide(request: Request, host: Host, candidates: Iterable[Artifact], terms: "Terms") -> Decision:
     """Load the first candidate that fits, compile, or fail.
 
     Args:
@@ -152,19 +104,19 @@ def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) ->
     return (reason,) if reason else found
 
 
-def against_own(request: Request, host: Host, terms: Terms) -> tuple[Mismatch, ...]:
+def against_own(request: Request, host: Host, terms: "Terms") -> tuple[Mismatch, ...]:
     """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
     if terms.artifact is None:
         return (no_artifact(terms.package, terms.folder),)
     return against(terms.artifact, request, host, terms.wanted)
 
 
-def own_cpu_kernels(host: Host, terms: Terms) -> Artifact | None:
+def own_cpu_kernels(host: Host, terms: "Terms") -> Artifact | None:
     """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
     return None if terms.jit == "always" or against_own(Request("cpu"), host, terms) else terms.artifact
 
 
-def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Artifact | None:
+def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: "Terms") -> Artifact | None:
     """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
     for_one = None
     try:
@@ -181,7 +133,7 @@ def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact
     return for_one
 
 
-def _where_none_fits(request: Request, host: Host, terms: Terms) -> Decision:
+def _where_none_fits(request: Request, host: Host, terms: "Terms") -> Decision:
     own = against_own(request, host, terms)
     because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
     if terms.artifact is None:
@@ -195,7 +147,7 @@ def _where_none_fits(request: Request, host: Host, terms: Terms) -> Decision:
     return Decision(request.device, "compile", because)
 
 
-def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: Terms) -> str:
+def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: "Terms") -> str:
     """Why nothing can be compiled, as far as that is known without a compiler; empty if nothing prevents it.
 
     An explicit `cache build` is not stopped by `never` or `off`.
