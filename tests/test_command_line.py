@@ -234,6 +234,28 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
         assert {path.name for path in tmp_path.iterdir()} <= {"scene.ply", "out.ply", "out.spz"}
 
 
+UNIMPORTED = """
+import resource, sys
+from splat.commands.memory import NotEnoughMemory, enough_memory
+if sys.argv[1] == "limited":
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + 60 * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    with enough_memory(lambda: "this", "choose less"):
+        raise ImportError("cannot import name 'SOME' from 'torch.some'")
+except (NotEnoughMemory, ImportError) as error:
+    print(error)
+"""
+
+
+@pytest.mark.once
+def test_a_module_that_memory_ended_in_may_lack_a_name(tmp_path: Path) -> None:
+    limited, whole = (processes.run_python(UNIMPORTED, word, cwd=tmp_path).stdout for word in ("limited", ""))
+    assert limited == "this needs more memory than there is; choose less\n"
+    assert whole == "cannot import name 'SOME' from 'torch.some'\n"
+
+
 # Ctrl-C
 
 INTERRUPTING = """

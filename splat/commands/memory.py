@@ -21,6 +21,8 @@ _WORDS = re.compile(
     r"|\"aten::(empty|contiguous)\".* API call failed",
     re.IGNORECASE,
 )
+# More than any part of torch takes when it is imported.
+_IMPORT_BYTES: Final = 128 * 2**20
 _AMOUNT = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+ [KMGTPE]iB)")
 
 
@@ -34,7 +36,7 @@ def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError, ImportError) as error:
-        if not isinstance(error, MemoryError) and not _WORDS.search(str(error)):
+        if not _is_of_memory(error):
             raise
         raise NotEnoughMemory(f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}") from error
 
@@ -46,6 +48,23 @@ def try_memory(size: int, device: torch.device) -> None:
     2.13 the error that it raises does not say so.
     """
     torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Whether an error is a lack of memory."""
+    if isinstance(error, MemoryError) or _WORDS.search(str(error)):
+        return True
+    # torch imports parts of itself when they are first used. Where memory ends in there, it can say instead that one
+    # lacks a name.
+    return isinstance(error, ImportError) and not _is_there(_IMPORT_BYTES)
+
+
+def _is_there(size: int) -> bool:
+    try:
+        bytearray(size)  # of zeros, which take none before they are used
+    except MemoryError:
+        return False
+    return True
 
 
 def _amount(text: str) -> str:
