@@ -14,12 +14,11 @@ from ..scene.formats import (
     READABLE,
     WRITABLE,
     check_scene_output,
-    losses_of,
     read_scene,
     suffix_of,
-    write_scene,
 )
 from ..scene.gaussians import Gaussians, SceneError
+from .command_files import file_argument, save_scene
 from .memory import enough_memory
 from .warnings_printed import printed_warnings
 
@@ -27,7 +26,9 @@ from .warnings_printed import printed_warnings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `convert`."""
     parser.add_argument("source", type=Path, metavar="IN", help=f"the scene to read ({READABLE})")
-    parser.add_argument("output", type=_output, metavar="OUT", help=f"the file to write ({WRITABLE})")
+    parser.add_argument(
+        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({WRITABLE})"
+    )
     parser.add_argument(
         "--sh-degree",
         type=int,
@@ -62,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
                     f"{args.source}: a Gaussian is required to be left to write, found none of {len(whole)}; choose a "
                     "larger --crop or a lower --prune"
                 )
-            for loss in losses_of(suffix_of(args.output), scene):
-                print(f"splat: warning: {args.output}: {loss}", file=sys.stderr)
-            write_scene(args.output, scene)
+            save_scene(args.output, scene)
             size = args.output.stat().st_size
     except (SceneError, OSError) as error:
         print(f"splat: {error}", file=sys.stderr)
@@ -83,13 +82,6 @@ def _edited(scene: Gaussians, args: argparse.Namespace) -> Gaussians:
     if args.scale is not None:
         scene = scale_scene(scene, args.scale)
     return scene if args.sh_degree is None else limit_degree(scene, args.sh_degree)
-
-
-def _output(text: str) -> Path:
-    try:
-        return check_scene_output(text)
-    except (ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _numbers(text: str) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from ..fit.checkpoints import check_checkpoint
@@ -12,6 +11,7 @@ from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
 from ..scene.formats import WRITABLE, check_scene_output
 from ..scene.image import check_picture
+from .command_files import file_argument
 from .device import add_device_argument
 
 
@@ -29,21 +29,21 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=_file(check_scene_output),
+        type=file_argument(check_scene_output),
         required=True,
         metavar="SCENE",
         help=f"the file to write the scene to ({WRITABLE})",
     )
     parser.add_argument(
         "--picture",
-        type=_file(check_picture),
+        type=file_argument(check_picture),
         metavar="OUT.png",
         help="the file to write a comparison to: a picture and the fitted scene next to each other; "
         "default: SCENE.png next to the scene",
     )
     parser.add_argument(
         "--page",
-        type=_file(check_page),
+        type=file_argument(check_page),
         metavar="OUT.html",
         help="the file to write a page of pictures and renders to; default: for photographs, SCENE.html next to the "
         "scene",
@@ -90,7 +90,7 @@ def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
-        type=_file(check_checkpoint),
+        type=file_argument(check_checkpoint),
         metavar="FILE.npz",
         help="keep the state of the fit in this file while it runs; default: for photographs, SCENE.checkpoint.npz",
     )
@@ -100,16 +100,6 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint, to the scene that it would have become"
     )
-
-
-def _file(check: Callable[[str], Path]) -> Callable[[str], Path]:
-    def checked(text: str) -> Path:
-        try:
-            return check(text)
-        except (ValueError, OSError) as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return checked
 
 
 def _count(text: str) -> int:

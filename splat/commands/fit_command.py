@@ -19,9 +19,10 @@ from ..fit.photograph_views import Reduction, photograph_views
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
 from ..photos.folders import is_capture, read_capture
-from ..scene.formats import losses_of, suffix_of, write_scene
+from ..scene.formats import suffix_of
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
+from .command_files import save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments
 from .fit_progress import fit_progress, measured_at
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
                 raise failure
             with enough_memory(lambda: what, _REMEDY):
                 scene = trainer.gaussians()
-                _write(outputs.scene, scene)
+                save_scene(outputs.scene, scene)
                 if failure is not None:
                     return _say_failed(args, trainer, failure)
                 if interrupted():
@@ -189,13 +190,6 @@ def _fit(
     except (NotEnoughMemory, OSError) as error:
         return error
     return None
-
-
-def _write(path: Path, scene: Gaussians) -> None:
-    with printed_warnings():
-        for loss in losses_of(suffix_of(path), scene):
-            print(f"splat: warning: {path}: {loss}", file=sys.stderr)
-        write_scene(path, scene)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from ..scene.formats import FORMATS, READABLE, losses_of, read_scene, suffix_of
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
+from .command_files import file_argument
 from .memory import enough_memory
 from .warnings_printed import printed_warnings
 
@@ -21,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `info`."""
     parser.add_argument("scene", type=Path, metavar="SCENE", help=f"the scene to read ({READABLE})")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--histograms", type=_picture, metavar="OUT.png", help="the file to write histograms to")
+    parser.add_argument(
+        "--histograms", type=file_argument(check_picture), metavar="OUT.png", help="the file to write histograms to"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,10 +75,3 @@ def _text(report: dict[str, Any]) -> str:
     if losses:
         lines += ["", "what other formats cannot hold of it", *losses]
     return "\n".join(lines)
-
-
-def _picture(text: str) -> Path:
-    try:
-        return check_picture(text)
-    except (ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error

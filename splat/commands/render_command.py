@@ -10,9 +10,8 @@ from pathlib import Path
 import torch
 
 from ..ops.rendering import rasterization
-from ..scene.builtin import knot_scene
 from ..scene.camera import Camera
-from ..scene.formats import READABLE, read_scene
+from ..scene.formats import READABLE
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from .camera_arguments import (
@@ -22,9 +21,9 @@ from .camera_arguments import (
     check_camera_arguments,
     find_camera,
 )
+from .command_files import file_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
-from .warnings_printed import printed_warnings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the scene to render ({READABLE}); default: a built-in one",
     )
     parser.add_argument(
-        "-o", "--output", type=_output, required=True, metavar="OUT.png", help="the file to write the picture to"
+        "-o",
+        "--output",
+        type=file_argument(check_picture),
+        required=True,
+        metavar="OUT.png",
+        help="the file to write the picture to",
     )
     add_size_argument(parser)
     add_camera_arguments(parser)
@@ -57,11 +61,7 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     check_camera_arguments(args)
     try:
-        with (
-            enough_memory(lambda: f"reading {args.scene or 'the built-in scene'}", "choose a scene of fewer Gaussians"),
-            printed_warnings(),
-        ):
-            scene = read_scene(args.scene) if args.scene else knot_scene()
+        scene = load_scene(args.scene)
         device = find_device(args.device)
         camera = find_camera(args, scene)
         size = f"{camera.width}x{camera.height}"
@@ -101,10 +101,3 @@ def _render(scene: Gaussians, camera: Camera, background: tuple[float, float, fl
             backgrounds=torch.tensor([background], dtype=torch.float32, device=device),
         )
     return images[0]
-
-
-def _output(text: str) -> Path:
-    try:
-        return check_picture(text)
-    except (ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error

@@ -10,19 +10,18 @@ from pathlib import Path
 
 import torch
 
-from ..scene.builtin import knot_scene
 from ..scene.camera import Camera
-from ..scene.formats import READABLE, read_scene
+from ..scene.formats import READABLE
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
 from ..view.server import LOOPBACK, ViewError, open_viewer
 from ..view.session import UP, ViewTerms
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
+from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
 from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
-from .warnings_printed import printed_warnings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,11 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(path: Path | None, device: torch.device) -> Gaussians:
-    with (
-        enough_memory(lambda: f"reading {path or 'the built-in scene'}", "choose a scene of fewer Gaussians"),
-        printed_warnings(),
-    ):
-        return (read_scene(path) if path else knot_scene()).to(device)
+    return load_scene(path).to(device)
 
 
 def _draw(look: Look, camera: Camera) -> Picture:

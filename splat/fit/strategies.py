@@ -129,7 +129,8 @@ class DensityControl(_Recording):
         if moment.refines:
             keep = table.parameters["opacities"].sigmoid() > self.transparent
             kept = int(keep.sum())
-            pull = torch.where(keep & (self.mean_pull() > self.threshold), self.mean_pull(), -1.0)
+            mean = self.mean_pull()
+            pull = torch.where(keep & (mean > self.threshold), mean, -1.0)
             wanted = min(int((pull > 0).sum()), max(moment.most - kept, 0))
             parents = pull.topk(wanted).indices
             large = table.parameters["scales"].detach()[parents].amax(dim=1).exp() > 0.01 * moment.extent

@@ -1,0 +1,48 @@
+"""The files of commands: named in options, scenes read and written, with what is to be said of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ..scene.builtin import knot_scene
+from ..scene.formats import losses_of, read_scene, suffix_of, write_scene
+from ..scene.gaussians import Gaussians
+from .memory import enough_memory
+from .warnings_printed import printed_warnings
+
+
+def file_argument(check: Callable[[str], Path]) -> Callable[[str], Path]:
+    """The type of an option that names a file to write; `check` raises ValueError or OSError if that cannot be."""
+
+    def checked(text: str) -> Path:
+        try:
+            return check(text)
+        except (ValueError, OSError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return checked
+
+
+def load_scene(path: Path | None) -> Gaussians:
+    """The scene of a file, on the CPU; the built-in one for None. Warnings are printed.
+
+    Raises:
+        NotEnoughMemory: if it does not fit in memory.
+        SceneError, OSError: as `read_scene`.
+    """
+    with (
+        enough_memory(lambda: f"reading {path or 'the built-in scene'}", "choose a scene of fewer Gaussians"),
+        printed_warnings(),
+    ):
+        return read_scene(path) if path else knot_scene()
+
+
+def save_scene(path: Path, scene: Gaussians) -> None:
+    """Write a scene in the format of the name's ending, and print what that cannot hold. Raises as `write_scene`."""
+    with printed_warnings():
+        for loss in losses_of(suffix_of(path), scene):
+            print(f"splat: warning: {path}: {loss}", file=sys.stderr)
+        write_scene(path, scene)
