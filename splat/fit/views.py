@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from ..ops.rendering import rasterization
-from ..photos.pictures import PICTURES
+from ..photos.pictures import opened_picture
 from ..scene.builtin import knot_scene
 from ..scene.camera import orbit
 from ..scene.gaussians import SceneError
@@ -147,21 +145,8 @@ def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> View
 
 
 def _read_picture(path: Path) -> Tensor:
-    required = "a picture (PNG, JPEG, ...) or a SCENE.npz is required, found"
-    with path.open("rb") as file:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # about large and unusual pictures; those that are too large are an error
-                with Image.open(file, formats=PICTURES) as picture:
-                    pixels = np.asarray(picture.convert("RGB"))
-        except UnidentifiedImageError as error:
-            raise SceneError(f"{path}: {required} neither") from error
-        except MemoryError:
-            raise
-        except Exception as error:  # Pillow's decoders have no common error class for damaged files
-            raise SceneError(f"{path}: {required} a damaged picture, or one that is too large: {error}") from error
+    with opened_picture(path, "a picture (PNG, JPEG, ...) or a SCENE.npz", "neither") as picture:
+        pixels = np.asarray(picture.convert("RGB"))
     return _as_colors(pixels, f"{path}")
 
 

@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..scene.camera import rotation_rows
 from ..scene.file_input import bytes_left, scene_file
 from ..scene.gaussians import SceneError
 from ..scene.names import quoted
@@ -101,14 +102,7 @@ def _rotation(quaternion: tuple[float, ...], what: str) -> Floats:
     length = math.hypot(*quaternion)
     if not 1e-6 < length < 1e6:  # a NaN, too
         raise SceneError(f"{what}: a finite pose with a rotation is required, found the quaternion {quaternion}")
-    w, x, y, z = (part / length for part in quaternion)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    return np.array(rotation_rows([part / length for part in quaternion]))
 
 
 def _lens(number: int, model: str, width: int, height: int, values: tuple[float, ...]) -> Lens:

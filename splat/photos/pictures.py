@@ -19,7 +19,13 @@ PICTURES: Final = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
 
 @contextmanager
-def _opened_picture(path: Path) -> Iterator[Image.Image]:
+def opened_picture(
+    path: Path, required: str = "a picture (PNG, JPEG, ...)", none: str = "none"
+) -> Iterator[Image.Image]:
+    """An open picture. What is wrong with the file is a SceneError: `required`, found `none` or a damaged one.
+
+    OSError if it cannot be opened.
+    """
     with path.open("rb") as file, warnings.catch_warnings():
         # About large and unusual pictures; those that are too large are an error.
         warnings.simplefilter("ignore")
@@ -27,18 +33,18 @@ def _opened_picture(path: Path) -> Iterator[Image.Image]:
             with Image.open(file, formats=PICTURES) as picture:
                 yield picture
         except UnidentifiedImageError as error:
-            raise SceneError(f"{path}: a picture (PNG, JPEG, ...) is required, found none") from error
+            raise SceneError(f"{path}: {required} is required, found {none}") from error
         except (MemoryError, SceneError):
             raise
         except Exception as error:  # Pillow's decoders have no common error class for damaged files
             raise SceneError(
-                f"{path}: a picture is required, found a damaged one, or one that is too large: {error}"
+                f"{path}: {required} is required, found a damaged picture, or one that is too large: {error}"
             ) from error
 
 
 def picture_size(path: Path) -> tuple[int, int]:
     """Width and height of a picture, from its header."""
-    with _opened_picture(path) as picture:
+    with opened_picture(path) as picture:
         return picture.size
 
 
@@ -47,7 +53,7 @@ def read_resized(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
 
     What is transparent becomes black, which is what a renderer sees behind a scene.
     """
-    with _opened_picture(path) as picture:
+    with opened_picture(path) as picture:
         picture.draft("RGB", size)  # a JPEG can be unpacked at a half, a fourth or an eighth of its size
         if "A" in picture.getbands() or "transparency" in picture.info:
             shown = picture.convert("RGBA")

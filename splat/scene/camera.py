@@ -6,6 +6,7 @@ Cameras follow the convention of COLMAP and OpenCV: x to the right, y down, z fo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +40,16 @@ class Camera:
     height: int
     near: float = 0.01
     """The near plane, chosen for the size of the scene."""
+
+
+def rotation_rows(quaternion: Sequence[float]) -> list[list[float]]:
+    """The rows of the rotation matrix of a quaternion w, x, y, z of length 1."""
+    w, x, y, z = quaternion
+    return [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
 
 
 def orbit(

@@ -20,7 +20,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from .camera import Camera
+from .camera import Camera, rotation_rows
 from .file_output import check_writable, replacing
 from .gaussians import SceneError
 from .names import listed, quoted
@@ -143,15 +143,9 @@ def viewmat_of(rotation: Sequence[float], position: Tensor) -> Tensor:
         rotation: quaternion w, x, y, z of length 1, from the camera's axes to the world's.
         position: [3] float64, the camera's place in the world.
     """
-    w, x, y, z = rotation
-    # The rows are the camera's axes in the world.
-    turn = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)],
-        [2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)],
-        [2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)],
-    ]
     viewmat = torch.eye(4, dtype=torch.float64)
-    viewmat[:3, :3] = torch.tensor(turn, dtype=torch.float64)
+    # The camera's axes in the world become rows.
+    viewmat[:3, :3] = torch.tensor(rotation_rows(rotation), dtype=torch.float64).T
     viewmat[:3, 3] = -viewmat[:3, :3] @ position
     return viewmat
 
