@@ -22,10 +22,10 @@ struct BackwardBlock {
   const Floats* v_colors;  // [16 rows, kChunks, channels]
 };
 
-// Where the walk begins. Returns the last entry of the list that any pixel needs.
+// Where the walk begins. Returns the last entry of the list that any pixel needs. Not inlined, like stage.
 template <int C>
-SPLAT_HD int32_t start_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& in,
-                                Floats* v_colors, BackwardBlock& block) {
+[[gnu::noinline]] static int32_t start_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& in,
+                                                Floats* v_colors, BackwardBlock& block) {
   const int channels = C > 0 ? C : scene.channels;
   block.v_colors = v_colors;
   int32_t block_last = -1;

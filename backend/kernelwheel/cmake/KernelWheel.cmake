@@ -240,7 +240,8 @@ function(kernelwheel_add_op_library target)
   # An undefined symbol must fail here, not on the user's machine.
   target_link_options(${target} PRIVATE LINKER:--no-undefined)
   if("CUDA" IN_LIST ARGN)
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O3;-DNDEBUG>")
+    # nvcc's -O is for host code, which is here what launches kernels; device code is optimised in any case.
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O1;-DNDEBUG>")
     target_compile_definitions(${target} PRIVATE USE_CUDA)  # the CUDA half of torch's C shim
   endif()
 endfunction()
