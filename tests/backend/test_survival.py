@@ -25,7 +25,7 @@ from processes import Done, clean_environment, run
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
-KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "4"))
 PROCESSES = 16
 
 

@@ -250,6 +250,7 @@ def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp
     assert resolved["nvidia-cuda-runtime"] == installed_version("nvidia-cuda-runtime")
 
 
+@pytest.mark.slow
 def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
     if not shutil.which("clang++"):
         pytest.skip("no clang++ on PATH; apt-get install clang")

@@ -344,7 +344,7 @@ print(json.dumps(seen))
 
 def test_the_check_reads_nothing_but_its_arguments(run_python: RunPython) -> None:
     machines = [HOST, host(torch="2.9.0", libc="glibc 2.1"), host(cuda="12.8"), host(capabilities=((7, 5),))]
-    values = [[*machine] for machine in machines]
+    values = [[*machine._asdict().values()] for machine in machines]
 
     done = run_python(
         PURE, manifests.to_bytes(sample()).decode(), json.dumps(values), path=[Path(__file__).parents[2] / "backend"]

@@ -1,16 +1,17 @@
 """The Host: what a machine can run, probed without initialising CUDA unless its GPUs are asked for."""
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import ctypes
 import os
 import platform
 import sys
 from bisect import bisect_left
-from typing import NamedTuple
+
+from .record import Record
 
 
-class Host(NamedTuple):
+class Host(Record):
     """What matters about a machine to an Artifact.
 
     Attributes:

@@ -7,19 +7,20 @@ Wheels and the Store share one schema. The file carries its own digest: `digest`
     sed "s/$digest/$(printf %064d 0)/" manifest.json | sha256sum    # prints the same digest
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import manifest_schema
 from .digests import stream_sha256
 from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
 from .manifest_schema import Malformed, is_digest, short
+from .record import Record
 
 SCHEMA = 5
 FILE = "manifest.json"
@@ -29,7 +30,7 @@ LONGEST_NUMBER = 15  # digits
 _ZEROS = "0" * 64
 
 
-class Library(NamedTuple):
+class Library(Record):
     """One shared library of an Artifact.
 
     Attributes:
@@ -49,7 +50,7 @@ class Library(NamedTuple):
     module: str | None = None
 
 
-class Requires(NamedTuple):
+class Requires(Record):
     """What a machine needs to run an Artifact.
 
     Attributes:
@@ -75,7 +76,7 @@ class Requires(NamedTuple):
     python: str | None = None
 
 
-class Manifest(NamedTuple):
+class Manifest(Record):
     """The content of `manifest.json`; see the module's docstring for its purpose, docs/design.md for its top level."""
 
     package: str

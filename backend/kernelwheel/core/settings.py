@@ -1,13 +1,14 @@
 """The values of all options and their origins: `[tool.kernelwheel]` < environment < `-C` config settings."""
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from .errors import SettingsError
 from .options import NATIVE, OPTIONS, REGISTRY, Option, Options, flags
+from .record import Record
 from .variables import own_variable, prefix, said
 
 TABLE = "[tool.kernelwheel]"
@@ -15,7 +16,7 @@ VARIABLE = "environment variable"
 CONFIG = "-C"
 
 
-class Origin(NamedTuple):
+class Origin(Record):
     """Where an option was set: the kind of place (TABLE, VARIABLE, CONFIG or free text) and the name used there."""
 
     place: str
@@ -51,7 +52,7 @@ class Settings(Options):
         """Where an option was set."""
         return self.origins[name]
 
-    def changed(self, name: str, value: Any, origin: Origin) -> "Settings":
+    def changed(self, name: str, value: Any, origin: Origin) -> Settings:
         """The same settings with one option changed."""
         return Settings(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
@@ -95,7 +96,7 @@ def resolve(
     table: Mapping[str, Any],
     environ: Mapping[str, str],
     config: Mapping[str, Any] | None = None,
-) -> "Settings":
+) -> Settings:
     """The effective settings: defaults < `table` < `environ` < `config`.
 
     Args:

@@ -1,17 +1,18 @@
 """The check whether an Artifact may be loaded on a Host: a pure function, called before any dlopen."""
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .errors import REINSTALL
 from .host import Host
 from .manifest import Library, Manifest, Requires
+from .record import Record
 
 
-class Mismatch(NamedTuple):
+class Mismatch(Record):
     """One reason against an Artifact.
 
     Attributes:
@@ -32,7 +33,7 @@ class Mismatch(NamedTuple):
     compile_cures: bool
 
 
-class Verdict(NamedTuple):
+class Verdict(Record):
     """The outcome of a check: usable if there are no mismatches."""
 
     mismatches: tuple[Mismatch, ...]
@@ -47,7 +48,7 @@ class Verdict(NamedTuple):
         return tuple(m for m in self.mismatches if m.device in ("cpu", device))
 
 
-class Wanted(NamedTuple):
+class Wanted(Record):
     """What a package requires of the Artifacts that it loads; None: anything.
 
     Attributes:

@@ -4,13 +4,14 @@ This is the only place that decides, and a pure function of what exists. `findin
 `foresight` reports it to people.
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from ..core.errors import KernelWheelError
 from ..core.host import Host
+from ..core.record import Record
 from ..core.variables import own_variable
 from ..core.verdict import Mismatch, Wanted, capability_mismatch, check
 from ..store.artifact import Artifact
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .terms import Terms
 
 
-class Request(NamedTuple):
+class Request(Record):
     """A request for kernels.
 
     Attributes:
@@ -34,10 +35,10 @@ class Request(NamedTuple):
     device: str
     capability: tuple[int, int] | None = None
     build: bool = False
-    targets: "ArchList | None" = None
+    targets: ArchList | None = None
 
 
-class Decision(NamedTuple):
+class Decision(Record):
     """The outcome of a request.
 
     Attributes:
@@ -55,7 +56,7 @@ class Decision(NamedTuple):
     error: KernelWheelError | None = None
 
 
-def decide(request: Request, host: Host, candidates: Iterable[Artifact], terms: "Terms") -> Decision:
+def decide(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Decision:
     """Load the first candidate that fits, compile, or fail.
 
     Args:
@@ -104,19 +105,19 @@ def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) ->
     return (reason,) if reason else found
 
 
-def against_own(request: Request, host: Host, terms: "Terms") -> tuple[Mismatch, ...]:
+def against_own(request: Request, host: Host, terms: Terms) -> tuple[Mismatch, ...]:
     """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
     if terms.artifact is None:
         return (no_artifact(terms.package, terms.folder),)
     return against(terms.artifact, request, host, terms.wanted)
 
 
-def own_cpu_kernels(host: Host, terms: "Terms") -> Artifact | None:
+def own_cpu_kernels(host: Host, terms: Terms) -> Artifact | None:
     """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
     return None if terms.jit == "always" or against_own(Request("cpu"), host, terms) else terms.artifact
 
 
-def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: "Terms") -> Artifact | None:
+def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact], terms: Terms) -> Artifact | None:
     """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
     for_one = None
     try:
@@ -133,7 +134,7 @@ def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact
     return for_one
 
 
-def _where_none_fits(request: Request, host: Host, terms: "Terms") -> Decision:
+def _where_none_fits(request: Request, host: Host, terms: Terms) -> Decision:
     own = against_own(request, host, terms)
     because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
     if terms.artifact is None:
@@ -147,7 +148,7 @@ def _where_none_fits(request: Request, host: Host, terms: "Terms") -> Decision:
     return Decision(request.device, "compile", because)
 
 
-def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: "Terms") -> str:
+def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], terms: Terms) -> str:
     """Why nothing can be compiled, as far as that is known without a compiler; empty if nothing prevents it.
 
     An explicit `cache build` is not stopped by `never` or `off`.

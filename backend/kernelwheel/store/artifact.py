@@ -1,18 +1,19 @@
 """The Artifact: a folder with compiled libraries and a manifest; its options were all settled by the Plan."""
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..core import manifest as manifests
 from ..core.manifest import Library, Manifest
+from ..core.record import Record
 
 if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
     from .entries import Store
 
 
-class Artifact(NamedTuple):
+class Artifact(Record):
     """An Artifact on this machine.
 
     Attributes:
@@ -23,7 +24,7 @@ class Artifact(NamedTuple):
 
     folder: Path
     manifest: Manifest
-    store: "Store | None" = None
+    store: Store | None = None
 
     @property
     def files(self) -> list[Path]:

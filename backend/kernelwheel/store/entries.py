@@ -11,13 +11,12 @@ Loading a library runs its code, so a folder that somebody else can write to is 
 by `publishing`.
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ..core import manifest as manifests
 from ..core.errors import (
@@ -31,6 +30,7 @@ from ..core.errors import (
 )
 from ..core.manifest import Library
 from ..core.manifest_schema import is_digest
+from ..core.record import Record
 from ..core.variables import own_variable
 from .artifact import Artifact
 from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
@@ -41,7 +41,7 @@ WHOLE = "whole.json"
 OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
 
-class Store(NamedTuple):
+class Store(Record):
     """One package's part of a cache folder.
 
     Attributes:

@@ -5,7 +5,7 @@ folder and by descriptor (openat(2)), with the owner and mode of each checked. W
 replacing it afterwards would take write access to one of these folders.
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import errno
 import os
@@ -13,9 +13,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from ..core.errors import StoreError
+from ..core.record import Record
 
 FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
 PRIVATE = 0o700  # for anything unfinished
@@ -24,7 +24,7 @@ _WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LINKS = 40  # Linux's own limit for one path, path_resolution(7)
 
 
-class Trust(NamedTuple):
+class Trust(Record):
     """The users whose files are loaded, besides root and this user.
 
     Attributes:

@@ -1,0 +1,79 @@
+"""Records: what they take, and that they stay as they are."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from kernelwheel.core.record import Record
+
+
+class Place(Record):
+    """A record with a default, and a property."""
+
+    street: str
+    number: int = 1
+
+    @property
+    def text(self) -> str:
+        return f"{self.street} {self.number}"
+
+
+class Empty(Record):
+    """One without fields."""
+
+
+class Other(Record):
+    """One with the fields of Place."""
+
+    street: str
+    number: int = 1
+
+
+def test_fields_are_given_by_place_or_by_name() -> None:
+    given = [Place("a", 2), Place("a", number=2), Place(number=2, street="a")]
+
+    assert [(each.street, each.number, each.text) for each in given] == [("a", 2, "a 2")] * 3
+    assert Place("a").number == 1
+    assert Empty() == Empty()
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda: Place(),  # type: ignore[call-arg]
+    lambda: Place(number=2),  # type: ignore[call-arg]
+    lambda: Place("a", 2, 3),  # type: ignore[call-arg]
+    lambda: Place("a", street="b"),  # type: ignore[misc]
+    lambda: Place("a", colour="b"),  # type: ignore[call-arg]
+    lambda: Place("a")._replace(colour="b"),
+    lambda: Empty(1),
+])  # fmt: skip
+def test_anything_else_is_an_error_that_names_the_fields(wrong) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(TypeError, match=r"^Place takes street, number$|^Empty takes $"):
+        wrong()
+
+
+def test_it_stays_as_it_is() -> None:
+    place = Place("a")
+
+    with pytest.raises(AttributeError, match="Place is frozen: street"):
+        place.street = "b"  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="Place is frozen: number"):
+        del place.number
+    with pytest.raises(AttributeError, match="Place is frozen: colour"):
+        place.colour = "b"
+    assert place._replace(number=3) == Place("a", 3)
+    assert place == Place("a", 1)
+
+
+def test_equal_records_are_of_one_class_and_have_equal_values() -> None:
+    assert Place("a") == Place("a", 1)
+    assert Place("a") != Place("a", 2)
+    assert Place("a") != Other("a")
+    assert Place("a") != ("a", 1)
+    assert {Place("a"), Place("a", 1), Other("a"), Place("b")} == {Place("a"), Other("a"), Place("b")}
+
+
+def test_it_says_what_is_in_it_and_travels() -> None:
+    assert repr(Place("a")) == "Place(street='a', number=1)"
+    assert Place("a", 2)._asdict() == {"street": "a", "number": 2}
+    assert pickle.loads(pickle.dumps(Place("a", 2))) == Place("a", 2)
