@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a Protocol takes longer to make than the rest of this module
+    from typing import Protocol
+
+    class Stream(Protocol):
+        """An open binary file or archive member."""
+
+        def readinto(self, buffer: memoryview, /) -> int | None:
+            """Read into the buffer; return how many bytes, 0 at the end."""
+
 
 _BLOCK = 1 << 17  # bytes read at a time into the same memory: fresh memory takes longer than the digest
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-class Stream(Protocol):
-    """An open binary file or archive member."""
-
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        """Read into the buffer; return how many bytes, 0 at the end."""
 
 
 def file_sha256(path: Path) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from functools import cached_property as remembered
+else:
 
+    class remembered:
+        """A method whose result becomes an attribute of the object on first access."""
 
-class remembered(Generic[T]):
-    """A method whose result becomes an attribute of the object on first access."""
+        def __init__(self, make: Any) -> None:
+            self._make = make
+            self.__doc__ = make.__doc__
 
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    def __get__(self, instance: Any, owner: type | None = None) -> T:
-        """Compute the value: Python calls this only if the object does not have the attribute yet."""
-        value = instance.__dict__[self._make.__name__] = self._make(instance)
-        return value
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            """Compute the value: Python calls this only if the object does not have the attribute yet."""
+            value = instance.__dict__[self._make.__name__] = self._make(instance)
+            return value
