@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import kernelwheel
 import pytest
+from kernelwheel.core import platforms
+from kernelwheel.core.errors import BuildError
 from kernelwheel.core.platforms import HERE, PLATFORMS, library_file
+from kernelwheel.runtime import jit, provide
 from processes import RunPython
 
 BACKEND = Path(kernelwheel.__path__[0])
@@ -240,3 +243,15 @@ def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_pyth
         assert (first, required) == (f"kernels cannot be built on {found}", f"one of {', '.join(PLATFORMS)}")
         assert found.startswith("darwin-")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("build", [provide.provide, jit.draw_plan_here])
+def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(platforms, "platform_name", lambda: "win32-AMD64")
+
+    with pytest.raises(BuildError, match="kernels cannot be built on win32-AMD64") as caught:
+        build(*[None] * 5)
+
+    assert caught.value.required == f"one of {', '.join(PLATFORMS)}"
