@@ -32,6 +32,7 @@ import hashlib, json, sys, torch, splat
 from splat._kernelwheel.core import host as hosts
 from splat._kernelwheel.core import manifest as manifests
 from splat._kernelwheel.core import verdict
+from splat._kernelwheel.core.platforms import platform_name
 from pathlib import Path
 
 def numbers(seed, *shape):  # the same everywhere, without torch's generator
@@ -67,7 +68,7 @@ if torch.version.cuda:
         name.startswith("splat::") for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
     )
 print(json.dumps({
-    "digests": found, "platform": hosts.platform_name(), "mismatches": [str(each) for each in check.mismatches],
+    "digests": found, "platform": platform_name(), "mismatches": [str(each) for each in check.mismatches],
     "torch": torch.__version__, "cuda operators": registered,
 }))
 """

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .build.progress import print_line
 from .core import platforms, requirements, settings
 from .core.errors import KernelWheelError, SettingsError
-from .core.host import platform_name
+from .core.platforms import platform_name
 from .core.variables import variable_set
 
 with requirements.imports_checked_later():

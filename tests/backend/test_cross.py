@@ -162,7 +162,7 @@ def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) 
 
     (mismatch,) = verdict.check(manifest, hosts.probe()).mismatches
 
-    assert mismatch[:3] == ("platform", "linux-aarch64", hosts.platform_name())
+    assert mismatch[:3] == ("platform", "linux-aarch64", platforms.platform_name())
 
 
 def test_the_stubs_have_what_torch_exports_of_its_stable_abi() -> None:
@@ -431,7 +431,7 @@ def test_a_build_that_cannot_be_ends_before_it_compiles(
 
 
 def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str) -> None:
-    assert compiled_natively == hosts.platform_name()
+    assert compiled_natively == platforms.platform_name()
 
 
 @pytest.fixture

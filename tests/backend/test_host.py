@@ -33,8 +33,8 @@ LIBRARY = """
 import ctypes, sys
 if "loaded" in sys.argv:
     ctypes.CDLL("libstdc++.so.6")
-from kernelwheel.core import host
-print(host.newest_libstdcxx())
+from kernelwheel.core.platforms import HERE
+print(HERE.newest_libstdcxx())
 """
 
 

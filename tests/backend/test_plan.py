@@ -17,9 +17,8 @@ from kernelwheel.build.package import PackageFacts
 from kernelwheel.build.plan import Plan
 from kernelwheel.core import architectures
 from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.core.host import platform_name
 from kernelwheel.core.options import OPTIONS, REGISTRY, Option
-from kernelwheel.core.platforms import PLATFORMS
+from kernelwheel.core.platforms import PLATFORMS, platform_name
 from kernelwheel.core.settings import Settings
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with

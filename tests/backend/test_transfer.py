@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kernelwheel.core import host as hosts
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.core.platforms import PLATFORMS
+from kernelwheel.core.platforms import PLATFORMS, platform_name
 from kernelwheel.report.inspection import view_wheel
 from kernelwheel.store import transfer
 from kernelwheel.store.artifact import Artifact
@@ -276,7 +276,7 @@ def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
     assert f"not a shared library for {entry.manifest.requires.platform}" in refusal(source, other)
 
 
-@pytest.mark.parametrize("platform", sorted({"plan9-mips", *PLATFORMS} - {hosts.platform_name()}))
+@pytest.mark.parametrize("platform", sorted({"plan9-mips", *PLATFORMS} - {platform_name()}))
 def test_kernels_for_another_platform_are_refused_by_an_import_in_one_line(
     entry: Artifact, other: Store, tmp_path: Path, platform: str
 ) -> None:
@@ -287,7 +287,7 @@ def test_kernels_for_another_platform_are_refused_by_an_import_in_one_line(
 
     said = refusal(source, other)
 
-    assert said.splitlines()[0] == f"the kernels are for {platform}, not for {hosts.platform_name()}"
+    assert said.splitlines()[0] == f"the kernels are for {platform}, not for {platform_name()}"
     assert not other.folder.exists()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import KernelWheelError
+from ..core.platforms import HERE
 
 # What there is, as setup.py is told: a toolkit and no GPU; a GPU as well; neither.
 Mode = Literal["cuda", "gpu", "cpu"]
@@ -135,7 +136,7 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str]) -> Observati
         asked=tuple(said["asked"]),
         assumed_cuda=said["assumed_cuda"],
         below=tuple(said["below"]),
-        exactly=tuple(said["exactly"]),
+        exactly=(*said["exactly"], *HERE.headers),
     )
 
 

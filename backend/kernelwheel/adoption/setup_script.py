@@ -224,7 +224,7 @@ def observe(project: Path, observer: Observer, scratch: Path) -> dict[str, Any]:
         traceback.print_exc()
         failure = f"it raised {type(error).__name__}"
     python = [sysconfig.get_path(name) for name in ("include", "platinclude")]
-    python += [str(Path(prefix) / "include") for prefix in (sys.prefix, sys.base_prefix, "/usr", "/usr/local")]
+    python += [str(Path(prefix) / "include") for prefix in (sys.prefix, sys.base_prefix)]
     return {
         "failure": failure or "it never called setup()",
         "calls": observer.calls,

@@ -19,6 +19,7 @@ from typing import Any
 from packaging.version import Version
 
 from ..core.errors import BuildError
+from ..core.platforms import PLATFORMS
 from ..toolchain.nvcc import find_cudart
 from ..toolchain.programs import passed_on
 from ..toolchain.toolchain import Toolchain
@@ -144,10 +145,11 @@ def toolchain_file(toolchain: Toolchain) -> str:
     """What CMake must know in a build for another platform (cmake-toolchains(7)); empty in one for this machine's."""
     if toolchain.cross is None:
         return ""
-    nvcc, libc = toolchain.cuda.nvcc, Path(toolchain.cxx.answer("-print-file-name=libc.so.6")).resolve()
+    nvcc, platform = toolchain.cuda.nvcc, toolchain.cross.platform
+    libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
     lines = {
-        "CMAKE_SYSTEM_NAME": toolchain.cross.platform.cmake_system,
-        "CMAKE_SYSTEM_PROCESSOR": toolchain.cross.platform.machine,
+        "CMAKE_SYSTEM_NAME": platform.cmake_system,
+        "CMAKE_SYSTEM_PROCESSOR": platform.machine,
         "CMAKE_CXX_COMPILER": toolchain.cxx.path,
         "CMAKE_FIND_ROOT_PATH": libc.parents[1],
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
@@ -172,7 +174,7 @@ def _configuration_rests_on(plan: Plan, toolchain: Toolchain) -> list[str]:
 
 def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
-    target = Version(plan.torch_target)
+    target, platform = Version(plan.torch_target), PLATFORMS[plan.platform]
     cache: dict[str, Any] = {
         "CMAKE_CXX_COMPILER": str(toolchain.cxx.path),
         "KERNELWHEEL_CUDA": plan.cuda is not None,
@@ -182,6 +184,9 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
         "KERNELWHEEL_CXX_FLAGS": as_one(plan.cxx_flags),
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.link_flags),
+        "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
+        "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
+        "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
         "KERNELWHEEL_OUTPUT": str(work / "out"),

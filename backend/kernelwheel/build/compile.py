@@ -162,7 +162,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
 
 def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
     """Check a library against its extension's `kind`, and give it the name that it is imported by."""
-    extension = next(each for each in plan.extensions if each.file == library.file)
+    extension = next(each for each in plan.extensions if each.file(plan.platform) == library.file)
     if extension.kind == "module":
         if library.module != extension.module:
             refuse(

@@ -19,8 +19,7 @@ from ..core.architectures import ArchList
 from ..core.digests import file_sha256, json_sha256
 from ..core.errors import BuildError, SettingsError
 from ..core.extension import Extension
-from ..core.host import platform_name
-from ..core.platforms import PLATFORMS
+from ..core.platforms import PLATFORMS, platform_name
 from ..core.settings import Settings
 from ..core.variables import own_variable
 from ..toolchain.binding import Binding, bind
@@ -46,6 +45,7 @@ RECIPE = (
     "toolchain/programs.py",
     "core/architectures.py",
     "core/extension.py",
+    "core/platforms.py",
 )
 
 
@@ -130,7 +130,7 @@ class Plan:
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""
         assert self.cuda is not None
-        extension = next((each for each in self.extensions if each.file == file), None)
+        extension = next((each for each in self.extensions if each.file(self.platform) == file), None)
         if extension is None or (extension.has_kernels and not extension.archs):
             return self.cuda.sass, self.cuda.ptx
         archs = extension.own_archs if extension.has_kernels else ArchList((), ())

@@ -18,8 +18,9 @@ from ..core.digests import file_sha256
 from ..core.errors import BuildError
 from ..core.extension import is_of_cuda_major
 from ..core.manifest import Library
+from ..core.platforms import HERE
 
-CUDA_LIBRARY = "libtorch_cuda.so"
+CUDA_LIBRARY = HERE.shared("torch_cuda")
 
 
 def read_library(path: Path, cuobjdump: Path | None) -> Library:

@@ -10,11 +10,12 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..core.platforms import HERE
 from ..toolchain.older_libraries import stub_source
 from ..toolchain.torch_files import Torch
 
 # The libraries of torch that operators are linked to.
-LINKED = ("libtorch_cpu.so", "libtorch_cuda.so")
+LINKED = (HERE.shared("torch_cpu"), HERE.shared("torch_cuda"))
 # Functions of torch's stable ABI (PyTorch notes, "LibTorch Stable ABI"): C names with these beginnings.
 _STABLE = (b"aoti_torch_", b"torch_")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..core.platforms import HERE
 from ..toolchain.binding import find_cuda_library
 from ..toolchain.nvcc import Nvcc
 from ..toolchain.toolchain import Toolchain
@@ -50,4 +51,5 @@ def _link_libraries(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     nvcc = toolchain.cuda.nvcc
     for name in sorted({name for each in plan.extensions for name in each.libraries}):
         if nvcc and (found := find_cuda_library(name, nvcc, toolchain.torch.root.parent)):
-            (work / "libraries" / f"lib{name}{found.suffix if found.suffix == '.a' else '.so'}").symlink_to(found)
+            static, shared = HERE.static(name), HERE.shared(name)
+            (work / "libraries" / (static if found.name == static else shared)).symlink_to(found)

@@ -13,6 +13,8 @@
 #   KERNELWHEEL_NVCC, KERNELWHEEL_TOOLKIT    nvcc's version and its toolkit's root; if not set, CMake finds out
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
+#   KERNELWHEEL_LINK_OPTIONS   for the platform's linker; KERNELWHEEL_LINK_COMPLETE: besides, if no symbol may be undefined
+#   KERNELWHEEL_CUDART_LIBRARIES    the platform's libraries that the static CUDA runtime needs
 #   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
 #   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
@@ -202,9 +204,8 @@ function(_kernelwheel_add_library function target)
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${KERNELWHEEL_COMPRESSION};${cuda_flags}>")
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
-  # torch loads its libraries with local scope, so each one that we use must be our own DT_NEEDED (--no-as-needed).
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH_LINKED}" ${KERNELWHEEL_LIBRARIES})
-  target_link_options(${target} PRIVATE LINKER:--no-as-needed LINKER:-s ${KERNELWHEEL_LINK_FLAGS})
+  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_OPTIONS} ${KERNELWHEEL_LINK_FLAGS})
   target_link_libraries(${target} PRIVATE torch_cpu)
   if(KERNELWHEEL_OLDER)
     add_dependencies(${target} kernelwheel_older)
@@ -219,7 +220,7 @@ function(_kernelwheel_add_library function target)
     endif()
     target_link_libraries(${target} PRIVATE torch_cuda)
     if(NOT "${ARG_SOURCES}" MATCHES "\\.cu(;|$)")  # CMake links the CUDA runtime only to kernels
-      target_link_libraries(${target} PRIVATE cudart_static rt pthread dl)
+      target_link_libraries(${target} PRIVATE cudart_static ${KERNELWHEEL_CUDART_LIBRARIES})
     endif()
     _kernelwheel_make_reproducible(${target} "${ARG_SOURCES}")
   endif()
@@ -238,7 +239,7 @@ function(kernelwheel_add_op_library target)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
   # An undefined symbol must fail here, not on the user's machine.
-  target_link_options(${target} PRIVATE LINKER:--no-undefined)
+  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_COMPLETE})
   if("CUDA" IN_LIST ARGN)
     # nvcc's -O is for host code, which is here what launches kernels; device code is optimised in any case.
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O1;-DNDEBUG>")

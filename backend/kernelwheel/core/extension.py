@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 from . import architectures
 from .architectures import ArchList
 from .errors import SettingsError
+from .platforms import HERE, library_file
 
 EXTENSION = "[[tool.kernelwheel.extension]]"
 # What a library is: imported by Python (pybind11, Python/C API); operators on torch's stable ABI; or operators
@@ -71,10 +72,9 @@ class Extension:
         """The last part of its name, which is TORCH_EXTENSION_NAME."""
         return self.name.rpartition(".")[2]
 
-    @property
-    def file(self) -> str:
-        """The library's file in an Artifact."""
-        return f"{self.name}.so"
+    def file(self, platform: str) -> str:
+        """The library's file in an Artifact for a platform."""
+        return library_file(platform, self.name)
 
     @property
     def has_kernels(self) -> bool:
@@ -104,7 +104,7 @@ def is_of_cuda_major(library: str) -> bool:
 
     The CUDA runtime is linked statically, and the driver's own libraries serve every major.
     """
-    name = library.removeprefix("lib").partition(".")[0]
+    name = HERE.stem(library)
     return name.startswith(OF_CUDA_MAJOR) and not name.endswith("_static")
 
 

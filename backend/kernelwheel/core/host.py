@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
-from bisect import bisect_left
 
+from .platforms import HERE, platform_name
 from .record import Record
 
 
@@ -37,11 +36,6 @@ class Host(Record):
     capabilities: tuple[tuple[int, int], ...] | None = None
 
 
-def platform_name() -> str:
-    """This machine's platform: `linux-x86_64`."""
-    return f"{sys.platform}-{platform.machine()}"
-
-
 def python_abi() -> str:
     """The running Python's ABI tag (PyPA, platform compatibility tags): `cp312`, or `cp313t` without the GIL."""
     name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
@@ -54,8 +48,8 @@ def probe() -> Host:
 
     return Host(
         platform=platform_name(),
-        libc=_libc(),
-        libstdcxx=newest_libstdcxx(),
+        libc=HERE.libc_version(),
+        libstdcxx=HERE.newest_libstdcxx(),
         torch=torch.__version__,
         cuda=torch.version.cuda,
         python=python_abi(),
@@ -94,42 +88,10 @@ def with_listed_gpus(host: Host) -> Host:
 def driver_version() -> tuple[int, int] | None:
     """The CUDA version that the driver supports (cuDriverGetVersion, which needs no context); None without a driver."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        driver = ctypes.CDLL(HERE.cuda_driver)
     except OSError:
         return None
     number = ctypes.c_int(0)
     if driver.cuDriverGetVersion(ctypes.byref(number)) != 0:
         return None
     return number.value // 1000, number.value % 1000 // 10
-
-
-def _libc() -> str:
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return ""
-
-
-def newest_libstdcxx() -> str:
-    """The newest GLIBCXX version of the C++ library loaded in this process, without opening a file.
-
-    Our kernels will be linked to that one, and the file on disk may have been replaced since. GNU ld defines a symbol
-    named after each version; its value may be 0.
-    """
-    if sys.platform != "linux":
-        return ""
-    try:
-        library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:  # it is not loaded
-        return ""
-    loader = ctypes.CDLL(None)
-    loader.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-    loader.dlsym.restype = loader.dlerror.restype = ctypes.c_void_p
-
-    def lacks(release: int) -> bool:
-        loader.dlerror()  # dlopen(3): clears any earlier error
-        loader.dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
-        return bool(loader.dlerror())
-
-    newest = bisect_left(range(1, 100), True, key=lacks)  # a library has all versions before its newest
-    return f"GLIBCXX_3.4.{newest}" if newest else ""

@@ -20,6 +20,7 @@ from . import manifest_schema
 from .digests import stream_sha256
 from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
 from .manifest_schema import Malformed, is_digest, short
+from .platforms import library_file
 from .record import Record
 
 SCHEMA = 5
@@ -105,7 +106,7 @@ class Manifest(Record):
     @property
     def extensions(self) -> dict[str, Mapping[str, Any]]:
         """The extensions in its Plan, as JSON values, by the file of their library."""
-        return {f"{extension['name']}.so": extension for extension in self.plan.get("extensions", [])}
+        return {self._file_of(extension["name"]): extension for extension in self.plan.get("extensions", [])}
 
     @property
     def can_use_cuda(self) -> bool:
@@ -126,7 +127,11 @@ class Manifest(Record):
 
     def extension_library(self, extension: str) -> Library | None:
         """The library of an extension, by its name."""
-        return next((library for library in self.libraries if library.file == f"{extension}.so"), None)
+        file = self._file_of(extension)
+        return next((library for library in self.libraries if library.file == file), None)
+
+    def _file_of(self, extension: str) -> str:
+        return library_file(self.requires.platform, extension)
 
     def is_of_a_family(self, library: Library) -> bool:
         """Whether a library's kernels are for one family of GPUs only, as its extension declares."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .digests import json_sha256
+from .platforms import library_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -265,7 +266,7 @@ def _taken(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple
 def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """CUDA libraries must exist exactly if the Plan has a CUDA part, with its device code and their requirements."""
     needs, cuda = values["requires"], plan["cuda"]
-    extensions = {f"{extension['name']}.so": extension for extension in plan["extensions"]}
+    extensions = {library_file(plan["platform"], extension["name"]): extension for extension in plan["extensions"]}
     if extensions:
         made = {library["file"] for library in values["libraries"]}
         yield made == extensions.keys(), "its libraries are not the extensions of its Plan"

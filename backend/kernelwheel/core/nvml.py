@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from .platforms import HERE
+
 Capability = tuple[int, int]
 
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
@@ -42,9 +44,9 @@ def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] |
         Empty if there is no GPU; None if NVML cannot tell, so that CUDA must be asked.
     """
     try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
+        library = ctypes.CDLL(HERE.nvml_library)
     except OSError:
-        return None if _is_loadable("libcuda.so.1") else ()
+        return None if _is_loadable(HERE.cuda_driver) else ()
     try:
         status = library.nvmlInit_v2()
         if status != 0:

@@ -1,19 +1,34 @@
-"""The platforms that kernels are built for: what differs between them, with one class per system.
+"""The platforms that kernels are built for and run on: what differs between them, with one class per system.
 
 docs/design.md lists what a port to another system needs besides a class here.
 """
 
+# A plain class: every import of a package comes here, and a dataclass takes longer to define than all of this module.
+
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ctypes
+import errno
+import os
+import platform
+import stat
+import struct
+import sys
+from bisect import bisect_left
 
 from .errors import BuildError
-from .host import platform_name
+
+if sys.platform == "linux":  # on other systems, this module says that builds are refused
+    import fcntl
+
+HEADER = 64  # bytes at the beginning of a library that say what it is for
 
 
-@dataclass(frozen=True)
 class Linux:
     """Linux with glibc on one kind of CPU.
+
+    What is said of libraries and links holds for the platform that they are for. The functions at the end ask the
+    system that this process runs on, so only HERE has them called.
 
     Attributes:
         machine: the CPU as in the names of platforms and of wheel tags: `x86_64`.
@@ -22,10 +37,30 @@ class Linux:
         has_tegra: whether there are Tegra chips with it, whose GPUs run no other GPU's code.
     """
 
-    machine: str
-    elf: tuple[int, int, int]
-    cuda_target: str
-    has_tegra: bool = False
+    suffix = ".so"  # of the libraries of extensions, which Python imports by it
+    libc = "libc.so.6"
+    cuda_driver = "libcuda.so.1"
+    nvml_library = "libnvidia-ml.so.1"
+    # What torch, the driver and the system bring by themselves: a pattern of names of libraries.
+    brought = r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*"
+
+    # For the linker, as CMake writes it. torch loads its libraries with local scope, so each one that ours use must be
+    # named in them (DT_NEEDED), whether or not the linker sees a use. No symbols for debuggers.
+    link_options = ("LINKER:--no-as-needed", "LINKER:-s")
+    link_complete = ("LINKER:--no-undefined",)  # an undefined symbol is an error
+    cudart_libraries = ("rt", "pthread", "dl")  # what the static CUDA runtime needs
+
+    cmake_system = "Linux"  # CMAKE_SYSTEM_NAME, cmake-variables(7)
+    headers = ("/usr/include", "/usr/local/include")  # the folders in which every compiler looks for them
+    toolkits = "/usr/local"  # the folder with the usual ones of CUDA toolkits
+    # errno values from a file system without working locks (some network file systems).
+    no_locks = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+
+    def __init__(self, machine: str, elf: tuple[int, int, int], cuda_target: str, *, has_tegra: bool = False) -> None:
+        self.machine = machine
+        self.elf = elf
+        self.cuda_target = cuda_target
+        self.has_tegra = has_tegra
 
     @property
     def name(self) -> str:
@@ -42,18 +77,146 @@ class Linux:
         """The tag of a wheel that promises nothing about its glibc: `linux_x86_64`."""
         return f"linux_{self.machine}"
 
-    @property
-    def cmake_system(self) -> str:
-        """What CMake calls the system (cmake-variables(7), CMAKE_SYSTEM_NAME)."""
-        return "Linux"
-
     def is_target_of(self, compiler: str) -> bool:
         """Whether a compiler's target, such as `aarch64-linux-gnu` or `aarch64-redhat-linux`, is this platform."""
         machine, *rest = compiler.split("-")
         return machine == self.machine and "linux" in rest
 
+    def is_library(self, head: bytes) -> bool:
+        """Whether a file with these first HEADER bytes is a shared library for it (System V ABI, "ELF Header")."""
+        if len(head) < HEADER or head[:4] != b"\x7fELF":
+            return False
+        bits, order, number = self.elf
+        kind, found = struct.unpack_from("<HH" if order == 1 else ">HH", head, 16)
+        return (head[4], head[5], kind, found) == (bits, order, 3, number)  # 3: ET_DYN
 
-Platform = Linux  # a port adds its class
+    @staticmethod
+    def shared(stem: str) -> str:
+        """The file of a shared library: `libtorch_cpu.so` of `torch_cpu`."""
+        return f"lib{stem}.so"
+
+    @staticmethod
+    def static(stem: str) -> str:
+        """The file of a static library: `libcudart_static.a` of `cudart_static`."""
+        return f"lib{stem}.a"
+
+    @staticmethod
+    def stem(file: str) -> str:
+        """What a library is linked to as: `cublas` of `libcublas.so.13`. A stem stays as it is."""
+        return file.removeprefix("lib").partition(".")[0]
+
+    @staticmethod
+    def linkable(stem: str) -> tuple[str, ...]:
+        """Patterns of the files that can be linked to as `stem`, the best first."""
+        return f"lib{stem}.so", f"lib{stem}.so.*", f"lib{stem}.a"
+
+    # The system that this process runs on
+
+    @staticmethod
+    def libc_version() -> str:
+        """`glibc 2.36`; empty if it does not identify itself."""
+        try:
+            return os.confstr("CS_GNU_LIBC_VERSION") or ""
+        except (ValueError, OSError):
+            return ""
+
+    @staticmethod
+    def newest_libstdcxx() -> str:
+        """The newest GLIBCXX version of the C++ library loaded in this process, without opening a file.
+
+        Our kernels will be linked to that one, and the file on disk may have been replaced since. GNU ld defines a
+        symbol named after each version; its value may be 0.
+        """
+        if sys.platform != "linux":
+            return ""
+        try:
+            library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        except OSError:  # it is not loaded
+            return ""
+        loader = ctypes.CDLL(None)
+        loader.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+        loader.dlsym.restype = loader.dlerror.restype = ctypes.c_void_p
+
+        def lacks(release: int) -> bool:
+            loader.dlerror()  # dlopen(3): clears any earlier error
+            loader.dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
+            return bool(loader.dlerror())
+
+        newest = bisect_left(range(1, 100), True, key=lacks)  # a library has all versions before its newest
+        return f"GLIBCXX_3.4.{newest}" if newest else ""
+
+    @staticmethod
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file, unless another process has it locked: then False.
+
+        The lock ends with the last descriptor of that open file, in whichever process (flock(2)).
+
+        Raises:
+            OSError: the file cannot be locked; one of `no_locks` if its file system has no locks.
+        """
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    @staticmethod
+    def user() -> int:
+        """The number of the user whose privileges this process has."""
+        return os.geteuid()
+
+    @staticmethod
+    def starter() -> int:
+        """The number of the user who started it."""
+        return os.getuid()
+
+    @staticmethod
+    def has_other_privileges() -> bool:
+        """Whether its privileges are others than those of whoever started it (setuid, setgid)."""
+        return (os.getuid(), os.getgid()) != (os.geteuid(), os.getegid())
+
+    @staticmethod
+    def number_of(user: str) -> int | None:
+        """The number of a user; None if there is no such user."""
+        import pwd
+
+        try:
+            return pwd.getpwnam(user).pw_uid
+        except KeyError:
+            return None
+
+    @staticmethod
+    def others_may_write(info: os.stat_result) -> bool:
+        """Whether a file's mode lets anybody but its owner write."""
+        return bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+    @staticmethod
+    def everyone_may_write(info: os.stat_result) -> bool:
+        """Whether its mode lets everybody write."""
+        return bool(info.st_mode & stat.S_IWOTH)
+
+    @staticmethod
+    def protects_entries(info: os.stat_result) -> bool:
+        """Whether those who may write to a folder can rename and remove only what is theirs, as in /tmp."""
+        return bool(info.st_mode & stat.S_ISVTX)
+
+    @staticmethod
+    def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:
+        """The users who may write to an open folder because of its group, by number; None if that cannot be told."""
+        import grp
+        import pwd
+
+        try:
+            if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
+                return None  # with an ACL, the group bits are the mask for everyone in its entries, acl(5)
+            named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(info.st_gid).gr_mem}
+        except (KeyError, OSError):
+            return None
+        return named | {user.pw_uid for user in pwd.getpwall() if user.pw_gid == info.st_gid}
+
+
+# A port adds its class, to these three.
+Platform = Linux
 PLATFORMS: dict[str, Platform] = {
     each.name: each
     for each in (
@@ -61,8 +224,15 @@ PLATFORMS: dict[str, Platform] = {
         Linux("aarch64", (2, 1, 183), "sbsa-linux", has_tegra=True),
     )
 }
-# The builds for another platform that there are: on the first, for the second.
+HERE: type[Platform] = Linux  # also where no build is possible, which has neither version that a Host asks for
+# The builds for another platform that there are: on the first, for the second. Both are of one system, so the names of
+# libraries that HERE gives are the target's too.
 CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"),)
+
+
+def platform_name() -> str:
+    """This machine's platform: `linux-x86_64`."""
+    return f"{sys.platform}-{platform.machine()}"
 
 
 def require_supported() -> Platform:
@@ -80,3 +250,13 @@ def require_supported() -> Platform:
             remedies=["build on one of them; docs/design.md of kernelwheel lists what a port needs"],
         )
     return here
+
+
+def library_file(platform: str, extension: str) -> str:
+    """The file of an extension's library: `pkg._C.so`. On a platform that is not known, it is assumed to be as here."""
+    return extension + PLATFORMS.get(platform, HERE).suffix
+
+
+def is_library_for(platform: str, head: bytes) -> bool:
+    """Whether a file with these first HEADER bytes is a shared library for a platform such as `linux-x86_64`."""
+    return platform in PLATFORMS and PLATFORMS[platform].is_library(head)

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .errors import BuildError
-from .host import platform_name
-from .platforms import PLATFORMS
+from .platforms import PLATFORMS, platform_name
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:
 TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))

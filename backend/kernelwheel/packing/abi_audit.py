@@ -27,7 +27,7 @@ def audit(plan: Plan, artifact: Artifact) -> str:
     Raises:
         BuildError: names the symbols.
     """
-    bound = {each.file for each in plan.extensions if each.kind != "operators"}
+    bound = {each.file(plan.platform) for each in plan.extensions if each.kind != "operators"}
     libraries = [
         path for path in artifact.files if path.name not in bound and not (plan.binding and not plan.extensions)
     ]

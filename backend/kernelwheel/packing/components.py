@@ -16,7 +16,7 @@ from typing import NamedTuple
 from packageurl import PackageURL
 
 from ..core.manifest import Library, Manifest
-from ..toolchain.nvcc import Nvcc
+from ..toolchain.nvcc import CUDART, Nvcc
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import cudart_version
 
@@ -129,7 +129,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
         version,
         _purl("generic", "cuda-runtime", version),
         NVIDIA,
-        "libcudart_static.a, and inline functions of its headers",
+        f"{CUDART}, and inline functions of its headers",
         _files(cuda),
         sha256=toolkit.get("cudart_static", ""),
         digests=_parts(toolkit, "cudart"),

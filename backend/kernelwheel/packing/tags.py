@@ -18,13 +18,9 @@ from auditwheel.policy import Policy, WheelPolicies
 
 from ..build.readback import NeededSymbol, needed, needed_symbols
 from ..core.errors import BuildError
-from ..core.platforms import Platform
+from ..core.platforms import HERE, Platform
 from ..core.settings import Settings
 from ..toolchain.cross import cross_platform
-
-# What torch, the driver and the system bring by themselves: never part of a wheel.
-BROUGHT = re.compile(r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*")
-
 
 MOST_REASONS = 20
 
@@ -123,7 +119,7 @@ def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterato
 
 def _known(library: str, policy: Policy, brought: Collection[str]) -> bool:
     """Whether a library is on every such Linux, or comes with torch or the driver."""
-    return library in policy.whitelist or library in brought or bool(BROUGHT.fullmatch(library))
+    return library in policy.whitelist or library in brought or bool(re.fullmatch(HERE.brought, library))
 
 
 def _checked(tag: Tag, settings: Settings) -> Tag:

@@ -17,6 +17,7 @@ from wheel.wheelfile import WheelFile
 from ..build.plan import Plan
 from ..core import manifest as manifests
 from ..core.errors import BuildError
+from ..core.platforms import HERE
 from ..core.variables import variable_set
 from ..store.artifact import Artifact
 from . import licences, sbom
@@ -225,5 +226,5 @@ def _retagged(text: str, tag: str, build_tag: str) -> str:
 def _zip_info(member: str, epoch: int) -> ZipInfo:
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
-    info.external_attr = (0o100755 if member.endswith(".so") else 0o100644) << 16
+    info.external_attr = (0o100755 if member.endswith(HERE.suffix) else 0o100644) << 16
     return info

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..core.errors import REINSTALL
 from ..core.files import is_seen
 from ..core.manifest import Manifest
+from ..core.platforms import HERE
 from ..core.settings import set_variables
 from ..store.wheel_record import Recorded, parse_record, unlike_record
 
@@ -25,7 +26,7 @@ VARIABLES = {
     "XDG_CACHE_HOME": "where the cache is",
 }
 # Libraries of torch that the loader must not find in another folder.
-TORCH_LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libtorch.so")
+TORCH_LIBRARIES = tuple(map(HERE.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
         )
     native = at.folder / "_native"
     named = {library.file for library in at.manifest.libraries} if at.manifest else set()
-    strays = sorted(path.name for path in native.glob("*.so") if path.name not in named)
+    strays = sorted(path.name for path in native.glob(f"*{HERE.suffix}") if path.name not in named)
     if strays:
         yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
     versions = sorted(each.version for each in _owners(at) if each.has_kernels)

@@ -11,6 +11,7 @@ from ..core.errors import BuildError
 from ..core.host import Host
 from ..core.manifest import Manifest
 from ..core.options import NATIVE
+from ..core.platforms import require_supported
 from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
 from ..store.artifact import Artifact
@@ -49,6 +50,7 @@ def draw_plan_here(
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
+    require_supported()
     require_tools()
     settings = settings.changed("platform", NATIVE, Origin("kernels that are compiled at run time"))
     if not settings.archs and cuda and host.capabilities:

@@ -76,12 +76,12 @@ def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
 def _no_module(name: str, artifact: Artifact) -> IncompatibleArtifactError:
     package = artifact.manifest.package
     tables = bool(artifact.manifest.extensions)
-    there = artifact.manifest.extensions or artifact.manifest.modules
+    there = [str(each["name"]) for each in artifact.manifest.extensions.values()] or list(artifact.manifest.modules)
     added = f"declared as an extension: {name}" if tables else f"added by kernelwheel_add_pybind11_module({name} ...)"
     return IncompatibleArtifactError(
         f"{package} has no module {name}",
         required=f"a module {added}",
-        found=f"{artifact.folder}: " + (", ".join(name.removesuffix(".so") for name in there) or "only operators"),
+        found=f"{artifact.folder}: " + (", ".join(there) or "only operators"),
         remedies=["use one of these, or add the module and reinstall the package"],
     )
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..build import cached_build
 from ..core.host import Host
+from ..core.platforms import require_supported
 from ..core.settings import Settings
 from ..store.artifact import Artifact
 from ..store.publishing import making
@@ -37,8 +38,10 @@ def provide(
         say: receives progress, one line per call.
 
     Raises:
-        KernelWheelError: as `find`; or there are no sources, it does not compile, or it cannot be stored.
+        KernelWheelError: nothing can be built on this platform; or as `find`; or there are no sources, it does not
+            compile, or it cannot be stored.
     """
+    require_supported()  # before a store is touched
     *_, store = package.stores()
     with making(store, lambda maker: say(f"waiting for {maker}")):
         decision = find(package, host, request, Artifact.verify)  # another process may have compiled it while we waited

@@ -27,7 +27,7 @@ from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Library, Manifest
 from ..core.manifest_schema import short
-from . import elf
+from ..core.platforms import HEADER, is_library_for
 from .wheel_record import LARGEST_RECORD, parse_record, unlike_record
 
 BLOCK = 1 << 20
@@ -76,14 +76,14 @@ class Packed(NamedTuple):
                 block = stream.read(min(BLOCK, left))
             if not block:
                 raise manifests.corrupt(where, f"it ends {left} bytes too early")
-            head = head or block[: elf.HEADER]
+            head = head or block[:HEADER]
             digest.update(block)
             left -= len(block)
             yield block
         if digest.hexdigest() != library.sha256:
             raise manifests.corrupt(where, "its sha256 does not match the manifest")
         platform = self.manifest.requires.platform
-        if not elf.is_library_for(platform, head):
+        if not is_library_for(platform, head):
             raise manifests.corrupt(where, f"it is not a shared library for {platform}")
 
 

@@ -13,7 +13,6 @@ outlived its killed build still writes.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 import time
@@ -21,8 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# errno values from a filesystem without working locks (some network filesystems).
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+from ..core.platforms import HERE
 
 POLL = 0.05  # seconds
 REMINDER = 10.0  # seconds
@@ -40,24 +38,20 @@ def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Iterator
         waiting: called at once if another process holds the lock, then now and then until it is free.
 
     Raises:
-        OSError: the file cannot be opened or is another user's, or its filesystem has no locks (NO_LOCKS).
+        OSError: the file cannot be opened or is another user's, or its filesystem has no locks (HERE.no_locks).
     """
     with _guard:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         _held.add(descriptor)
     try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
+        if os.fstat(descriptor).st_uid != HERE.user():
             raise PermissionError(errno.EPERM, "the lock file is another user's", str(path))
         due = 0.0
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if waiting is not None and time.monotonic() >= due:
-                    waiting()
-                    due = time.monotonic() + REMINDER
-                time.sleep(POLL)
+        while not HERE.try_lock(descriptor):
+            if waiting is not None and time.monotonic() >= due:
+                waiting()
+                due = time.monotonic() + REMINDER
+            time.sleep(POLL)
         yield descriptor
     finally:
         with _guard:

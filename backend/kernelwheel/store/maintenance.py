@@ -18,9 +18,10 @@ from pathlib import Path
 
 from ..core.errors import StoreError
 from ..core.files import is_folder
+from ..core.platforms import HERE
 from .entries import WHOLE, Store
 from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
-from .locks import NO_LOCKS, exclusive
+from .locks import exclusive
 from .publishing import DAY, making
 
 BUILDS_ARE_KEPT = 30 * DAY
@@ -200,7 +201,7 @@ def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed
             try:
                 held.enter_context(exclusive(lock, _give_up))
             except OSError as error:
-                if error.errno not in NO_LOCKS:
+                if error.errno not in HERE.no_locks:
                     raise
         yield from _leftovers(store)
         for kind, path, because in _doomed(store, reasons):

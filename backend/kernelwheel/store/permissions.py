@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..core.errors import StoreError
+from ..core.platforms import HERE
 from ..core.record import Record
 
 FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
 PRIVATE = 0o700  # for anything unfinished
 FILE = 0o644
-_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LINKS = 40  # Linux's own limit for one path, path_resolution(7)
 
 
@@ -37,7 +37,7 @@ class Trust(Record):
 
     def includes(self, user: int) -> bool:
         """Whether files of this user may be loaded."""
-        return self.everyone or user in (0, os.geteuid()) or user in self.others
+        return self.everyone or user in (0, HERE.user()) or user in self.others
 
 
 NOBODY_ELSE = Trust()
@@ -162,9 +162,9 @@ class Guard:
         if self._is_ours_alone(info):
             return
         if self.trust.includes(info.st_uid):
-            if info.st_mode & stat.S_ISVTX:
+            if HERE.protects_entries(info):
                 return  # others can add to it, but cannot rename or remove what is ours
-            if above and not info.st_mode & stat.S_IWOTH and _is_group_of(info.st_gid, self.trust, descriptor):
+            if above and not HERE.everyone_may_write(info) and _is_group_of(self.trust, descriptor, info):
                 return
         raise self._unsafe(path, info, "folder")
 
@@ -182,7 +182,7 @@ class Guard:
         raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "folder")
 
     def _is_ours_alone(self, info: os.stat_result) -> bool:
-        return self.trust.everyone or (self.trust.includes(info.st_uid) and not info.st_mode & _WRITE)
+        return self.trust.everyone or (self.trust.includes(info.st_uid) and not HERE.others_may_write(info))
 
     def _unsafe(self, path: Path, info: os.stat_result, kind: str) -> StoreError:
         right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)
@@ -196,7 +196,7 @@ class Guard:
             f"{self.name} is not safe: {path}",
             required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
             "to, because loading a library runs its code",
-            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {os.geteuid()}",
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {HERE.user()}",
             remedies=[remedy, f"or set {self.variable} to another folder"],
         )
 
@@ -219,7 +219,7 @@ def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
     except FileExistsError:
         made = False
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    if made and exactly and os.fstat(descriptor).st_uid == os.geteuid():
+    if made and exactly and os.fstat(descriptor).st_uid == HERE.user():
         os.fchmod(descriptor, mode)  # mkdir(2) applies the umask
     return descriptor
 
@@ -229,16 +229,7 @@ def _exchanged(old: int, new: int) -> int:
     return new
 
 
-def _is_group_of(group: int, trust: Trust, descriptor: int) -> bool:
-    """Whether all members of a group that can write to a folder are trusted, as in a user's private group."""
-    import grp
-    import pwd
-
-    try:
-        if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
-            return False  # with an ACL, the group bits are the mask for everyone in its entries, acl(5)
-        named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
-    except (KeyError, OSError):
-        return False
-    members = named | {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
-    return all(map(trust.includes, members))
+def _is_group_of(trust: Trust, descriptor: int, info: os.stat_result) -> bool:
+    """Whether all members of the group that can write to a folder are trusted, as in a user's private group."""
+    members = HERE.group_writers(descriptor, info)
+    return members is not None and all(map(trust.includes, members))

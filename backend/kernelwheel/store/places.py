@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..core.errors import SettingsError, StoreError
+from ..core.platforms import HERE
 from ..core.settings import Settings
 from .entries import Store
 from .permissions import Trust
@@ -62,11 +62,11 @@ def trust_of(settings: Settings) -> Trust:
         StoreError: the program runs with other privileges than those of the user who started it, and that user's
             environment decides where caches are.
     """
-    if (os.getuid(), os.getgid()) != (os.geteuid(), os.getegid()):
+    if HERE.has_other_privileges():
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",
             required="one user: the environment of whoever started the program decides where caches are",
-            found=f"user {os.getuid()}, privileges of user {os.geteuid()} (setuid or setgid)",
+            found=f"user {HERE.starter()}, privileges of user {HERE.user()} (setuid or setgid)",
             remedies=["install a wheel that was built for this machine"],
         )
     return Trust(
@@ -78,14 +78,12 @@ def trust_of(settings: Settings) -> Trust:
 def _number_of(user: str, settings: Settings) -> int:
     if user.isdecimal() and len(user) <= 10:
         return int(user)
-    import pwd
-
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
+    number = HERE.number_of(user)
+    if number is None:
         raise SettingsError(
             f"option 'trusted-owners' names {user!r}, but there is no such user on this machine",
             required=f"user names or numbers, or {EVERYONE}",
             found=f"{user!r} from {settings.origin('trusted-owners')}",
             remedies=["correct the name, or use the user's number (id -u)"],
-        ) from None
+        )
+    return number

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from ..core import manifest as manifests
 from ..core.manifest_schema import is_digest
+from ..core.platforms import HERE
 from .artifact import Artifact
 from .entries import Store
-from .locks import NO_LOCKS, exclusive
+from .locks import exclusive
 from .permissions import FILE, FOLDER, PRIVATE
 
 # After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.
@@ -44,7 +45,7 @@ def making(store: Store, waiting: Callable[[str], None]) -> Iterator[None]:
         try:
             held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
         except OSError as error:
-            if error.errno not in NO_LOCKS:
+            if error.errno not in HERE.no_locks:
                 raise store.unwritable(error) from error
         else:
             sign(store)

@@ -15,8 +15,8 @@ from typing import IO
 
 from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError
-from ..core.host import platform_name
 from ..core.manifest import Manifest
+from ..core.platforms import platform_name
 from ..core.variables import own_variable
 from . import archive
 from .artifact import Artifact

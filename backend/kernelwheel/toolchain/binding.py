@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from ..core.errors import BuildError
 from ..core.host import python_abi
+from ..core.platforms import HERE
 from .nvcc import LIBRARY_FOLDERS, Nvcc
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ def bind(toolchain: Toolchain, python: bool) -> Binding:
         BuildError: headers or libraries are missing; says which, and how to install them.
     """
     _ = toolchain.torch_headers, python_folders() if python else ()  # they raise if some are missing
-    if python and not (toolchain.torch.root / "lib" / "libtorch_python.so").is_file():
+    library = f"lib/{HERE.shared('torch_python')}"
+    if python and not (toolchain.torch.root / library).is_file():
         raise BuildError(
             "the installed torch is incomplete",
-            required="lib/libtorch_python.so, which a Python module is linked to",
+            required=f"{library}, which a Python module is linked to",
             found=f"not found in {toolchain.torch.root}",
             remedies=[f"pip install --force-reinstall 'torch=={toolchain.torch.version}'"],
         )
@@ -126,7 +128,7 @@ def find_cuda_library(name: str, nvcc: Nvcc, site: Path) -> Path | None:
     ours = [*(nvcc.root / folder for folder in LIBRARY_FOLDERS), *beside_torch]
     places = [nvcc.target.lib] if nvcc.target else ours  # for another platform, none of this machine's will do
     for folder in places:
-        for pattern in (f"lib{name}.so", f"lib{name}.so.*", f"lib{name}.a"):
+        for pattern in HERE.linkable(name):
             if found := sorted(folder.glob(pattern)):
                 return found[0]
     return None

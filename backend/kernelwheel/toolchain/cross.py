@@ -14,15 +14,16 @@ from pathlib import Path
 from packaging.version import Version
 
 from ..core.errors import BuildError, SettingsError
-from ..core.host import platform_name
 from ..core.options import NATIVE
-from ..core.platforms import CROSS_BUILDS, PLATFORMS, Platform, require_supported
+from ..core.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
 from ..core.settings import Settings
 from .nvcc import CudaTarget, Nvcc
 from .torch_files import Torch, read_torch
 
 # The wheels with the parts of a toolkit that a compile for another platform needs.
 WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
+# The libraries in them that are linked in.
+CUDA_LIBRARIES = (HERE.static("cudart_static"), HERE.static("cudadevrt"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:
     wheels = " ".join(f"'{name}=={release}'" for name in WHEELS)
     raise BuildError(
         f"the CUDA toolkit has no part for {platform.name}",
-        required=f"headers, libcudart_static.a and libcudadevrt.a for {platform.name}, of CUDA {release}",
+        required=f"headers, {' and '.join(CUDA_LIBRARIES)} for {platform.name}, of CUDA {release}",
         found="\n".join(found),
         remedies=[
             f"pip install --target DIR --no-deps --only-binary=:all: --platform manylinux_2_17_{platform.machine} "
@@ -122,7 +123,7 @@ def _lacks(place: Path, nvcc: Nvcc) -> Iterator[str]:
             yield f"include/{name}"
     if not any((include / name).is_file() for name in ("nv/target", "cccl/nv/target")):
         yield "include/nv/target"
-    for name in ("libcudart_static.a", "libcudadevrt.a"):
+    for name in CUDA_LIBRARIES:
         if not (place / "lib" / name).is_file():
             yield f"lib/{name}"
     header = include / "cuda_runtime_api.h"

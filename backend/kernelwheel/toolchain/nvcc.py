@@ -13,12 +13,13 @@ from typing import NamedTuple
 from ..core.architectures import Arch
 from ..core.errors import BuildError
 from ..core.files import is_seen
-from ..core.platforms import PLATFORMS
+from ..core.platforms import HERE, PLATFORMS
 from ..core.settings import Settings
 from .programs import last_line, output_of
 
 # Where a toolkit has its libraries, in any of the usual layouts.
 LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
+CUDART = HERE.static("cudart_static")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Nvcc:
     @property
     def cudart(self) -> Path | None:
         """The static CUDA runtime that is linked in."""
-        return self.target.lib / "libcudart_static.a" if self.target else find_cudart(self.root)
+        return self.target.lib / CUDART if self.target else find_cudart(self.root)
 
     @property
     def release(self) -> tuple[int, int]:
@@ -123,8 +124,8 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
             yield "pip's cuda-toolkit on sys.path", str(path)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     yield "PATH", on_path or "nvcc"
-    usual = sorted(Path("/usr/local").glob("cuda-*"), key=_version_key, reverse=True)
-    for path in [Path("/usr/local/cuda"), *usual]:
+    usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=_version_key, reverse=True)
+    for path in [Path(HERE.toolkits) / "cuda", *usual]:
         yield "the usual folder", str(path / "bin" / "nvcc")
 
 
@@ -210,14 +211,14 @@ def _parts(root: Path, include: Path) -> dict[str, bool]:
     return {
         **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
         "cicc (of nvvm)": is_seen(root / "nvvm/bin/cicc"),
-        "libcudart_static.a (of cudart)": find_cudart(root) is not None,
+        f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
 
 
 def find_cudart(root: Path) -> Path | None:
     """The static CUDA runtime of a toolkit, in any of the usual layouts."""
     for folder in LIBRARY_FOLDERS:
-        path = root / folder / "libcudart_static.a"
+        path = root / folder / CUDART
         if is_seen(path):
             return path
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.host import platform_name
+from ..core.platforms import platform_name
 from ..core.remembered import remembered
 from ..core.settings import Settings
 from .binding import cuda_folders

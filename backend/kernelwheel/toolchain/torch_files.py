@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from ..core.errors import BuildError
 from ..core.files import is_file
+from ..core.platforms import HERE
 
 STABLE_HEADER = "include/torch/csrc/stable/library.h"
 
@@ -64,11 +65,12 @@ def read_torch(root: Path) -> Torch:
     Raises:
         BuildError: files that a compile needs are missing.
     """
-    needed = ["version.py", STABLE_HEADER, "lib/libtorch_cpu.so"]
+    cpu, cuda = (f"lib/{HERE.shared(stem)}" for stem in ("torch_cpu", "torch_cuda"))
+    needed = ["version.py", STABLE_HEADER, cpu]
     missing = [name for name in needed if not (root / name).is_file()]
     values = {} if "version.py" in missing else _assigned_strings(root / "version.py")
-    if not missing and values.get("cuda") and not (root / "lib/libtorch_cuda.so").is_file():
-        missing.append("lib/libtorch_cuda.so")
+    if not missing and values.get("cuda") and not (root / cuda).is_file():
+        missing.append(cuda)
     if missing or not values.get("__version__"):
         raise BuildError(
             "the installed torch is incomplete, or older than 2.10",
@@ -83,7 +85,7 @@ def brought_by_torch(torch: Torch) -> frozenset[str]:
     """The file names of the libraries that torch's wheel and those it depends on bring."""
     site = torch.root.parent
     folders = (torch.root / "lib", *site.glob("nvidia/*/lib"))
-    return frozenset(path.name for folder in folders for path in folder.glob("*.so*"))
+    return frozenset(path.name for folder in folders for path in folder.glob(f"*{HERE.suffix}*"))
 
 
 def version_in(root: Path) -> str | None:
