@@ -145,6 +145,7 @@ def toolchain_file(toolchain: Toolchain) -> str:
     if toolchain.cross is None:
         return ""
     nvcc, libc = toolchain.cuda.nvcc, Path(toolchain.cxx.answer("-print-file-name=libc.so.6")).resolve()
+    told = toolchain.cxx.cross_target
     lines = {
         "CMAKE_SYSTEM_NAME": toolchain.cross.platform.cmake_system,
         "CMAKE_SYSTEM_PROCESSOR": toolchain.cross.platform.machine,
@@ -153,10 +154,15 @@ def toolchain_file(toolchain: Toolchain) -> str:
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
+    if told:
+        lines["CMAKE_CXX_COMPILER_TARGET"] = told
     if nvcc and nvcc.target:
+        host = f" -Xcompiler=--target={told}" if told else ""
         lines |= {
             "CMAKE_CUDA_HOST_COMPILER": toolchain.cxx.path,
-            "CMAKE_CUDA_FLAGS_INIT": f"--target-directory {nvcc.target.name}",
+            "CMAKE_CUDA_FLAGS_INIT": f"--target-directory {nvcc.target.name}{host}",
+            # CMake links what nvcc compiled with the host compiler, and tells it nothing of C++.
+            **({"CMAKE_SHARED_LINKER_FLAGS_INIT": f"--target={told}"} if told else {}),
         }
     return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
 

@@ -34,6 +34,12 @@ endforeach()
 # libtorch is loaded before our library and is found by its soname, so no path of the build machine is needed.
 set(CMAKE_SKIP_RPATH ON)
 
+# Commands of our own call the compiler as CMake does: a clang for another platform is told which.
+set(KERNELWHEEL_COMPILER "${CMAKE_CXX_COMPILER}")
+if(CMAKE_CXX_COMPILER_TARGET)
+  list(APPEND KERNELWHEEL_COMPILER "--target=${CMAKE_CXX_COMPILER_TARGET}")
+endif()
+
 if(KERNELWHEEL_CUDA)
   # The architectures are in KERNELWHEEL_GENCODE: CMake's own list supports fewer spellings than nvcc.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
@@ -77,7 +83,7 @@ endif()
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
-  set(compile COMMAND "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
+  set(compile COMMAND ${KERNELWHEEL_COMPILER} -O2 -fPIC -std=c++17)
   set(commands)
   set(objects)
   file(GLOB sources "${KERNELWHEEL_OLDER}/linked-in/*.cpp")
@@ -121,7 +127,7 @@ if(KERNELWHEEL_TORCH_STUBS)
     cmake_path(GET source STEM LAST_ONLY library)
     list(APPEND made "${KERNELWHEEL_TORCH_LINKED}/${library}")
     add_custom_command(OUTPUT "${KERNELWHEEL_TORCH_LINKED}/${library}" DEPENDS "${source}" VERBATIM
-      COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
+      COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
       COMMENT "the interface of ${library}")
   endforeach()
   add_custom_target(kernelwheel_torch_stubs DEPENDS ${made})
