@@ -18,6 +18,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from kernelwheel.build import plan as plans
 from kernelwheel.build.cmake_build import toolchain_file
+from kernelwheel.build.headers import header_folders
 from kernelwheel.build.package import PackageFacts
 from kernelwheel.build.torch_stubs import LINKED, stable_functions
 from kernelwheel.build.work_links import link_toolkit
@@ -27,14 +28,14 @@ from kernelwheel.core import platforms, verdict
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.toolchain import cross, toolchain
-from kernelwheel.toolchain.binding import find_cuda_library
+from kernelwheel.toolchain.binding import Binding, find_cuda_library
 from kernelwheel.toolchain.cxx import find_cxx
 from kernelwheel.toolchain.cxx_identity import cxx_identity
 from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
 from kernelwheel.toolchain.toolkit import toolkit_identity
 from kernelwheel.toolchain.torch_files import read_torch
 from processes import RunPython
-from standins import Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+from standins import Machine, make_cxx, make_machine, make_target_python, make_toolkit, make_torch, settings_with
 
 pytestmark = [
     pytest.mark.once,
@@ -472,13 +473,85 @@ def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp
     assert "1 that differ: torch/csrc/stable/library.h" in error(draw).found
 
 
-def test_modules_are_refused_before_anything_compiles(tmp_path: Path) -> None:
+# Modules, and libraries on all of torch
+
+
+def for_modules(folder: Path, *, cuda: str = "auto", python: bool = True) -> toolchain.Toolchain:
+    """What a machine compiles with for Arm that was given the target's torch and, unless told not to, its Python."""
+    machine = make_machine(folder / "machine")
+    theirs = make_torch(folder / "packages", "2.11.0+cu990", "99.0")
+    (theirs / "_C.cpython-312-aarch64-linux-gnu.so").touch()
+    make_target_python(folder / "python")
+    tools = with_target_torch(machine, folder / "packages")
+    given = {"target_packages": str(folder / "packages"), "target_python": str(folder / "python") if python else ""}
+    return replace(tools, settings=settings_with({"CUDA_HOME": str(machine.toolkit)}, cuda=cuda, **FOR_ARM, **given))
+
+
+def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) -> None:
+    tools = cross.on_its_torch(for_modules(tmp_path), python=True)
+    tools = replace(tools, cuda=replace(tools.cuda, nvcc=None))
+    facts = PackageFacts("tiny", "native", "2.10", "torch")
+    machine = Machine(tmp_path / "machine")
+
+    plan = plans.draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+
+    assert plan.binding == Binding("cp312", "2.11.0+cu990")
+    assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
+    assert tools.torch.root == tmp_path / "packages/torch"
+
+
+def test_libraries_on_all_of_torch_need_no_python(tmp_path: Path) -> None:
+    tools = cross.on_its_torch(for_modules(tmp_path, python=False), python=False)
+
+    assert tools.torch.root == tmp_path / "packages/torch"
+
+
+def test_a_build_for_this_machine_keeps_its_torch(tmp_path: Path) -> None:
     machine = make_machine(tmp_path)
+    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
 
-    caught = error(lambda: machine.draw(abi="torch", **FOR_ARM))
+    assert cross.on_its_torch(tools, python=True) is tools
 
-    assert "the Python and torch for linux-aarch64" in caught.required
-    assert "natively" in caught.remedies[0]
+
+def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_commands(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    tools = machine.toolchain(chosen)
+
+    both = error(lambda: cross.on_its_torch(tools, python=True))
+    torch_alone = error(lambda: cross.on_its_torch(tools, python=False))
+    python_alone = error(lambda: cross.on_its_torch(for_modules(tmp_path / "other", python=False), python=True))
+
+    assert both.required == "torch for linux-aarch64, and the headers of the Python that imports it"
+    assert [line.split(":")[0] for line in both.found.splitlines()] == ["no torch for it", "no Python for it"]
+    assert "'torch==2.11.0', and -C target-packages=DIR" in both.remedies[0]
+    assert "-C target-python=DIR" in both.remedies[1]
+    assert (torch_alone.required, torch_alone.found.count("\n")) == ("torch for linux-aarch64", 0)
+    assert python_alone.found == "no Python for it: target-python is not set"
+    assert python_alone.remedies[-1] == "or build it natively, on a machine with linux-aarch64"
+
+
+def test_a_torch_for_another_python_than_the_target_s_is_refused(tmp_path: Path) -> None:
+    tools = for_modules(tmp_path)
+    root = tmp_path / "packages/torch"
+    (root / "_C.cpython-312-aarch64-linux-gnu.so").rename(root / "_C.cpython-311-aarch64-linux-gnu.so")
+
+    caught = error(lambda: cross.on_its_torch(tools, python=True))
+
+    assert caught.found == "_C.cpython-311-aarch64-linux-gnu.so"
+    assert caught.required.startswith("_C.cpython-312-aarch64-linux-gnu.so and lib/libtorch_python.so")
+
+
+def test_cuda_modules_need_a_torch_with_cuda_for_the_target(tmp_path: Path) -> None:
+    tools = for_modules(tmp_path)
+    assert tools.cross is not None
+    assert tools.cross.torch is not None
+    without = replace(tools, cross=replace(tools.cross, torch=replace(tools.cross.torch, version="2.11.0", cuda=None)))
+
+    caught = error(lambda: cross.on_its_torch(without, python=True))
+
+    assert (caught.required, caught.found) == ("one for CUDA 99.0", "torch 2.11.0, for CPUs alone")
+    assert "-C cuda=off" in caught.remedies[1]
 
 
 @pytest.mark.slow

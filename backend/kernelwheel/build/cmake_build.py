@@ -195,7 +195,8 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     }
     if toolchain.cross:
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
-        cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
+        if not plan.binding:  # which links to the target's torch
+            cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)

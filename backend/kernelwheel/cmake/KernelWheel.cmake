@@ -17,7 +17,8 @@
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
 #   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
-#   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, in a build for another platform; or not set
+#   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, where KERNELWHEEL_TORCH is for this machine
+#                              and the build is not; or not set
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
@@ -302,7 +303,14 @@ function(kernelwheel_add_pybind11_module target)
   endif()
   _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
   _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
-  target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
+  if(CMAKE_CROSSCOMPILING)  # they may lie beside the headers of a libc, which are not the compiler's
+    foreach(folder IN LISTS KERNELWHEEL_PYTHON_HEADERS)
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-idirafter${folder}>"
+        "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-idirafter${folder}>")
+    endforeach()
+  else()
+    target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
+  endif()
   target_link_libraries(${target} PRIVATE torch_python)
 endfunction()
 
