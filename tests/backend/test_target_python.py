@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from kernelwheel.core import platforms
 from kernelwheel.core.errors import BuildError
+from kernelwheel.core.host import platform_name, python_abi
 from kernelwheel.toolchain.target_python import DATA, MOST_BYTES, read_python
 from standins import make_target_python
 
@@ -28,6 +31,16 @@ def test_its_abi_and_its_headers_are_read_from_files(tmp_path: Path) -> None:
 
     assert (found.abi, found.soabi) == ("cp312", "cpython-312-aarch64-linux-gnu")
     assert found.include == (tmp_path / "include/python3.12",)
+
+
+@pytest.mark.skipif(
+    len(list(Path(sys.base_prefix).glob(DATA))) != 1, reason="this Python is not the only one in its folder"
+)
+def test_of_a_real_one_it_reads_what_that_one_says() -> None:
+    found = read_python(Path(sys.base_prefix), platforms.PLATFORMS[platform_name()])
+
+    assert (found.abi, found.soabi) == (python_abi(), sysconfig.get_config_var("SOABI"))
+    assert str(found.include[0]) == sysconfig.get_path("include", vars={"installed_base": sys.base_prefix})
 
 
 def test_one_without_the_gil_has_an_abi_of_its_own(tmp_path: Path) -> None:

@@ -111,8 +111,8 @@ def _not_one(root: Path, platform: Platform, found: list[str]) -> BuildError:
         required=f"include/python3.*/Python.h and {DATA} of one Python for {platform.triple}, for a module",
         found="\n".join(found),
         remedies=[
-            "unpack one: python-build-standalone's, or Debian's libpython3.*-stdlib and libpython3.*-dev of its "
-            "architecture (dpkg -x), whose folder is usr",
+            "unpack one with its headers, such as Debian's libpython3.*-stdlib and libpython3.*-dev for it (dpkg -x), "
+            "whose folder is usr",
             "and name that folder: -C target-python=DIR",
         ],
     )
