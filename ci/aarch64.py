@@ -1,7 +1,7 @@
 """Makes a folder in which a wheel for aarch64 can be run on x86-64, under qemu; run by ci/aarch64.
 
-sysroot/     Debian's Python and what it needs, from its arm64 packages: fetched by apt-get with a state of its own,
-             so that nothing of this system changes, and nothing is installed
+sysroot/     Debian's Python, its headers and what it needs, from its arm64 packages: fetched by apt-get with a state of
+             its own, so that nothing of this system changes, and nothing is installed
 site/        torch's wheel for aarch64 and the other packages that splat needs, from pip
 libraries/   the CUDA runtime from its wheel, and stubs of the CUDA libraries that torch is linked to: they take
              gigabytes, and no call reaches them without a GPU
@@ -36,6 +36,7 @@ NEEDED_BY_THEM = (
 RUNTIME = "nvidia-cuda-runtime==13.0.96"
 # The release of the toolkit in ci/lib.sh.
 TOOLKIT = (RUNTIME, "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85", "nvidia-cuda-nvcc==13.0.88")
+HEADERS = f"libpython{PYTHON}-dev"  # for modules; without what it depends on, such as a libc's headers
 DEBIAN = ("python3-minimal", f"libpython{PYTHON}-stdlib", "libstdc++6", "libgomp1", "libc-bin")
 CPU = "neoverse-n1"  # has no SVE: one that qemu executes fast enough
 SYSTEM = (
@@ -96,7 +97,8 @@ def make_sysroot(sysroot: Path) -> None:
         apt = ["apt-get", "-qq", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
         run([*apt, "update"])
         run([*apt, "install", "--download-only", "--yes", "--no-install-recommends", *DEBIAN])
-        for package in sorted((state / "cache" / "archives").glob("*.deb")):
+        run([*apt, "download", HEADERS], cwd=state)
+        for package in sorted([*(state / "cache" / "archives").glob("*.deb"), *state.glob("*.deb")]):
             run(["dpkg", "-x", package, sysroot])
     for number in range(os.cpu_count() or 1):
         register = sysroot / f"sys/devices/system/cpu/cpu{number}/regs/identification/midr_el1"
@@ -172,9 +174,9 @@ def write_stub(path: Path, symbols: dict[str, str], more: list[str]) -> None:
         run(["aarch64-linux-gnu-g++", *words, "-o", path, source])
 
 
-def run(command: list[str | Path]) -> None:
+def run(command: list[str | Path], cwd: Path | None = None) -> None:
     """Run a program; if it fails, what it said is shown."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 

@@ -6,9 +6,11 @@ them, with apt-get and pip, into the folder that SPLAT_TEST_AARCH64 names; ci/te
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
     pytest.mark.needs_torch("cuda"),  # whose build has both libraries
 ]
+takes_minutes = pytest.mark.skipif(not os.environ.get("SPLAT_TEST_SLOW"), reason="takes minutes: set SPLAT_TEST_SLOW=1")
 
 # Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
 DRAW = """
@@ -86,11 +89,40 @@ for command in json.loads(sys.argv[2]):
 """
 
 
-@pytest.fixture(scope="module")
-def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+# Draws the picture of ci/matrix; says which kernels drew it, and on what.
+PICTURE = """
+import json, sys
+sys.path.append(sys.argv[1])
+import matrix_probe, splat
+from splat._kernelwheel.core.platforms import platform_name
+images, _ = matrix_probe.render_all()
+loaded = splat.build_info()["loaded"]
+print(json.dumps({"picture": matrix_probe.digest(images), "platform": platform_name(), "kernels": loaded["cpu"]}))
+"""
+
+# Preloaded into a program for aarch64 that sees this machine's files: what torch asks of the CPU, the others answer.
+# A third argument that a function does not have does no harm (AAPCS64: it is in a register).
+CPU_QUESTIONS = """
+#include <dlfcn.h>
+#include <string.h>
+int snprintf(char *, size_t, const char *, ...);
+#define ANSWER(type, name, second) \\
+  type name(const char *path, second argument, int mode) { \\
+    char there[4096]; \\
+    snprintf(there, sizeof there, "%s%s", SYSROOT, path); \\
+    int ours = !strncmp(path, "/sys/devices/system/cpu/", 24) || !strcmp(path, "/proc/cpuinfo"); \\
+    return ((type (*)(const char *, second, int))dlsym(RTLD_NEXT, #name))(ours ? there : path, argument, mode); \\
+  }
+ANSWER(int, open, int)
+ANSWER(int, open64, int)
+ANSWER(void *, fopen, const char *)
+ANSWER(void *, fopen64, const char *)
+"""
+
+
+def build_for_arm(folder: Path, **config: str) -> Path:
     """The folder of an unpacked wheel for aarch64, for one architecture, of this checkout."""
-    folder = tmp_path_factory.mktemp("arm")
-    config = {"platform": "linux-aarch64", "target-packages": f"{FOLDER}/toolkit"}
+    config = {"platform": "linux-aarch64", "target-packages": f"{FOLDER}/toolkit", **config}
     options = [word for key, value in config.items() for word in ("-C", f"{key}={value}")]
     run(
         [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", *options, "-w", folder, REPOSITORY],
@@ -104,10 +136,30 @@ def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "unpacked"
 
 
+def machine_command() -> list[str]:
+    """How to run a program on the other machine; the last word is its Python."""
+    words: list[str] = json.loads((Path(FOLDER) / "machine.json").read_text(encoding="utf-8"))["python"]
+    return words
+
+
+def draw_picture(folder: Path, command: list[str], env: dict[str, str], limit: float = 300) -> dict[str, Any]:
+    """What a Python prints of PICTURE."""
+    (folder / "picture.py").write_text(PICTURE, encoding="utf-8")
+    done = run([*command, folder / "picture.py", REPOSITORY / "ci"], cwd=folder, env=env, limit=limit)
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel for aarch64 from the default compiler, unpacked."""
+    return build_for_arm(tmp_path_factory.mktemp("arm"))
+
+
 @pytest.fixture(scope="module")
 def on_arm(arm_package: Path) -> list[dict[str, Any]]:
     """What an aarch64 Python prints with the package beside torch's: of DRAW, `doctor --json`, `inspect --json`."""
-    *machine, python = json.loads((Path(FOLDER) / "machine.json").read_text(encoding="utf-8"))["python"]
+    *machine, python = machine_command()
     (wheel,) = arm_package.parent.glob("*.whl")
     draw, both = arm_package.parent / "draw.py", arm_package.parent / "both.py"
     draw.write_text(DRAW, encoding="utf-8")
@@ -150,3 +202,64 @@ def test_doctor_and_inspect_say_that_it_fits_there(on_arm: list[dict[str, Any]])
     assert doctor["host"]["platform"] == "linux-aarch64"
     assert (doctor["verdict"], inspected["verdict"]) == ([], [])
     assert inspected["manifest"]["requires"]["platform"] == "linux-aarch64"
+
+
+@takes_minutes
+@pytest.mark.skipif(not shutil.which("clang++"), reason="no clang++ on PATH (apt-get install clang)")
+def test_clang_s_kernels_for_it_draw_the_same_picture(tmp_path: Path) -> None:
+    package = build_for_arm(tmp_path, cxx="clang++")
+    *machine, python = machine_command()
+
+    there = draw_picture(tmp_path, [*machine, "-E", f"PYTHONPATH={package}:{FOLDER}/site", python], {})
+
+    assert there["platform"] == "linux-aarch64"
+    assert there["picture"] == draw_picture(tmp_path, [sys.executable], {})["picture"]
+
+
+@takes_minutes
+def test_kernels_compiled_there_at_run_time_draw_the_same_picture_and_are_not_for_x86_64(
+    arm_package: Path, tmp_path: Path
+) -> None:
+    python = make_python_that_compiles(tmp_path)
+    store = {"SPLAT_CACHE_DIR": str(tmp_path / "store")}
+    settings = {"SPLAT_JIT": "always", "SPLAT_CUDA": "off", "CXX": "aarch64-linux-gnu-g++"}
+    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": f"{arm_package}:{FOLDER}/site:{tmp_path}/tools"}
+
+    there = draw_picture(tmp_path, [str(python)], {**store, **settings, **paths}, limit=600)
+
+    assert there["platform"] == "linux-aarch64"
+    assert Path(there["kernels"]).is_relative_to(tmp_path / "store")
+    assert there["picture"] == draw_picture(tmp_path, [sys.executable], {})["picture"]
+    listed = run([sys.executable, "-P", "-m", "splat", "cache", "list", "--json"], cwd=tmp_path, env=store).stdout
+    (entry,) = json.loads(listed)["stores"][0]["entries"]
+    assert (entry["folder"], entry["fits"]) == (there["kernels"], False)
+    assert [mismatch["dimension"] for mismatch in entry["mismatches"]] == ["platform"]
+
+
+def make_python_that_compiles(folder: Path) -> Path:
+    """A Python for aarch64 that can start compilers: it sees this machine's files, and is a program to this machine.
+
+    The compiler is the cross g++, and CMake and Ninja are this machine's: `uname` tells CMake what it runs on.
+    """
+    sysroot = Path(FOLDER) / "sysroot"
+    command = ["aarch64-linux-gnu-g++", "-xc", "-w", "-shared", "-fPIC", f'-DSYSROOT="{sysroot}"', "-D_GNU_SOURCE"]
+    (folder / "questions.c").write_text(CPU_QUESTIONS, encoding="utf-8")
+    run([*command, "-o", folder / "questions.so", folder / "questions.c"], cwd=folder)
+    (folder / "tools").mkdir()
+    for name in ("cmake", "elftools", "ninja", "packaging", "pathspec", "scikit_build_core"):  # of the extra `jit`
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        (folder / "tools" / name).symlink_to(Path(spec.origin).parent)
+    python, libraries = folder / "python", f"{sysroot}/lib/aarch64-linux-gnu:{sysroot}/usr/lib/aarch64-linux-gnu"
+    emulator = " ".join(machine_command()[:3])  # without its folder of files
+    scripts = {
+        "uname": '[ "$1" != -m ] || exec echo aarch64; exec /bin/uname "$@"',
+        "python": f"exec {emulator} -E PYTHONHOME={sysroot}/usr {sysroot}/lib/ld-linux-aarch64.so.1 "
+        f"--preload {folder}/questions.so --library-path {libraries}:{FOLDER}/libraries "
+        f'--argv0 {python} {machine_command()[-1]} "$@"',
+    }
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return python

@@ -43,6 +43,7 @@ with requirements.imports_checked_later():
     from .packing.core_metadata import completed, field_of
     from .toolchain import toolchain
     from .toolchain.binding import torch_release
+    from .toolchain.cross import on_its_torch
     from .toolchain.nvcc import NvccLimits
     from .toolchain.torch_files import Torch, brought_by_torch, find_torch
 
@@ -178,6 +179,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
     limits = NvccLimits(any_major=not facts.binds_cuda)
     tools = toolchain.find_toolchain(chosen, os.environ, limits=limits)
+    if facts.binds_torch:
+        tools = on_its_torch(tools, python=facts.binds_python)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
     for passed_over in tools.cxx.passed_over:

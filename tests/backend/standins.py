@@ -117,15 +117,40 @@ def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gn
         make_program(path.parent / "parts" / name, f"echo {name}")
     return make_program(
         path,
-        f"""case "$1" in
+        f"""target={target}
+case "$1" in {"--target=*) target=${1#*=}; shift;;" if kind == "clang" else "--target=*) exit 1;;"} esac
+case "$1" in
   --version) echo '{words}'; {"echo 'Free Software Foundation'" if kind == "gcc" else ":"};;
   -dumpfullversion) echo {version};;
-  -dumpmachine) echo {target};;
+  -dumpmachine) echo $target;;
+  -print-targets) printf '  Registered Targets:\\n    aarch64 - AArch64\\n    x86-64 - 64-bit X86\\n';;
   -print-*) echo "${{0%/*}}/parts/${{1#*=}}";;
   -v) echo ' /no/such/folder/cc1plus -E'; echo ' '"${{0%/*}}/c++ headers"; echo 'End of search list.';;
   *) exit 1;;
 esac""",
     )
+
+
+def make_target_python(
+    root: Path, version: str = "3.12", flags: str = "", machine: str = "aarch64-unknown-linux-gnu", debian: bool = False
+) -> Path:
+    """A Python of another platform, as far as files tell; returns the file in which it says what it is."""
+    own = "// of the machine\n"
+    name, multiarch = f"python{version}{flags}", "-".join((machine.split("-")[0], *machine.split("-")[-2:]))
+    values = {
+        "ABIFLAGS": flags, "HOST_GNU_TYPE": machine, "MULTIARCH": multiarch, "VERSION": version,
+        "SOABI": f"cpython-{version.replace('.', '')}{flags}-{multiarch}",
+    }  # fmt: skip
+    texts = {
+        f"include/{name}/Python.h": '#include "pyconfig.h"\n',
+        f"include/{name}/pyconfig.h": f"#include <{multiarch}/{name}/pyconfig.h>\n" if debian else own,
+        f"lib/python{version}/_sysconfigdata_{flags}_{multiarch}.py": f"# made by make\nbuild_time_vars = {values}\n",
+        **({f"include/{multiarch}/{name}/pyconfig.h": own} if debian else {}),
+    }
+    for file, text in texts.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text, encoding="utf-8")
+    return root / f"lib/python{version}/_sysconfigdata_{flags}_{multiarch}.py"
 
 
 def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> Settings:

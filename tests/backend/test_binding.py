@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.core.errors import BuildError
-from kernelwheel.toolchain import binding
+from kernelwheel.toolchain import binding, toolchain
 from kernelwheel.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.toolchain.toolchain import Toolchain
 from packaging import tags
@@ -78,7 +78,7 @@ def test_another_python_gives_another_plan_for_modules_and_the_same_for_operator
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stable, bound = machine.draw(cuda="off"), machine.draw(cuda="off", abi="torch")
-    monkeypatch.setattr(binding, "python_abi", lambda: "cp399")
+    monkeypatch.setattr(toolchain, "python_abi", lambda: "cp399")
 
     assert machine.draw(cuda="off").fingerprint == stable.fingerprint
     assert machine.draw(cuda="off", abi="torch").fingerprint not in {bound.fingerprint, stable.fingerprint}

@@ -18,6 +18,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from kernelwheel.build import plan as plans
 from kernelwheel.build.cmake_build import toolchain_file
+from kernelwheel.build.headers import header_folders
 from kernelwheel.build.package import PackageFacts
 from kernelwheel.build.torch_stubs import LINKED, stable_functions
 from kernelwheel.build.work_links import link_toolkit
@@ -27,13 +28,14 @@ from kernelwheel.core import platforms, verdict
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.toolchain import cross, toolchain
-from kernelwheel.toolchain.binding import find_cuda_library
+from kernelwheel.toolchain.binding import Binding, find_cuda_library
 from kernelwheel.toolchain.cxx import find_cxx
+from kernelwheel.toolchain.cxx_identity import cxx_identity
 from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
 from kernelwheel.toolchain.toolkit import toolkit_identity
 from kernelwheel.toolchain.torch_files import read_torch
 from processes import RunPython
-from standins import Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+from standins import Machine, make_cxx, make_machine, make_target_python, make_toolkit, make_torch, settings_with
 
 pytestmark = [
     pytest.mark.once,
@@ -57,9 +59,17 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-def make_cross_cxx(folder: Path, lacking: str = "", target: str = "aarch64-linux-gnu") -> Path:
-    """A stand-in for a cross compiler with its libc and libstdc++, all but one file."""
-    path = make_cxx(folder / "aarch64-linux-gnu-g++", target=target)
+needs_clang = pytest.mark.skipif(not shutil.which("clang++"), reason="no clang++ on PATH (apt-get install clang)")
+
+
+def make_cross_cxx(folder: Path, lacking: str = "", kind: str = "gcc") -> Path:
+    """A stand-in for a cross compiler with its libc and libstdc++, all but one file; a clang is told the target."""
+    clang = kind == "clang"
+    path = make_cxx(
+        folder / ("clang++" if clang else "aarch64-linux-gnu-g++"),
+        target="x86_64-pc-linux-gnu" if clang else "aarch64-linux-gnu",
+        kind=kind,
+    )
     for name in ("c++ headers/stdlib.h", *(f"parts/{name}" for name in ("libc.so.6", "libm.so.6", "libstdc++.so"))):
         (folder / name).touch()
     for found in folder.rglob(lacking or "nothing"):
@@ -157,12 +167,27 @@ def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, arm_whee
 
 
 @needs_compiler
+@needs_clang
+def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Path) -> None:
+    made = build(checkout(), build_root / "arm clang", env={"TINY_CUDA": "off", "CXX": "clang++"}, config=FOR_ARM)
+
+    plan = made.manifest["plan"]
+    assert made.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
+    assert (plan["cxx"]["kind"], plan["platform"]) == ("clang", "linux-aarch64")
+    assert AARCH64.is_target_of(plan["cxx"]["target"])
+    for library in made.libraries.values():
+        assert int.from_bytes(library[18:20], "little") == 183  # System V ABI, EM_AARCH64
+        assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))
+
+
+@needs_compiler
 def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
     manifest = manifests.read(arm_wheel.native)
 
     (mismatch,) = verdict.check(manifest, hosts.probe()).mismatches
 
-    assert mismatch[:3] == ("platform", "linux-aarch64", platforms.platform_name())
+    found = mismatch.dimension, mismatch.required, mismatch.found
+    assert found == ("platform", "linux-aarch64", platforms.platform_name())
 
 
 def test_the_stubs_have_what_torch_exports_of_its_stable_abi() -> None:
@@ -300,11 +325,15 @@ def test_without_a_cross_compiler_the_error_names_the_package_that_has_one(tmp_p
     assert "apt-get install g++-aarch64-linux-gnu" in caught.remedies[0]
 
 
+@pytest.mark.parametrize("kind", ["gcc", "clang"])
 @pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
-def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp_path: Path, lacking: str) -> None:
-    path = make_cross_cxx(tmp_path / "bin", lacking)
+def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(
+    tmp_path: Path, lacking: str, kind: str
+) -> None:
+    path = make_cross_cxx(tmp_path / "bin", lacking, kind)
+    chosen = settings_with({"CXX": str(path)})
 
-    caught = error(lambda: find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin:/usr/bin"}, None, AARCH64))
+    caught = error(lambda: find_cxx(chosen, {"PATH": "/bin:/usr/bin"}, None, AARCH64))
 
     assert f"{path}: lacks {lacking} of aarch64-linux-gnu" in caught.found
 
@@ -317,6 +346,47 @@ def test_a_whole_cross_compiler_is_taken(tmp_path: Path) -> None:
     assert (found.path, found.target) == (path, "aarch64-linux-gnu")
 
 
+def test_a_named_clang_is_told_the_platform_and_a_gcc_goes_first(tmp_path: Path) -> None:
+    gcc, clang = make_cross_cxx(tmp_path / "bin"), make_cross_cxx(tmp_path / "bin", kind="clang")
+    environ = {"PATH": f"{clang.parent}:/bin:/usr/bin"}
+
+    by_default = find_cxx(settings_with(), environ, None, AARCH64)
+    named = find_cxx(settings_with({"CXX": "clang++"}), environ, None, AARCH64)
+    here = find_cxx(settings_with({"CXX": "clang++"}), environ)
+
+    assert (by_default.path, by_default.cross_target) == (gcc, "")
+    assert (named.path, named.cross_target, named.target) == (clang, "aarch64-linux-gnu", "aarch64-linux-gnu")
+    assert cxx_identity(named)["target"] == "aarch64-linux-gnu"
+    assert (here.cross_target, here.target) == ("", "x86_64-pc-linux-gnu")
+
+
+def test_a_clang_that_makes_no_code_for_the_platform_is_refused(tmp_path: Path) -> None:
+    path = make_cross_cxx(tmp_path / "bin", kind="clang")
+    path.write_text(path.read_text(encoding="utf-8").replace("aarch64 -", "amdgcn -"), encoding="utf-8")
+
+    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64))
+
+    assert caught.found == f"{path}: makes no code for aarch64 (clang -print-targets)"
+
+
+def test_cmake_and_nvcc_are_told_what_clang_compiles_for(nvcc: Nvcc, tmp_path: Path) -> None:
+    machine = make_machine(tmp_path / "machine")
+    clang, gcc = (
+        find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64)
+        for path in (make_cross_cxx(tmp_path / "bin", kind="clang"), make_cross_cxx(tmp_path / "bin"))
+    )
+    make_part(nvcc.root / TARGET)
+    tools = machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off", **FOR_ARM))
+    cuda = replace(tools.cuda, nvcc=cross.for_target(nvcc, settings_with(), AARCH64))
+
+    with_clang, with_gcc = (toolchain_file(replace(tools, cxx=cxx, cuda=cuda)) for cxx in (clang, gcc))
+
+    assert 'set(CMAKE_CXX_COMPILER_TARGET "aarch64-linux-gnu")' in with_clang
+    assert "--target-directory sbsa-linux -Xcompiler=--target=aarch64-linux-gnu" in with_clang
+    assert 'set(CMAKE_SHARED_LINKER_FLAGS_INIT "--target=aarch64-linux-gnu")' in with_clang
+    assert "--target=" not in with_gcc
+
+
 def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
     make_cross_cxx(tmp_path / "bin")
     path = make_cxx(tmp_path / "bin" / "c++")
@@ -324,7 +394,7 @@ def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
     caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin"}, None, AARCH64))
 
     assert caught.found == f"{path}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
-    assert caught.remedies[1] == "and unset environment variable CXX"
+    assert "and unset environment variable CXX" in caught.remedies
 
 
 def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
@@ -404,13 +474,85 @@ def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp
     assert "1 that differ: torch/csrc/stable/library.h" in error(draw).found
 
 
-def test_modules_are_refused_before_anything_compiles(tmp_path: Path) -> None:
+# Modules, and libraries on all of torch
+
+
+def for_modules(folder: Path, *, cuda: str = "auto", python: bool = True) -> toolchain.Toolchain:
+    """What a machine compiles with for Arm that was given the target's torch and, unless told not to, its Python."""
+    machine = make_machine(folder / "machine")
+    theirs = make_torch(folder / "packages", "2.11.0+cu990", "99.0")
+    (theirs / "_C.cpython-312-aarch64-linux-gnu.so").touch()
+    make_target_python(folder / "python")
+    tools = with_target_torch(machine, folder / "packages")
+    given = {"target_packages": str(folder / "packages"), "target_python": str(folder / "python") if python else ""}
+    return replace(tools, settings=settings_with({"CUDA_HOME": str(machine.toolkit)}, cuda=cuda, **FOR_ARM, **given))
+
+
+def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) -> None:
+    tools = cross.on_its_torch(for_modules(tmp_path), python=True)
+    tools = replace(tools, cuda=replace(tools.cuda, nvcc=None))
+    facts = PackageFacts("tiny", "native", "2.10", "torch")
+    machine = Machine(tmp_path / "machine")
+
+    plan = plans.draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+
+    assert plan.binding == Binding("cp312", "2.11.0+cu990")
+    assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
+    assert tools.torch.root == tmp_path / "packages/torch"
+
+
+def test_libraries_on_all_of_torch_need_no_python(tmp_path: Path) -> None:
+    tools = cross.on_its_torch(for_modules(tmp_path, python=False), python=False)
+
+    assert tools.torch.root == tmp_path / "packages/torch"
+
+
+def test_a_build_for_this_machine_keeps_its_torch(tmp_path: Path) -> None:
     machine = make_machine(tmp_path)
+    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
 
-    caught = error(lambda: machine.draw(abi="torch", **FOR_ARM))
+    assert cross.on_its_torch(tools, python=True) is tools
 
-    assert "the Python and torch for linux-aarch64" in caught.required
-    assert "natively" in caught.remedies[0]
+
+def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_commands(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    tools = machine.toolchain(chosen)
+
+    both = error(lambda: cross.on_its_torch(tools, python=True))
+    torch_alone = error(lambda: cross.on_its_torch(tools, python=False))
+    python_alone = error(lambda: cross.on_its_torch(for_modules(tmp_path / "other", python=False), python=True))
+
+    assert both.required == "torch for linux-aarch64, and the headers of the Python that imports it"
+    assert [line.split(":")[0] for line in both.found.splitlines()] == ["no torch for it", "no Python for it"]
+    assert "'torch==2.11.0', and -C target-packages=DIR" in both.remedies[0]
+    assert "-C target-python=DIR" in both.remedies[1]
+    assert (torch_alone.required, torch_alone.found.count("\n")) == ("torch for linux-aarch64", 0)
+    assert python_alone.found == "no Python for it: target-python is not set"
+    assert python_alone.remedies[-1] == "or build it natively, on a machine with linux-aarch64"
+
+
+def test_a_torch_for_another_python_than_the_target_s_is_refused(tmp_path: Path) -> None:
+    tools = for_modules(tmp_path)
+    root = tmp_path / "packages/torch"
+    (root / "_C.cpython-312-aarch64-linux-gnu.so").rename(root / "_C.cpython-311-aarch64-linux-gnu.so")
+
+    caught = error(lambda: cross.on_its_torch(tools, python=True))
+
+    assert caught.found == "_C.cpython-311-aarch64-linux-gnu.so"
+    assert caught.required.startswith("_C.cpython-312-aarch64-linux-gnu.so and lib/libtorch_python.so")
+
+
+def test_cuda_modules_need_a_torch_with_cuda_for_the_target(tmp_path: Path) -> None:
+    tools = for_modules(tmp_path)
+    assert tools.cross is not None
+    assert tools.cross.torch is not None
+    without = replace(tools, cross=replace(tools.cross, torch=replace(tools.cross.torch, version="2.11.0", cuda=None)))
+
+    caught = error(lambda: cross.on_its_torch(without, python=True))
+
+    assert (caught.required, caught.found) == ("one for CUDA 99.0", "torch 2.11.0, for CPUs alone")
+    assert "-C cuda=off" in caught.remedies[1]
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "torch-tag": ("local", "none", "local", "build"),
     "platform": ("linux-x86_64", "linux-aarch64", "linux-x86_64", "native"),
     "target-packages": ("/a", "/b", "/c", ""),
+    "target-python": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
     "manylinux": ("off", "required", "off", "auto"),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),

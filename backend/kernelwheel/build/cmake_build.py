@@ -147,6 +147,7 @@ def toolchain_file(toolchain: Toolchain) -> str:
         return ""
     nvcc, platform = toolchain.cuda.nvcc, toolchain.cross.platform
     libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
+    told = toolchain.cxx.cross_target
     lines = {
         "CMAKE_SYSTEM_NAME": platform.cmake_system,
         "CMAKE_SYSTEM_PROCESSOR": platform.machine,
@@ -155,10 +156,15 @@ def toolchain_file(toolchain: Toolchain) -> str:
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
+    if told:
+        lines["CMAKE_CXX_COMPILER_TARGET"] = told
     if nvcc and nvcc.target:
+        host = f" -Xcompiler=--target={told}" if told else ""
         lines |= {
             "CMAKE_CUDA_HOST_COMPILER": toolchain.cxx.path,
-            "CMAKE_CUDA_FLAGS_INIT": f"--target-directory {nvcc.target.name}",
+            "CMAKE_CUDA_FLAGS_INIT": f"--target-directory {nvcc.target.name}{host}",
+            # CMake links what nvcc compiled with the host compiler, and tells it nothing of C++.
+            **({"CMAKE_SHARED_LINKER_FLAGS_INIT": f"--target={told}"} if told else {}),
         }
     return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
 
@@ -194,7 +200,8 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     }
     if toolchain.cross:
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
-        cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
+        if not plan.binding:  # which links to the target's torch
+            cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)

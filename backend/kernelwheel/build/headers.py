@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.digests import json_sha256
 from ..core.errors import BuildError, way_out
-from ..toolchain.binding import python_folders
 from ..toolchain.cxx import search_folders
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.toolkit import is_identified
@@ -96,7 +95,7 @@ def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ..
         return {"cuda": (nvcc.include,) if nvcc else (), "python": ()}
     return {
         "cuda": toolchain.torch_headers if nvcc else (),
-        "python": python_folders() if plan.binding.python else (),
+        "python": toolchain.python_headers if plan.binding.python else (),
     }
 
 

@@ -19,7 +19,7 @@ from ..core.architectures import ArchList
 from ..core.digests import file_sha256, json_sha256
 from ..core.errors import BuildError, SettingsError
 from ..core.extension import Extension
-from ..core.platforms import PLATFORMS, platform_name
+from ..core.platforms import PLATFORMS
 from ..core.settings import Settings
 from ..core.variables import own_variable
 from ..toolchain.binding import Binding, bind
@@ -160,7 +160,6 @@ def draw_plan(
             torch is older than the ABI target; or something a module needs is missing.
     """
     require_torch_target(facts, toolchain)
-    _refuse_foreign_modules(facts, toolchain)
     here = Path(__file__).parent.parent
     plan = Plan(
         package=facts.import_name,
@@ -179,7 +178,7 @@ def draw_plan(
         taken=dict(taken or {}),
     )
     headers = headers_of(plan, toolchain, source_root)
-    if toolchain.cross and toolchain.cross.torch:
+    if toolchain.cross and toolchain.cross.torch and toolchain.cross.torch != toolchain.torch:
         theirs = headers_of(plan, replace(toolchain, torch=toolchain.cross.torch), source_root)
         refuse_other_headers(headers, theirs, plan.platform)
     return replace(plan, headers=digests(headers))
@@ -193,20 +192,6 @@ def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
             required=f"torch >= {facts.torch_target}, its stable ABI target",
             found=f"torch {toolchain.torch.version}",
             remedies=[f"pip install 'torch>={facts.torch_target}'"],
-        )
-
-
-def _refuse_foreign_modules(facts: PackageFacts, toolchain: Toolchain) -> None:
-    """Reject modules in a build for another platform: they are bound to a Python and a torch that are not here."""
-    if facts.binds_torch and toolchain.cross:
-        raise BuildError(
-            f"{facts.import_name} cannot be built for {toolchain.platform} on another platform",
-            required=f"the Python and torch for {toolchain.platform} that it is bound to: headers and libraries",
-            found=f"those of this machine: {platform_name()}",
-            remedies=[
-                f"build it natively, on a machine with {toolchain.platform}",
-                "or use torch's stable ABI alone: operators can be built for another platform",
-            ],
         )
 
 

@@ -188,7 +188,8 @@ def _write_made_sources(work: Work, plan: Plan, toolchain: Toolchain) -> None:
     made = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
     for name, text in (older_libraries.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
         made[f"older/{name}"] = text
-    for name, text in (stub_files(toolchain.cross.torch or toolchain.torch) if toolchain.cross else {}).items():
+    stubs = stub_files(toolchain.cross.torch or toolchain.torch) if toolchain.cross and not plan.binding else {}
+    for name, text in stubs.items():
         made[f"torch-stubs/{name}"] = text
     for name, text in made.items():
         _write_if_new(work.path / name, text)

@@ -19,7 +19,8 @@
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
 #   KERNELWHEEL_LIBRARIES      a folder with links to CUDA libraries, for the linker
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
-#   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, in a build for another platform; or not set
+#   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, where KERNELWHEEL_TORCH is for this machine
+#                              and the build is not; or not set
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
@@ -35,6 +36,12 @@ endforeach()
 
 # libtorch is loaded before our library and is found by its soname, so no path of the build machine is needed.
 set(CMAKE_SKIP_RPATH ON)
+
+# Commands of our own call the compiler as CMake does: a clang for another platform is told which.
+set(KERNELWHEEL_COMPILER "${CMAKE_CXX_COMPILER}")
+if(CMAKE_CXX_COMPILER_TARGET)
+  list(APPEND KERNELWHEEL_COMPILER "--target=${CMAKE_CXX_COMPILER_TARGET}")
+endif()
 
 if(KERNELWHEEL_CUDA)
   # The architectures are in KERNELWHEEL_GENCODE: CMake's own list supports fewer spellings than nvcc.
@@ -79,7 +86,7 @@ endif()
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
-  set(compile COMMAND "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
+  set(compile COMMAND ${KERNELWHEEL_COMPILER} -O2 -fPIC -std=c++17)
   set(commands)
   set(objects)
   file(GLOB sources "${KERNELWHEEL_OLDER}/linked-in/*.cpp")
@@ -123,7 +130,7 @@ if(KERNELWHEEL_TORCH_STUBS)
     cmake_path(GET source STEM LAST_ONLY library)
     list(APPEND made "${KERNELWHEEL_TORCH_LINKED}/${library}")
     add_custom_command(OUTPUT "${KERNELWHEEL_TORCH_LINKED}/${library}" DEPENDS "${source}" VERBATIM
-      COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
+      COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
       COMMENT "the interface of ${library}")
   endforeach()
   add_custom_target(kernelwheel_torch_stubs DEPENDS ${made})
@@ -298,7 +305,14 @@ function(kernelwheel_add_pybind11_module target)
   endif()
   _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
   _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
-  target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
+  if(CMAKE_CROSSCOMPILING)  # they may lie beside the headers of a libc, which are not the compiler's
+    foreach(folder IN LISTS KERNELWHEEL_PYTHON_HEADERS)
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-idirafter${folder}>"
+        "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-idirafter${folder}>")
+    endforeach()
+  else()
+    target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
+  endif()
   target_link_libraries(${target} PRIVATE torch_python)
 endfunction()
 

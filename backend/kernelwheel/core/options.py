@@ -213,7 +213,15 @@ class Options:
         decides="tools",
         cross_only=True,
         help="In a build for another platform, the folder with packages for it, from pip install --target: the parts "
-        "of the CUDA toolkit that this machine's lacks, and its torch, if that is to be compared with the one here.",
+        "of the CUDA toolkit that this machine's lacks, and its torch: modules are compiled for it, operators "
+        "only compare it with the one here.",
+    )
+    target_python: Option[str] = Option(
+        _folder,
+        takes="an absolute path",
+        decides="tools",
+        cross_only=True,
+        help="In a build of modules for another platform, the folder of its Python, which has include and lib.",
     )
     archs: Option[str] = Option(
         _text,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from functools import cached_property as remembered
+    from functools import cached_property
+
+    remembered = cached_property
 else:
 
     class remembered:

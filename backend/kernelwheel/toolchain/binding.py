@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from ..core.errors import BuildError
-from ..core.host import python_abi
 from ..core.platforms import HERE
 from .nvcc import LIBRARY_FOLDERS, Nvcc
 
@@ -46,12 +45,12 @@ def torch_release(version: str) -> str:
 
 
 def bind(toolchain: Toolchain, python: bool) -> Binding:
-    """The Binding of what this Toolchain compiles on all of torch's C++ API; for the running Python if `python` is set.
+    """The Binding of what this Toolchain compiles on all of torch's C++ API; for its Python if `python` is set.
 
     Raises:
         BuildError: headers or libraries are missing; says which, and how to install them.
     """
-    _ = toolchain.torch_headers, python_folders() if python else ()  # they raise if some are missing
+    _ = toolchain.torch_headers, toolchain.python_headers if python else ()  # they raise if some are missing
     library = f"lib/{HERE.shared('torch_python')}"
     if python and not (toolchain.torch.root / library).is_file():
         raise BuildError(
@@ -60,7 +59,7 @@ def bind(toolchain: Toolchain, python: bool) -> Binding:
             found=f"not found in {toolchain.torch.root}",
             remedies=[f"pip install --force-reinstall 'torch=={toolchain.torch.version}'"],
         )
-    return Binding(python_abi() if python else None, toolchain.torch.version)
+    return Binding(toolchain.python_abi if python else None, toolchain.torch.version)
 
 
 def python_folders() -> tuple[Path, ...]:

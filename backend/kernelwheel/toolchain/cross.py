@@ -1,7 +1,7 @@
 """What a build for another platform needs besides compilers: the toolkit's part for it, and torch's interface.
 
-It is found by files alone. torch's headers are those of the torch on this machine. Where the target's torch is at hand,
-the two are compared.
+It is found by files alone. Operators are compiled with the headers of the torch on this machine; where the target's is
+at hand, the two are compared. What uses all of torch is compiled for the target's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
@@ -18,7 +19,11 @@ from ..core.options import NATIVE
 from ..core.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
 from ..core.settings import Settings
 from .nvcc import CudaTarget, Nvcc
+from .target_python import TargetPython, read_python
 from .torch_files import Torch, read_torch
+
+if TYPE_CHECKING:
+    from .toolchain import Toolchain
 
 # The wheels with the parts of a toolkit that a compile for another platform needs.
 WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
@@ -28,10 +33,19 @@ CUDA_LIBRARIES = (HERE.static("cudart_static"), HERE.static("cudadevrt"))
 
 @dataclass(frozen=True)
 class CrossTarget:
-    """The platform of a build that is not for this machine, and its torch, if that is at hand."""
+    """The platform of a build that is not for this machine, and its torch, if that is at hand.
+
+    Attributes:
+        platform: the platform.
+        torch: its torch.
+        python: its Python, in a build of modules.
+        site: in a build on all of its torch, the folder with the torch of this machine.
+    """
 
     platform: Platform
     torch: Torch | None = None
+    python: TargetPython | None = None
+    site: Path | None = None
 
 
 def platform_of(settings: Settings) -> Platform:
@@ -81,6 +95,63 @@ def find_target(settings: Settings, platform: Platform, torch: Torch) -> CrossTa
             ],
         )
     return CrossTarget(platform, theirs)
+
+
+def on_its_torch(tools: Toolchain, *, python: bool) -> Toolchain:
+    """The same Toolchain with the target's torch in place of this machine's, for what uses all of torch's C++ API.
+
+    Such headers say how that torch was built, and its libraries are linked to. A Toolchain for this machine is not
+    changed.
+
+    Args:
+        tools: what was found.
+        python: whether there are modules, which need the target's Python too.
+
+    Raises:
+        BuildError: the target's torch or Python is not there, or they do not belong together.
+    """
+    if tools.cross is None:
+        return tools
+    settings, platform, theirs = tools.settings, tools.cross.platform, tools.cross.torch
+    if theirs is None or (python and not settings.target_python):
+        raise _incomplete(tools, platform, python=python)
+    if tools.cuda.nvcc and theirs.cuda_major != tools.torch.cuda_major:
+        raise BuildError(
+            f"the torch for {platform.name} is not for the CUDA of the torch here",
+            required=f"one for CUDA {tools.torch.cuda}",
+            found=f"torch {theirs.version}, for {f'CUDA {theirs.cuda}' if theirs.cuda else 'CPUs alone'}",
+            remedies=[f"put such a torch into {settings.target_packages}", "or build without CUDA: -C cuda=off"],
+        )
+    found = read_python(Path(settings.target_python), platform) if python else None
+    modules = sorted(path.name for path in theirs.root.glob(f"_C.*{platform.suffix}"))
+    wanted = (f"_C.{found.soabi}{platform.suffix}", f"lib/{platform.shared('torch_python')}") if found else ()
+    if not all((theirs.root / name).is_file() for name in wanted):
+        raise BuildError(
+            f"the torch for {platform.name} is not one for the Python that modules are built for",
+            required=f"{' and '.join(wanted)} in {theirs.root}",
+            found=", ".join(modules) or f"no _C.*{platform.suffix}",
+            remedies=["install the torch for that Python there: pip install --target ... --python-version"],
+        )
+    return replace(tools, torch=theirs, cross=replace(tools.cross, python=found, site=tools.torch.root.parent))
+
+
+def _incomplete(tools: Toolchain, platform: Platform, *, python: bool) -> BuildError:
+    lacking, remedies = [], []
+    if tools.cross is None or tools.cross.torch is None:
+        lacking.append("no torch for it: target-packages names no folder with one")
+        remedies.append(
+            f"pip install --target DIR --no-deps --only-binary=:all: --platform manylinux_2_28_{platform.machine} "
+            f"--python-version 3.N 'torch=={Version(tools.torch.version).public}', and -C target-packages=DIR"
+        )
+    if python and not tools.settings.target_python:
+        lacking.append("no Python for it: target-python is not set")
+        remedies.append("unpack a Python for it, with its headers, and name its folder: -C target-python=DIR")
+    return BuildError(
+        f"what is compiled on all of torch cannot be built for {platform.name} with what is here",
+        required=f"torch for {platform.name}" + (", and the headers of the Python that imports it" if python else ""),
+        found="\n".join(lacking),
+        remedies=[*remedies, f"or build it natively, on a machine with {platform.name}"],
+    )
 
 
 def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:

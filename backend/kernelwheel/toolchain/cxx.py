@@ -37,6 +37,7 @@ class Cxx:
         target: `x86_64-linux-gnu`.
         passed_over: the compilers that were rejected before it, each with the reason, for messages.
         environ: the variables that it sees when it compiles.
+        cross_target: what a clang is told to compile for (`--target`) that would otherwise compile for this machine.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class Cxx:
     target: str
     passed_over: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+    cross_target: str = ""
 
     @property
     def major(self) -> int:
@@ -53,7 +55,8 @@ class Cxx:
 
     def answer(self, *arguments: str) -> str:
         """What it prints when it is asked something, in the environment that it compiles in."""
-        return output_of(str(self.path), *arguments, environ=self.environ).rstrip()
+        told = [f"--target={self.cross_target}"] if self.cross_target else []
+        return output_of(str(self.path), *told, *arguments, environ=self.environ).rstrip()
 
 
 def find_cxx(
@@ -61,8 +64,8 @@ def find_cxx(
 ) -> Cxx:
     """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
 
-    For another platform than this machine's, it is that platform's g++, such as aarch64-linux-gnu-g++. Older majors
-    have a number in their name, such as g++-13; they are searched for too.
+    For another platform than this machine's, it is that platform's g++, such as aarch64-linux-gnu-g++, or a clang that
+    `cxx` names. Older majors have a number in their name, such as g++-13; they are searched for too.
 
     Args:
         settings: may name a compiler, or allow any.
@@ -85,13 +88,18 @@ def find_cxx(
         cxx = inspect_cxx(path)
         if isinstance(cxx, str):
             passed_over.append(f"{path}: {cxx}")
-        elif target and (lacks := _lacks(replace(cxx, environ=passed_on(environ)), target)):
+            continue
+        cxx = replace(cxx, environ=passed_on(environ))
+        if target and cxx.kind == "clang" and not target.is_target_of(cxx.target):
+            cxx = replace(cxx, cross_target=target.triple)
+            cxx = replace(cxx, target=cxx.answer("-dumpmachine"))
+        if target and (lacks := _lacks(cxx, target)):
             passed_over.append(f"{path}: {lacks}")
         elif cxx.major > limits.get(cxx.kind, cxx.major):
             known.append(cxx)
             passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
         else:
-            return replace(cxx, passed_over=tuple(passed_over), environ=passed_on(environ))
+            return replace(cxx, passed_over=tuple(passed_over))
     if nvcc is not None and known:
         raise _too_new(settings, nvcc, limits, known[0], passed_over)
     if target:
@@ -146,6 +154,8 @@ def _lacks(cxx: Cxx, target: Platform) -> str:
     """Why a compiler cannot make libraries for a platform; empty if it can."""
     if not target.is_target_of(cxx.target):
         return f"compiles for {cxx.target}, not for {target.triple}"
+    if cxx.cross_target and not re.search(rf"^\s*{target.machine}\b", cxx.answer("-print-targets"), re.MULTILINE):
+        return f"makes no code for {target.machine} (clang -print-targets)"
     folders = search_folders(cxx)
     missing = [name for name in CROSS_HEADERS if not any((folder / name).is_file() for folder in folders)]
     paths = {name: Path(cxx.answer(f"-print-file-name={name}")) for name in CROSS_FILES}
@@ -158,10 +168,11 @@ def _no_cross_compiler(settings: Settings, target: Platform, found: Sequence[str
     install = f"apt-get install g++-{target.triple.replace('_', '-')}"
     return BuildError(
         f"no C++ compiler for {target.name}",
-        required=f"gcc with C++17 that compiles for {target.triple}, with its libc and libstdc++{named}",
+        required=f"gcc or clang with C++17 that compiles for {target.triple}, with its libc and libstdc++{named}",
         found="\n".join(found),
         remedies=[
-            f"install one (Debian, Ubuntu: {install})",
+            f"install a gcc with them (Debian, Ubuntu: {install})",
+            "or use clang, which takes them from such a gcc: -C cxx=clang++ (CXX=clang++)",
             *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
             "or name one that is not on PATH: -C cxx=/path/to/it (CXX)",
         ],

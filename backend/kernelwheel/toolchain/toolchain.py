@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..core.host import python_abi
 from ..core.platforms import platform_name
 from ..core.remembered import remembered
 from ..core.settings import Settings
-from .binding import cuda_folders
+from .binding import cuda_folders, python_folders
 from .cross import CrossTarget, cross_platform, find_target, for_target
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
@@ -42,8 +43,22 @@ class Toolchain:
 
     @remembered
     def torch_headers(self) -> tuple[Path, ...]:
-        """The header folders that all of torch's headers need besides their own; raises as `cuda_folders`."""
-        return cuda_folders(self.cuda.nvcc, self.torch.root.parent) if self.cuda.nvcc else ()
+        """The header folders that all of torch's headers need besides their own; raises as `cuda_folders`.
+
+        Those of CUDA libraries are the same on every platform.
+        """
+        site = self.cross.site if self.cross and self.cross.site else self.torch.root.parent
+        return cuda_folders(self.cuda.nvcc, site) if self.cuda.nvcc else ()
+
+    @property
+    def python_headers(self) -> tuple[Path, ...]:
+        """The header folders of the Python that modules are for; raises as `python_folders`."""
+        return self.cross.python.include if self.cross and self.cross.python else python_folders()
+
+    @property
+    def python_abi(self) -> str:
+        """The ABI of that Python, `cp312`."""
+        return self.cross.python.abi if self.cross and self.cross.python else python_abi()
 
 
 def find_toolchain(
