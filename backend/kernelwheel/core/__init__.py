@@ -1,1 +1,1 @@
-"""Types and rules shared by all other parts: settings, manifest, host and verdict; all pure but `host` and `nvml`."""
+"""What all other parts share: settings, manifest, host, verdict. All pure but `host`, `nvml` and `platforms`."""
