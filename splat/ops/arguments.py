@@ -7,12 +7,12 @@ first message names the first cause.
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D channels, K coefficients.
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import math
 from enum import Enum
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -78,18 +78,29 @@ def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
             raise NotImplementedError(f"{name} is not implemented (found {found}); {_ALTERNATIVES[name]}")
 
 
-class ProjectionSettings(NamedTuple):
-    """How Gaussians are projected; checked values."""
+class ProjectionSettings:
+    """How Gaussians are projected; checked values. `camera_model` is the index in `CAMERA_MODELS`."""
 
-    width: int
-    height: int
-    eps2d: float
-    near_plane: float
-    far_plane: float
-    radius_clip: float
-    antialiased: bool
-    camera_model: int
-    """The index in `CAMERA_MODELS`."""
+    def __init__(
+        self,
+        *,
+        width: int,
+        height: int,
+        eps2d: float,
+        near_plane: float,
+        far_plane: float,
+        radius_clip: float,
+        antialiased: bool,
+        camera_model: int,
+    ) -> None:
+        self.width = width
+        self.height = height
+        self.eps2d = eps2d
+        self.near_plane = near_plane
+        self.far_plane = far_plane
+        self.radius_clip = radius_clip
+        self.antialiased = antialiased
+        self.camera_model = camera_model
 
 
 def camera_model_number(name: str) -> int:
@@ -128,12 +139,13 @@ def check_projection_settings(
     )
 
 
-class Sizes(NamedTuple):
+class Sizes:
     """The sizes on which the shapes of Gaussians and cameras agree."""
 
-    batch: tuple[int, ...]
-    gaussians: int
-    cameras: int
+    def __init__(self, batch: tuple[int, ...], gaussians: int, cameras: int) -> None:
+        self.batch = batch
+        self.gaussians = gaussians
+        self.cameras = cameras
 
     @property
     def batches(self) -> int:

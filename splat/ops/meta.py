@@ -1,19 +1,20 @@
 """The dict of intermediate results that `splat.rasterization` returns, and values that are made when they are read."""
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, ItemsView, Iterator, ValuesView
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils import _pytree
 
 
-class Late(NamedTuple):
+class Late:
     """A value of `lazy_meta` that is made when it is first read."""
 
-    make: Callable[[], Any]
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
 
 
 class _Meta(dict[str, Any]):

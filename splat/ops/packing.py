@@ -3,10 +3,10 @@
 Shapes: B batches, C cameras of each, N Gaussians of each, M visible pairs, ordered by batch, camera and Gaussian.
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +17,12 @@ from .intersection import Grid, Intersections
 from .meta import Late
 
 
-class Visible(NamedTuple):
-    """The pairs that a packed layout holds: int64 tensors [M]."""
+class Visible:
+    """The pairs that a packed layout holds: int64 tensors [M]. `image_ids` are batch_ids * C + camera_ids."""
 
-    image_ids: Tensor
-    """batch_ids * C + camera_ids"""
-    gaussian_ids: Tensor
+    def __init__(self, image_ids: Tensor, gaussian_ids: Tensor) -> None:
+        self.image_ids = image_ids
+        self.gaussian_ids = gaussian_ids
 
     def batch_ids(self, sizes: Sizes) -> Tensor:
         """The batch of each pair."""
@@ -33,16 +33,24 @@ class Visible(NamedTuple):
         return self.image_ids % max(sizes.cameras, 1)
 
 
-class Splats(NamedTuple):
-    """Projected Gaussians: [..., C, N, *] or, packed, [M, *]."""
+class Splats:
+    """Projected Gaussians: [..., C, N, *] or, packed, [M, *]; then, `visible` says which pairs these are."""
 
-    radii: Tensor
-    means2d: Tensor
-    depths: Tensor
-    conics: Tensor
-    opacities: Tensor
-    visible: Visible | None = None
-    """Which pairs these are; None unless packed."""
+    def __init__(
+        self,
+        radii: Tensor,
+        means2d: Tensor,
+        depths: Tensor,
+        conics: Tensor,
+        opacities: Tensor,
+        visible: Visible | None = None,
+    ) -> None:
+        self.radii = radii
+        self.means2d = means2d
+        self.depths = depths
+        self.conics = conics
+        self.opacities = opacities
+        self.visible = visible
 
     def meta(self, sizes: Sizes) -> dict[str, Any]:
         """Their entries of `meta`."""

@@ -3,11 +3,10 @@
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, M visible pairs of camera and Gaussian.
 """
 
-# No `from __future__ import annotations`: each NamedTuple field would become a string to compile at every import.
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -175,8 +174,8 @@ def fully_fused_projection(
     assert visible is not None
     rows.fill(visible.gaussian_ids)
     ids = visible.batch_ids(sizes), visible.camera_ids(sizes), visible.gaussian_ids
-    compensations = splats.opacities
-    return *ids, *splats[:4], compensations if calc_compensations else None
+    projected = splats.radii, splats.means2d, splats.depths, splats.conics
+    return *ids, *projected, splats.opacities if calc_compensations else None
 
 
 def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
@@ -190,35 +189,49 @@ def check_sparse(sparse_grad: bool, packed: bool, sizes: Sizes) -> None:
         )
 
 
-class GaussianParameters(NamedTuple):
+class GaussianParameters:
     """The Gaussians to project, checked: float32 tensors [..., N, *].
 
     Either quats and scales are given or covars, which the operator takes as [..., N, 6].
     """
 
-    means: Tensor
-    quats: Tensor | None
-    scales: Tensor | None
-    covars: Tensor | None
-    opacities: Tensor | None
+    def __init__(
+        self,
+        means: Tensor,
+        quats: Tensor | None,
+        scales: Tensor | None,
+        covars: Tensor | None,
+        opacities: Tensor | None,
+    ) -> None:
+        self.means = means
+        self.quats = quats
+        self.scales = scales
+        self.covars = covars
+        self.opacities = opacities
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         """All of them, in the order of the operator's arguments."""
         return self.means, self.quats, self.scales, self.covars, self.opacities
 
-    def with_sparse_gradients(self, rows: SparseRows) -> "GaussianParameters":
+    def with_sparse_gradients(self, rows: SparseRows) -> GaussianParameters:
         """The same Gaussians; the gradients of all but the opacities will be sparse."""
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
         return GaussianParameters(rows.of(self.means), quats, scales, covars, self.opacities)
 
+    def for_operator(self, opacities: Tensor) -> GaussianParameters:
+        """The same Gaussians with these opacities, and with the halves of covariances [..., N, 3, 3]."""
+        covars = None if self.covars is None else upper_triangles(self.covars)
+        return GaussianParameters(self.means, self.quats, self.scales, covars, opacities)
 
-class Harmonics(NamedTuple):
+
+class Harmonics:
     """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] if `per_camera`."""
 
-    coeffs: Tensor
-    per_camera: bool
-    degree: int
+    def __init__(self, coeffs: Tensor, per_camera: bool, degree: int) -> None:
+        self.coeffs = coeffs
+        self.per_camera = per_camera
+        self.degree = degree
 
     @property
     def for_images(self) -> Tensor:

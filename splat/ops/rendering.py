@@ -25,7 +25,7 @@ from .intersection import Grid, Intersections, intersect, intersection_keys
 from .meta import Late, lazy_meta
 from .packing import SparseRows, Splats, pack
 from .pixels import rasterize
-from .projection import GaussianParameters, Harmonics, check_sparse, project, upper_triangles
+from .projection import GaussianParameters, Harmonics, check_sparse, project
 
 
 def rasterization(
@@ -195,11 +195,8 @@ def rasterization(
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    gaussians = gaussians._replace(
-        covars=None if gaussians.covars is None else upper_triangles(gaussians.covars),
-        # A Gaussian with opacity 0 is invisible, so the projection culls it.
-        opacities=torch.where(finite, opacities, 0.0),
-    )
+    # One with opacity 0 is invisible, so the projection culls it.
+    gaussians = gaussians.for_operator(torch.where(finite, opacities, 0.0))
     harmonics = None
     if renders_color and sh_degree is not None:
         harmonics = Harmonics(colors, per_camera, sh_degree)

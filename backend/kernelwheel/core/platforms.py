@@ -133,14 +133,14 @@ class Linux:
             library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         except OSError:  # it is not loaded
             return ""
-        loader = ctypes.CDLL(None)
-        loader.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-        loader.dlsym.restype = loader.dlerror.restype = ctypes.c_void_p
+        dlsym, dlerror = ctypes.pythonapi["dlsym"], ctypes.pythonapi["dlerror"]
+        dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+        dlsym.restype = dlerror.restype = ctypes.c_void_p
 
         def lacks(release: int) -> bool:
-            loader.dlerror()  # dlopen(3): clears any earlier error
-            loader.dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
-            return bool(loader.dlerror())
+            dlerror()  # dlopen(3): clears any earlier error
+            dlsym(library._handle, b"GLIBCXX_3.4.%d" % release)
+            return bool(dlerror())
 
         newest = bisect_left(range(1, 100), True, key=lacks)  # a library has all versions before its newest
         return f"GLIBCXX_3.4.{newest}" if newest else ""

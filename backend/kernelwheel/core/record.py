@@ -33,7 +33,7 @@ class Record(_Typed):
         given = {**self._defaults, **dict(zip(names, (*values, *named.values()), strict=False))}
         if len(set(names)) < len(values) + len(named) or given.keys() != set(self._fields):
             raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields)}")
-        vars(self).update(given)
+        self.__dict__.update({name: given[name] for name in self._fields})
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name}")
@@ -42,7 +42,7 @@ class Record(_Typed):
         raise AttributeError(f"{type(self).__name__} is frozen: {name}")
 
     def _asdict(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in self._fields}
+        return dict(vars(self))
 
     def _replace(self, **changes: Any) -> Self:
         return type(self)(**{**self._asdict(), **changes})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -267,4 +266,5 @@ def capability_mismatch(
 
 def _numbers(version: str) -> tuple[int, ...]:
     """The numbers in `glibc 2.34` or `GLIBCXX_3.4.30`, for comparison; none for an empty string."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    # Not by a regular expression: to compile one takes longer than the check.
+    return tuple(map(int, "".join(each if each.isdecimal() else " " for each in version).split()))
