@@ -135,11 +135,11 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
     if needs.platform != host.platform:
         yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)
         return  # the rest would be noise
-    if _numbers(needs.libc) > _numbers(host.libc):
+    if numbers(needs.libc) > numbers(host.libc):
         yield Mismatch(
             "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
         )
-    if _numbers(needs.libstdcxx) > _numbers(host.libstdcxx):
+    if numbers(needs.libstdcxx) > numbers(host.libstdcxx):
         known = bool(host.libstdcxx)  # if not, kernels compiled here would be refused for the same reason
         yield Mismatch(
             "libstdcxx",
@@ -166,7 +166,7 @@ def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mis
             "cpu",
             True,
         )
-    has, wants = _numbers(host.torch.partition("+")[0]), _numbers(needs.torch)
+    has, wants = numbers(host.torch.partition("+")[0]), numbers(needs.torch)
     exact = needs.torch.endswith(".*")
     if (has[: len(wants)] != wants) if exact else has < wants:
         relation = "==" if exact else ">="
@@ -210,7 +210,7 @@ def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mi
             True,
         )
         return
-    if host.driver is not None and host.driver < _numbers(needs.driver or ""):
+    if host.driver is not None and host.driver < numbers(needs.driver or ""):
         serves_torch = major <= host.driver[0]  # if not, torch sees no GPU, and no other kernels would help
         earlier = f", or rebuild the wheel with an nvcc of CUDA {host.driver[0]}" if serves_torch else ""
         yield Mismatch(
@@ -245,7 +245,7 @@ def capability_mismatch(
     from .architectures import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
-    driver_is_new_enough = driver is not None and _numbers(newer) <= driver
+    driver_is_new_enough = driver is not None and numbers(newer) <= driver
     name = "{}.{}".format(*capability)
     for library in manifest.kernels if libraries is None else libraries:
         if any(Arch.from_string(arch).sass_runs_on(capability) for arch in library.sass):
@@ -264,7 +264,7 @@ def capability_mismatch(
     return None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers in `glibc 2.34` or `GLIBCXX_3.4.30`, for comparison; none for an empty string."""
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers in `glibc 2.34`, `GLIBCXX_3.4.30` or `cuda-13.0`, for comparison; none for an empty string."""
     # Not by a regular expression: to compile one takes longer than the check.
     return tuple(map(int, "".join(each if each.isdecimal() else " " for each in version).split()))

@@ -15,6 +15,7 @@ from ..core.errors import BuildError
 from ..core.files import is_seen
 from ..core.platforms import HERE, PLATFORMS
 from ..core.settings import Settings
+from ..core.verdict import numbers
 from .programs import last_line, output_of
 
 # Where a toolkit has its libraries, in any of the usual layouts.
@@ -139,7 +140,7 @@ def _packaged(site: Path) -> list[Path]:
 
 
 def _version_key(path: Path) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", path.name))
+    return numbers(path.name)
 
 
 def inspect_nvcc(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from ..core.verdict import numbers
 from .cxx import Cxx
 from .programs import output_of
 
@@ -58,11 +59,11 @@ def older_symbols(cxx: Cxx, oldest: str) -> dict[str, dict[str, str]]:
         `GLIBC_2.2.5`. Empty if the libc here is no glibc.
     """
     found: dict[str, dict[str, str]] = {}
-    for symbol, default, version in _rebound(_listing(cxx, "libc.so.6"), _numbers(oldest)):
+    for symbol, default, version in _rebound(_listing(cxx, "libc.so.6"), numbers(oldest)):
         home = next((library for library, names in MOVED.items() if re.fullmatch(names, symbol)), None)
-        if home and _numbers(default) <= LAST_MOVE:
+        if home and numbers(default) <= LAST_MOVE:
             found.setdefault(home, {})[symbol] = version
-    for symbol, _, version in _rebound(_listing(cxx, "libm.so.6"), _numbers(oldest)):
+    for symbol, _, version in _rebound(_listing(cxx, "libm.so.6"), numbers(oldest)):
         if re.fullmatch(MATHEMATICAL, symbol):
             found.setdefault("libm.so.6", {})[symbol] = version
     return found
@@ -106,10 +107,6 @@ def _rebound(listing: str, oldest: tuple[int, ...]) -> Iterator[tuple[str, str, 
         if at == "@@":
             defaults[symbol] = version
     for symbol, default in sorted(defaults.items()):
-        older = [version for version in versions[symbol] if _numbers(version) <= oldest]
-        if _numbers(default) > oldest and older:
-            yield symbol, default, max(older, key=_numbers)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+        older = [version for version in versions[symbol] if numbers(version) <= oldest]
+        if numbers(default) > oldest and older:
+            yield symbol, default, max(older, key=numbers)
