@@ -36,6 +36,10 @@ RUN_BY = {
     "pip wheel . -C platform=linux-aarch64": (
         "test_aarch64.py::test_both_libraries_are_for_aarch64_and_have_the_device_code_asked_for"
     ),
+    # ci/aarch64 fetches and unpacks these packages.
+    "for package in libpython3.11-stdlib libpython3.11-dev; do apt-get download": (
+        "backend/test_aarch64_modules.py::test_a_module_s_wheel_names_the_target_s_python_and_platform"
+    ),
     "SPLAT_CACHE_PATH=/opt/kernels SPLAT_JIT=never splat doctor": (
         "backend/test_cache_commands.py::test_build_takes_what_a_read_only_store_has"
     ),

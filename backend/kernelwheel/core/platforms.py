@@ -260,3 +260,9 @@ def library_file(platform: str, extension: str) -> str:
 def is_library_for(platform: str, head: bytes) -> bool:
     """Whether a file with these first HEADER bytes is a shared library for a platform such as `linux-x86_64`."""
     return platform in PLATFORMS and PLATFORMS[platform].is_library(head)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers in `glibc 2.34`, `GLIBCXX_3.4.30` or `cuda-13.0`, for comparison; none for an empty string."""
+    # Not by a regular expression: to compile one takes longer than the check.
+    return tuple(map(int, "".join(each if each.isdecimal() else " " for each in version).split()))

@@ -8,6 +8,7 @@ from typing import Any
 from .errors import REINSTALL
 from .host import Host
 from .manifest import Library, Manifest, Requires
+from .platforms import numbers
 from .record import Record
 
 
@@ -262,9 +263,3 @@ def capability_mismatch(
             remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
         return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
     return None
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """The numbers in `glibc 2.34`, `GLIBCXX_3.4.30` or `cuda-13.0`, for comparison; none for an empty string."""
-    # Not by a regular expression: to compile one takes longer than the check.
-    return tuple(map(int, "".join(each if each.isdecimal() else " " for each in version).split()))

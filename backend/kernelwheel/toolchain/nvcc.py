@@ -13,9 +13,8 @@ from typing import NamedTuple
 from ..core.architectures import Arch
 from ..core.errors import BuildError
 from ..core.files import is_seen
-from ..core.platforms import HERE, PLATFORMS
+from ..core.platforms import HERE, PLATFORMS, numbers
 from ..core.settings import Settings
-from ..core.verdict import numbers
 from .programs import last_line, output_of
 
 # Where a toolkit has its libraries, in any of the usual layouts.
