@@ -78,8 +78,20 @@ def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
             raise NotImplementedError(f"{name} is not implemented (found {found}); {_ALTERNATIVES[name]}")
 
 
+def camera_model_number(name: str) -> int:
+    """The index of a camera model in `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
+    if name == "ftheta":
+        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
+    return CAMERA_MODELS.index(one_of("camera_model", name, CAMERA_MODELS))
+
+
 class ProjectionSettings:
-    """How Gaussians are projected; checked values. `camera_model` is the index in `CAMERA_MODELS`."""
+    """How Gaussians are projected; checked values. `camera_model` is the index in `CAMERA_MODELS`.
+
+    Raises:
+        TypeError, ValueError: one of them is wrong.
+        NotImplementedError: for ftheta cameras.
+    """
 
     def __init__(
         self,
@@ -91,52 +103,18 @@ class ProjectionSettings:
         far_plane: float,
         radius_clip: float,
         antialiased: bool,
-        camera_model: int,
+        camera_model: str,
     ) -> None:
-        self.width = width
-        self.height = height
-        self.eps2d = eps2d
-        self.near_plane = near_plane
-        self.far_plane = far_plane
-        self.radius_clip = radius_clip
-        self.antialiased = antialiased
-        self.camera_model = camera_model
-
-
-def camera_model_number(name: str) -> int:
-    """The index of a camera model in `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
-    if name == "ftheta":
-        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
-    return CAMERA_MODELS.index(one_of("camera_model", name, CAMERA_MODELS))
-
-
-def check_projection_settings(
-    *,
-    width: int,
-    height: int,
-    eps2d: float,
-    near_plane: float,
-    far_plane: float,
-    radius_clip: float,
-    antialiased: bool,
-    camera_model: str,
-) -> ProjectionSettings:
-    """Check the numbers of a projection: TypeError, ValueError, or NotImplementedError for ftheta cameras."""
-    model = camera_model_number(camera_model)
-    near_plane = number("near_plane", near_plane)
-    far_plane = number("far_plane", far_plane, allow_infinity=True)
-    if far_plane <= near_plane:
-        raise ValueError(f"far_plane must be beyond near_plane, found {far_plane} and {near_plane}")
-    return ProjectionSettings(
-        width=positive_int("width", width, MAX_SIDE),
-        height=positive_int("height", height, MAX_SIDE),
-        eps2d=number("eps2d", eps2d),
-        near_plane=near_plane,
-        far_plane=far_plane,
-        radius_clip=number("radius_clip", radius_clip),
-        antialiased=bool(antialiased),
-        camera_model=model,
-    )
+        self.camera_model = camera_model_number(camera_model)
+        self.near_plane = number("near_plane", near_plane)
+        self.far_plane = number("far_plane", far_plane, allow_infinity=True)
+        if self.far_plane <= self.near_plane:
+            raise ValueError(f"far_plane must be beyond near_plane, found {self.far_plane} and {self.near_plane}")
+        self.width = positive_int("width", width, MAX_SIDE)
+        self.height = positive_int("height", height, MAX_SIDE)
+        self.eps2d = number("eps2d", eps2d)
+        self.radius_clip = number("radius_clip", radius_clip)
+        self.antialiased = bool(antialiased)
 
 
 class Sizes:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
-from .arguments import ProjectionSettings, Sizes, check_projection_settings, check_scene
+from .arguments import ProjectionSettings, Sizes, check_scene
 from .checks import check_shape, check_tensor
 from .packing import SparseRows, Splats, pack
 
@@ -137,7 +137,7 @@ def fully_fused_projection(
         TypeError, ValueError: if a type, shape or value is wrong.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    settings = check_projection_settings(
+    settings = ProjectionSettings(
         width=width,
         height=height,
         eps2d=eps2d,

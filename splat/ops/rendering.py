@@ -16,7 +16,6 @@ from .arguments import (
     RollingShutterType,
     Sizes,
     check_colors,
-    check_projection_settings,
     check_scene,
     refuse_unsupported,
 )
@@ -171,7 +170,7 @@ def rasterization(
     )
     one_of("render_mode", render_mode, RENDER_MODES)
     per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
-    settings = check_projection_settings(
+    settings = ProjectionSettings(
         width=width,
         height=height,
         eps2d=eps2d,

@@ -43,14 +43,14 @@ class Trust(Record):
 NOBODY_ELSE = Trust()
 
 
-class Guard:
+class Guard(Record):
     """Opens folders and files below a cache folder, and refuses what others could have put there.
 
     On the way to the cache folder, links are followed if a trusted user made them. A folder on the way may be writable
     by all if its sticky bit is set, as for /tmp; above the cache folder, a folder may also be writable by a group whose
     members are all trusted. Below the cache folder, links are refused and nobody else may write at all.
 
-    Args:
+    Attributes:
         folder: the cache folder, an absolute path.
         trust: the users whose files are loaded.
         name: what the folder is, for errors: `the store of compiled kernels`.
@@ -58,13 +58,11 @@ class Guard:
         trust_variable: the one that sets further users to trust.
     """
 
-    # Not a NamedTuple, whose class takes ten times as long to make: every warm start from a store imports this.
-    def __init__(self, folder: Path, trust: Trust, name: str, variable: str, trust_variable: str) -> None:
-        self.folder = folder
-        self.trust = trust
-        self.name = name
-        self.variable = variable
-        self.trust_variable = trust_variable
+    folder: Path
+    trust: Trust
+    name: str
+    variable: str
+    trust_variable: str
 
     @contextmanager
     def opened(self, folder: Path, make: int | None = None) -> Iterator[int]:

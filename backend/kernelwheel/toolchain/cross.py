@@ -18,7 +18,7 @@ from ..core.errors import BuildError, SettingsError
 from ..core.options import NATIVE
 from ..core.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
 from ..core.settings import Settings
-from .nvcc import CudaTarget, Nvcc
+from .nvcc import CUDART, CudaTarget, Nvcc
 from .target_python import TargetPython, read_python
 from .torch_files import Torch, read_torch
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # The wheels with the parts of a toolkit that a compile for another platform needs.
 WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
 # The libraries in them that are linked in.
-CUDA_LIBRARIES = (HERE.static("cudart_static"), HERE.static("cudadevrt"))
+CUDA_LIBRARIES = (CUDART, HERE.static("cudadevrt"))
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
             yield "pip's cuda-toolkit on sys.path", str(path)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     yield "PATH", on_path or "nvcc"
-    usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=_version_key, reverse=True)
+    usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=lambda path: numbers(path.name), reverse=True)
     for path in [Path(HERE.toolkits) / "cuda", *usual]:
         yield "the usual folder", str(path / "bin" / "nvcc")
 
@@ -135,11 +135,7 @@ def _packaged(site: Path) -> list[Path]:
         found = list(site.glob("nvidia/cu*/bin/nvcc"))
     except OSError:  # a folder on sys.path that this user may not enter
         return []
-    return sorted(found, key=lambda path: _version_key(path.parents[1]), reverse=True)
-
-
-def _version_key(path: Path) -> tuple[int, ...]:
-    return numbers(path.name)
+    return sorted(found, key=lambda path: numbers(path.parents[1].name), reverse=True)
 
 
 def inspect_nvcc(
