@@ -48,6 +48,9 @@ if(KERNELWHEEL_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   set(CMAKE_CUDA_FLAGS_RELEASE "")  # each kind of library has its own
+  # Of a compiler that it does not try, CMake guesses that its default is C++03, and adds a standard of its own; before
+  # 3.26.4 after ours, and nvcc takes the last one.
+  set(CMAKE_CUDA_STANDARD_DEFAULT 17)
   # CMake identifies nvcc by compiling and linking a file, most of the time that it takes to configure. It is told instead
   # what it would find: the version and the root of the toolkit, which are known, and the commands that nvcc would run.
   # These variables are CMake's own, so that is only for releases in which it was tried; others find out by themselves.
