@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import numpy as np
 import processes
 import pytest
 from PIL import Image
+from programs import find_optional
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -28,7 +28,7 @@ ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftsh
 
 def find_browser() -> str | None:
     """The program."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    return next(filter(None, map(find_optional, NAMES)), None)
 
 
 @contextlib.contextmanager

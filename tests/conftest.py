@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +28,10 @@ SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_whe
 LONG = ("python", "pytest", "pip", "uv")
 
 import processes  # noqa: E402
+import programs  # noqa: E402
+
+_links = tempfile.TemporaryDirectory(prefix="programs-")
+PATH = os.environ["PATH"] = programs.make_path(Path(_links.name))
 
 # A shell script's background commands ignore Ctrl-C, and so would everything that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,7 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs another build of torch, and what the other run has claimed."""
+    """Set PATH; skip what needs another build of torch, and what the other run has claimed."""
+    every = item.get_closest_marker("every_program") is not None
+    os.environ["PATH"] = os.pathsep.join((PATH, programs.MACHINE)) if every else PATH
     needs = item.get_closest_marker("needs_torch")
     if needs:
         from builds import TORCH  # not at the top: the tests of a GPU have no build tools

@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import platform
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,12 @@ from zipfile import ZipFile
 
 import pytest
 from processes import run
+from programs import find_optional
 
 REPOSITORY = Path(__file__).parent.parent
 FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
 pytestmark = [
+    pytest.mark.every_program,
     pytest.mark.slow,
     pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
@@ -205,7 +206,7 @@ def test_doctor_and_inspect_say_that_it_fits_there(on_arm: list[dict[str, Any]])
 
 
 @takes_minutes
-@pytest.mark.skipif(not shutil.which("clang++"), reason="no clang++ on PATH (apt-get install clang)")
+@pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
 def test_clang_s_kernels_for_it_draw_the_same_picture(tmp_path: Path) -> None:
     package = build_for_arm(tmp_path, cxx="clang++")
     *machine, python = machine_command()

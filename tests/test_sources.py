@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from programs import find_optional
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CSRC = REPOSITORY / "csrc"
@@ -114,7 +115,8 @@ def test_objects_of_instruction_sets_define_two_functions(path: Path, tmp_path: 
     assert functions == [f"splat::{name}::rasterize_block", f"splat::{name}::rasterize_block_backward"]
 
 
-@pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++"), reason="needs aarch64-linux-gnu-g++")
+@pytest.mark.every_program
+@pytest.mark.skipif(not find_optional("aarch64-linux-gnu-g++"), reason="needs aarch64-linux-gnu-g++")
 @pytest.mark.parametrize("path", sorted((CSRC / "cpu").glob("*_baseline.cpp")), ids=lambda path: path.stem)
 def test_on_arm_vectors_are_neon_s_and_nothing_is_fused(path: Path, tmp_path: Path) -> None:
     """aarch64 always has fused operations, which round once where x86-64 rounds twice."""

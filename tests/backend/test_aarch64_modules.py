@@ -23,6 +23,7 @@ FOR_ARM = {
     "target-python": str(FOLDER / "sysroot/usr"),
 }
 pytestmark = [
+    pytest.mark.every_program,
     pytest.mark.slow,
     pytest.mark.skipif(
         not list(FOLDER.glob("sysroot/usr/include/python3*/Python.h")),

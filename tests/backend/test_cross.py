@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,10 +34,12 @@ from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
 from kernelwheel.toolchain.toolkit import toolkit_identity
 from kernelwheel.toolchain.torch_files import read_torch
 from processes import RunPython
+from programs import find_optional
 from standins import Machine, make_cxx, make_machine, make_target_python, make_toolkit, make_torch, settings_with
 
 pytestmark = [
     pytest.mark.once,
+    pytest.mark.every_program,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
 ]
 
@@ -54,12 +55,12 @@ PARTS = (
 
 Checkout = Callable[..., Path]
 needs_compiler = pytest.mark.skipif(
-    not shutil.which("aarch64-linux-gnu-g++"),
+    not find_optional("aarch64-linux-gnu-g++"),
     reason="there is no aarch64-linux-gnu-g++ here (Debian, Ubuntu: apt-get install g++-aarch64-linux-gnu)",
 )
 
 
-needs_clang = pytest.mark.skipif(not shutil.which("clang++"), reason="no clang++ on PATH (apt-get install clang)")
+needs_clang = pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
 
 
 def make_cross_cxx(folder: Path, lacking: str = "", kind: str = "gcc") -> Path:

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -363,8 +362,7 @@ def test_the_sdist_of_splat_holds_all_that_a_build_needs(tmp_path: Path, run_pyt
     run_python(script, tmp_path / "sdist", cwd=copied, env={"PYTHONDONTWRITEBYTECODE": "1"})
 
     (file,) = (tmp_path / "sdist").glob("*.tar.gz")
-    with tarfile.open(file) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+    shutil.unpack_archive(file, tmp_path / "unpacked")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     shipped = contents(unpacked)
     assert {name: shipped.get(name) for name in needed} == needed

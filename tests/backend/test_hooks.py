@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -278,8 +279,7 @@ def test_an_sdist_builds_the_same_wheel_as_the_checkout(
 ) -> None:
     folder = checkout()
     done = run_python(HOOK, "build_sdist", str(tmp_path), cwd=folder)
-    with tarfile.open(tmp_path / result_of(done)) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+    shutil.unpack_archive(tmp_path / result_of(done), tmp_path / "unpacked")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
 
     shipped = contents(unpacked)

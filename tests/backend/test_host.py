@@ -14,6 +14,7 @@ import pytest
 import torch
 from kernelwheel.core import host
 from processes import RunPython, run
+from programs import find_optional
 
 BACKEND = Path(__file__).parents[2] / "backend"
 PROBE = """
@@ -109,7 +110,7 @@ def test_the_machine_is_known_where_there_is_no_proc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("minor", range(10, 15))
 def test_every_python_says_the_same_of_the_cpp_library(minor: int, run_python: RunPython, tmp_path: Path) -> None:
-    python = shutil.which(f"python3.{minor}")
+    python = find_optional(f"python3.{minor}")
     if not python or subprocess.run([python, "-c", "import ctypes"], capture_output=True, check=False).returncode:
         pytest.skip(f"there is no Python 3.{minor} on PATH")
 

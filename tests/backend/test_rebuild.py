@@ -28,6 +28,7 @@ from kernelwheel.toolchain import toolchain
 from kernelwheel.toolchain.toolchain import Torch
 from kernelwheel.toolchain.torch_files import read_torch
 from processes import run
+from programs import find_optional
 from standins import make_machine, settings_with
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
@@ -84,7 +85,7 @@ def test_a_second_build_in_another_folder_runs_no_compiler_and_gives_the_same_fi
 def other_python() -> str:
     """A Python of another version that runs here."""
     for minor in (10, 11, 12, 13):
-        program = shutil.which(f"python3.{minor}")
+        program = find_optional(f"python3.{minor}")
         if program and minor != sys.version_info.minor:
             done = subprocess.run([program, "-c", "import ssl, zlib"], capture_output=True, check=False)
             if done.returncode == 0:

@@ -260,7 +260,7 @@ def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-        archive.extractall(tmp_path / "unpacked", filter="data")
+    shutil.unpack_archive(sdist, tmp_path / "unpacked")
     about = (tmp_path / "unpacked/light_weight-1.0/PKG-INFO").read_text()
 
     own = {name for name in names if name and "egg-info" not in name} - {"PKG-INFO", "setup.cfg"}

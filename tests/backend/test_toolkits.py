@@ -28,6 +28,7 @@ from kernelwheel.toolchain.cxx import host_limits
 from kernelwheel.toolchain.nvcc import LIKE_TORCH, Nvcc, NvccLimits, find_cudart
 from kernelwheel.toolchain.torch_files import Torch
 from packaging.version import Version
+from programs import find_optional
 from standins import NOWHERE, make_cxx, make_program, settings_with
 
 # A kernel and a function that include nothing: what is tested is who compiles them.
@@ -251,8 +252,9 @@ def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.every_program
 def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
-    if not shutil.which("clang++"):
+    if not find_optional("clang++"):
         pytest.skip("no clang++ on PATH; apt-get install clang")
 
     built = compile_small(tmp_path, cxx="clang++").manifest
