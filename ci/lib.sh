@@ -104,6 +104,21 @@ make_cpu_venv_base() {
   fi
 }
 
+# make_newest: a folder with the newest torch, its nvcc and the oldest CMake, to compile with; sets $newest.
+# Of the toolkit's libraries only names of headers, which a build looks for, and which the test's sources do not include.
+make_newest() {
+  newest=$cache/newest
+  local wanted=("torch==2.15.0" "cmake==3.24.0" nvidia-{cuda-nvcc,cuda-crt,cuda-runtime,cuda-cccl,nvvm,cuda-cuobjdump}==13.2.*)
+  if ! is_made newest "${wanted[@]}"; then
+    say "the newest torch, to compile with: ${wanted[*]}"
+    make_venv frontend
+    rm -rf "$newest"
+    pip_install --no-deps --target "$newest" "${wanted[@]}"
+    touch "$newest"/nvidia/cu13/include/{cublas_v2,cublasLt,cusparse,cusolverDn}.h
+    printf '%s' "$python ${wanted[*]}" >"$newest/made-from"
+  fi
+}
+
 # make_aarch64: a folder in which a wheel for aarch64 runs under qemu; sets $aarch64, to nothing if it cannot be made here.
 make_aarch64() {
   aarch64=$cache/aarch64
