@@ -14,7 +14,12 @@ from .core.extension import EXTENSION, KEYS, Key
 from .core.options import OPTIONS, REGISTRY, Decides, Option
 from .core.settings import TABLE
 
-_RECORDED: dict[Decides, str] = {"binary": "value and origin", "tools": "origin", "work": "nothing"}
+_RECORDED: dict[Decides, str] = {
+    "content": "value and origin",
+    "target": "value and origin",
+    "tools": "origin",
+    "work": "nothing",
+}
 
 _HEAD = "| option | environment | meaning | takes | default | in the manifest |"
 _PAGE = """# Settings

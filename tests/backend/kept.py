@@ -47,7 +47,7 @@ def publish(store: Store, entry: Path, change: Callable[[Values], object]) -> Ar
     """The same, with its manifest changed."""
 
     def change_all(values: Values) -> None:
-        values["plan"].update(package=store.package, version=store.version)
+        values["plan"]["content"].update(package=store.package, version=store.version)
         change(values)
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -69,7 +69,7 @@ def relabel(store: Store, entry: Path, *, cxx_version: str | None = None, days: 
 
     def change(values: Values) -> None:
         if cxx_version:
-            values["plan"]["cxx"]["version"] = cxx_version
+            values["plan"]["tools"]["cxx"]["version"] = cxx_version
 
     made = publish(store, entry, change).folder
     age(made, days)

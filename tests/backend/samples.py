@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwheel.core import manifest as manifests
+from kernelwheel.core.content import PARTS, digests_of, fingerprint_of
 from kernelwheel.core.digests import json_sha256
 from kernelwheel.core.manifest import Library, Manifest, Requires
 
@@ -16,29 +17,27 @@ Values = dict[str, Any]
 
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
 CUDA_LIBRARY = Library("libtiny_cuda.so", "a" * 64, 7, "cuda", ("9.0", "12.0f"), ("12.0f",))
-CUDA = {
-    "sass": ["9.0", "12.0f"],
-    "ptx": ["12.0f"],
-    "flags": ["-lineinfo"],
-    "toolkit": {"version": "13.2.86", "nvcc": "b" * 64, "cccl": "c" * 64},
-}
+CUDA = {"sass": ["9.0", "12.0f"], "ptx": ["12.0f"]}
+TOOLKIT = {"version": "13.2.86", "nvcc": "b" * 64, "cccl": "c" * 64}
 PLAN: Values = {
-    "schema": 2,
-    "package": "tiny",
-    "version": "1.2.3",
-    "sources": {"CMakeLists.txt": "1" * 64, "math/twice.cuh": "2" * 64},
-    "recipe": {"build/cmake_driver.py": "3" * 64},
-    "cxx": {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"},
-    "cxx_flags": ["-DA=x y"],
-    "link_flags": [],
-    "cuda": CUDA,
-    "torch_target": "2.10",
-    "binding": None,
-    "platform": "linux-x86_64",
-    "glibc": "2.28",
-    "extensions": [],
-    "headers": {"torch": "7" * 64},
-    "taken": {},
+    "schema": 5,
+    "content": {
+        "package": "tiny",
+        "version": "1.2.3",
+        "sources": {"CMakeLists.txt": "1" * 64, "math/twice.cuh": "2" * 64},
+        "abi": "stable",
+        "torch_target": "2.10",
+        "extensions": [],
+        "options": {"cxx-flags": ["-DA=x y"], "link-flags": [], "cuda-flags": ["-lineinfo"], "glibc": "2.28"},
+    },
+    "tools": {
+        "recipe": {"build/cmake_driver.py": "3" * 64},
+        "cxx": {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"},
+        "toolkit": TOOLKIT,
+        "headers": {"torch": "7" * 64},
+        "taken": {},
+    },
+    "target": {"platform": "linux-x86_64", "cuda": CUDA, "binding": None},
 }
 BUILT_WITH: Values = {
     "kernelwheel": "0.1.0",
@@ -66,16 +65,21 @@ def sample(*libraries: Library, **planned: Any) -> Manifest:
     """
     libraries = libraries or (CPU_LIBRARY, CUDA_LIBRARY)
     with_cuda = any(library.device == "cuda" for library in libraries)
-    plan = copy.deepcopy({**PLAN, "cuda": CUDA if with_cuda else None, **planned})
+    plan = copy.deepcopy(PLAN)
+    if not with_cuda:
+        without_cuda(plan)
+    for name, value in planned.items():
+        next(plan[part] for part in PARTS if name in plan[part])[name] = value
     built_with = copy.deepcopy(BUILT_WITH)
     built_with["cuda"]["enabled"] = with_cuda
     requires = REQUIRES if with_cuda else REQUIRES._replace(driver=None, driver_for_ptx=None)
     return Manifest(
-        package=plan["package"],
-        version=plan["version"],
-        fingerprint=json_sha256(plan),
-        sources=json_sha256(plan["sources"]),
+        package=plan["content"]["package"],
+        version=plan["content"]["version"],
+        fingerprint=fingerprint_of(plan["schema"], digests_of(plan)),
+        sources=json_sha256(plan["content"]["sources"]),
         plan=plan,
+        digests=digests_of(plan),
         built_with=built_with,
         requires=requires,
         libraries=libraries,
@@ -85,8 +89,15 @@ def sample(*libraries: Library, **planned: Any) -> Manifest:
 def follow_plan(values: Values) -> None:
     """Let what a manifest repeats of its Plan be what the Plan says now."""
     plan = values["plan"]
-    values.update(package=plan["package"], version=plan["version"], fingerprint=json_sha256(plan))
-    values["sources"] = json_sha256(plan["sources"])
+    content, digests = plan["content"], digests_of(plan)
+    values.update(package=content["package"], version=content["version"], sources=json_sha256(content["sources"]))
+    values.update(digests=digests, fingerprint=fingerprint_of(plan["schema"], digests))
+
+
+def without_cuda(plan: Values) -> None:
+    """Let a Plan be one without CUDA kernels."""
+    plan["target"]["cuda"] = plan["tools"]["toolkit"] = None
+    plan["content"]["options"].pop("cuda-flags", None)
 
 
 def rewrite_manifest(folder: Path, change: Callable[[Values], object], into: Path | None = None) -> Values:
@@ -100,15 +111,17 @@ def rewrite_manifest(folder: Path, change: Callable[[Values], object], into: Pat
 
 def with_cuda(values: Values, *libraries: Library, sass: Sequence[str] = ("9.0",)) -> None:
     """Let a manifest of CPU kernels be one of these CUDA libraries too, or of the ones that it has."""
-    values["plan"]["cuda"] = {**CUDA, "sass": list(sass), "ptx": []}
+    plan = values["plan"]
+    plan["target"]["cuda"], plan["tools"]["toolkit"] = {"sass": list(sass), "ptx": []}, TOOLKIT
+    plan["content"]["options"]["cuda-flags"] = []
     values["built_with"]["cuda"]["enabled"] = True
-    bound = values["plan"]["binding"] is not None
+    bound = plan["target"]["binding"] is not None
     values["requires"].update(cuda=13 if bound else None, driver="13.0", driver_for_ptx="13.0")
     values["libraries"] += [library._asdict() for library in libraries]
 
 
 def bind_modules(values: Values, **binding: str) -> None:
     """Let a manifest of modules be for another `python`, or for another `torch`."""
-    values["plan"]["binding"].update(binding)
-    values["requires"]["python"] = values["plan"]["binding"]["python"]
-    values["requires"]["torch"] = ".".join(values["plan"]["binding"]["torch"].split(".")[:2]) + ".*"
+    bound = values["plan"]["target"]["binding"]
+    bound.update(binding)
+    values["requires"].update(python=bound["python"], torch=".".join(bound["torch"].split(".")[:2]) + ".*")

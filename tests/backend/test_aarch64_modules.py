@@ -53,7 +53,7 @@ def build_light(folder: Path) -> Wheel:
 
 
 def test_a_module_s_wheel_names_the_target_s_python_and_platform(light: Wheel) -> None:
-    requires, binding = light.manifest["requires"], light.manifest["plan"]["binding"]
+    requires, binding = light.manifest["requires"], light.manifest["plan"]["target"]["binding"]
     (module,) = light.native.glob("*.so")
 
     assert light.file.name.endswith("-cp311-cp311-manylinux_2_28_aarch64.whl")

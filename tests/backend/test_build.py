@@ -130,7 +130,7 @@ def test_the_sources_are_in_the_wheel_as_the_manifest_says(wheel: Wheel, checkou
     packed = {path: data for path, data in contents(wheel.native / "src").items() if data is not None}
 
     assert packed == {path: data for path, data in contents(checkout() / "native").items() if data is not None}
-    assert wheel.manifest["plan"]["sources"] == {
+    assert wheel.manifest["plan"]["content"]["sources"] == {
         path: hashlib.sha256(data).hexdigest() for path, data in packed.items()
     }
 
@@ -304,7 +304,7 @@ def test_off_gives_a_wheel_without_cuda_kernels_that_says_why(
     built = build(checkout(), out, **how)
 
     assert list(built.libraries) == ["libtiny_cpu.so"]
-    assert built.manifest["plan"]["cuda"] is None
+    assert built.manifest["plan"]["target"]["cuda"] is None
     assert built.manifest["requires"]["driver"] is None
     assert not built.manifest["built_with"]["cuda"]["enabled"]
     assert re.search(r"off.*(TINY_CUDA|-C cuda)", built.manifest["built_with"]["cuda"]["because"])
@@ -583,7 +583,7 @@ def test_flags_reach_the_compiler_and_the_linker(checkout: Checkout, out: Path) 
 
     assert b"an unmistakable mark" in built.libraries["libtiny_cpu.so"]
     assert bytes.fromhex("c0ffee1234") in built.libraries["libtiny_cpu.so"]
-    assert built.manifest["plan"]["link_flags"] == ["-Wl,--build-id=0xc0ffee1234"]
+    assert built.manifest["plan"]["content"]["options"]["link-flags"] == ["-Wl,--build-id=0xc0ffee1234"]
 
 
 def test_flags_that_begin_alike_all_reach_the_compiler_and_the_linker(checkout: Checkout, out: Path) -> None:
@@ -614,7 +614,7 @@ def test_flags_reach_nvcc(checkout: Checkout, out: Path) -> None:
     built = build(folder, out, env={"TORCH_CUDA_ARCH_LIST": "9.0", "CUDAFLAGS": flags})
 
     assert b"tiny_mark" in built.libraries["libtiny_cuda.so"]
-    assert built.manifest["plan"]["cuda"]["flags"] == flags.split()
+    assert built.manifest["plan"]["content"]["options"]["cuda-flags"] == flags.split()
 
 
 def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout, out: Path) -> None:
@@ -741,5 +741,5 @@ def test_members_of_the_native_folder_are_the_artifact_and_its_sources(wheel: Wh
     with ZipFile(wheel.file) as archive:
         members = {name.removeprefix(f"{NATIVE}/") for name in archive.namelist() if name.startswith(NATIVE)}
 
-    sources = {f"src/{name}" for name in wheel.manifest["plan"]["sources"]}
+    sources = {f"src/{name}" for name in wheel.manifest["plan"]["content"]["sources"]}
     assert members == {"manifest.json", *wheel.libraries, *sources}

@@ -129,8 +129,8 @@ def test_the_wheel_is_for_the_platform_in_its_name_and_in_everything_that_it_say
 
     assert arm_wheel.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
     assert "Tag: py3-none-manylinux_2_28_aarch64\n" in facts.read_text(encoding="utf-8")
-    assert values["requires"]["platform"] == values["plan"]["platform"] == "linux-aarch64"
-    assert values["plan"]["cxx"]["target"] == "aarch64-linux-gnu"
+    assert values["requires"]["platform"] == values["plan"]["target"]["platform"] == "linux-aarch64"
+    assert values["plan"]["tools"]["cxx"]["target"] == "aarch64-linux-gnu"
     assert values["built_with"]["settings"]["platform"] == {"value": "linux-aarch64", "origin": "-C platform"}
     assert "libstdc++" in sbom.read_text(encoding="utf-8")
     assert "platform: linux-aarch64, on linux-x86_64 (-C platform)" in arm_wheel.output
@@ -174,8 +174,8 @@ def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Pa
 
     plan = made.manifest["plan"]
     assert made.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
-    assert (plan["cxx"]["kind"], plan["platform"]) == ("clang", "linux-aarch64")
-    assert AARCH64.is_target_of(plan["cxx"]["target"])
+    assert (plan["tools"]["cxx"]["kind"], plan["target"]["platform"]) == ("clang", "linux-aarch64")
+    assert AARCH64.is_target_of(plan["tools"]["cxx"]["target"])
     for library in made.libraries.values():
         assert int.from_bytes(library[18:20], "little") == 183  # System V ABI, EM_AARCH64
         assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))

@@ -16,6 +16,7 @@ from kernelwheel.runtime.decision import Decision, Request, against, decide
 from kernelwheel.runtime.finding import foresee
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
+from samples import PLAN
 
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
 MANIFEST = Manifest(
@@ -23,7 +24,8 @@ MANIFEST = Manifest(
     version="1.2.3",
     fingerprint="f" * 64,
     sources="5" * 64,
-    plan={"torch_target": "2.10"},
+    plan=PLAN,
+    digests={},
     built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
     requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2"),
     libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
@@ -67,6 +69,9 @@ class Given(NamedTuple):
     untargeted: bool = True
     package: str = "tiny"
     folder: Path = Path("/site/tiny/_native")
+
+    def wanted_of(self, artifact: Artifact) -> Wanted:
+        return self.wanted
 
     @property
     def artifact(self) -> Artifact | None:

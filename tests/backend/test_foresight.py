@@ -136,7 +136,7 @@ def no_sources(machine: Machine) -> Mapping[str, str]:
 
 
 def other_version(machine: Machine) -> Mapping[str, str]:
-    rewrite_manifest(machine.native, lambda values: values["plan"].update(version="1.2.2"))
+    rewrite_manifest(machine.native, lambda values: values["plan"]["content"].update(version="1.2.2"))
     return {}
 
 

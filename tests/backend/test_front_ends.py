@@ -210,7 +210,7 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
 
     manifest, libraries = made(native_of(way.out))
     assert sorted(libraries) == ["libtiny_cpu.so", *(["libtiny_cuda.so"] if TORCH.cuda else [])]
-    assert manifest["plan"]["cuda"] is None or manifest["plan"]["cuda"]["sass"] == ["9.0"]
+    assert manifest["plan"]["target"]["cuda"] is None or manifest["plan"]["target"]["cuda"]["sass"] == ["9.0"]
 
 
 # uv: the torch of a project is the torch that its packages are built with

@@ -202,7 +202,7 @@ def test_kernels_of_another_version_are_refused_with_both_versions(
     wheel: Wheel, install: Install, refusal: Callable[..., str]
 ) -> None:
     site = install(wheel)
-    edit_manifest(site, lambda values: values["plan"].update(version="1.2.2"))
+    edit_manifest(site, lambda values: values["plan"]["content"].update(version="1.2.2"))
 
     said = refusal(site)
 
@@ -248,7 +248,8 @@ def test_kernels_for_another_machine_are_refused(
     def change(values: dict[str, Any]) -> None:
         values["requires"][need] = value
         if need != "libc":
-            values["plan"]["torch_target" if need == "torch" else need] = value
+            part, name = ("content", "torch_target") if need == "torch" else ("target", need)
+            values["plan"][part][name] = value
 
     edit_manifest(site, change)
 

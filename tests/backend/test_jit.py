@@ -508,7 +508,7 @@ assert loaded["cuda"] + "/libtiny_cuda.so" in open("/proc/self/maps").read()
     assert "with libtiny_cpu.so of the wheel" in done.stderr
     taken = native(installed) / "libtiny_cpu.so"
     assert (entry.folder / "libtiny_cpu.so").read_bytes() == taken.read_bytes()
-    assert entry.manifest.plan["taken"] == {"libtiny_cpu.so": hashlib.sha256(taken.read_bytes()).hexdigest()}
+    assert entry.manifest.plan["tools"]["taken"] == {"libtiny_cpu.so": hashlib.sha256(taken.read_bytes()).hexdigest()}
     assert "libtiny_cpu.so" in manifest_text(entry.manifest)
     assert re.search(r"libtiny_cpu.so .*, taken from the wheel", manifest_text(entry.manifest))
 
@@ -522,7 +522,7 @@ def test_a_wheel_s_library_is_compiled_again_with_other_flags_or_if_all_is_to_be
 
     (entry,) = installed.store.entries()
     assert "CXX twice.cpp" in done.stderr
-    assert entry.manifest.plan["taken"] == {}
+    assert entry.manifest.plan["tools"]["taken"] == {}
 
 
 @needs_cuda_torch

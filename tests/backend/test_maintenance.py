@@ -175,7 +175,7 @@ def test_verify_puts_a_damaged_entry_into_quarantine_and_names_it(
 def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: Path) -> None:
     forged = relabel(store, entry, cxx_version="99.1")
     values = json.loads((forged / "manifest.json").read_text())
-    values["plan"]["cxx"]["version"] = "98.1"
+    values["plan"]["tools"]["cxx"]["version"] = "98.1"
     (forged / "manifest.json").write_bytes(manifests.signed(values))
 
     _, (found,) = maintenance.verify_entries(store)

@@ -17,16 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from kernelwheel.build.plan import CudaPlan, Plan
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core import manifest_schema
+from kernelwheel.core.content import PARTS
 from kernelwheel.core.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library
-from kernelwheel.core.verdict import check, flags_of
+from kernelwheel.core.verdict import Wanted, check
 from kernelwheel.report.presentation import manifest_text
 from kernelwheel.runtime import Kernels
 from samples import CPU_LIBRARY, CUDA_LIBRARY, Values, follow_plan, sample
+from standins import make_machine
 
 pytestmark = pytest.mark.once
 
@@ -73,10 +74,14 @@ def test_the_libraries_are_told_apart_by_device() -> None:
     assert [lib.file for lib in MANIFEST.libraries_for("cuda")] == ["libtiny_cuda.so"]
 
 
-def test_the_schema_has_every_field_of_a_plan() -> None:
+def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
     """Whoever adds a field to the Plan adds it to the manifest's schema."""
-    assert set(manifest_schema._PLAN) == {"schema", *Plan.__dataclass_fields__}
-    assert set(manifest_schema._CUDA_PLAN) == set(CudaPlan.__dataclass_fields__)
+    plan = make_machine(tmp_path).draw().to_json()
+    schema: Any = manifest_schema._PLAN
+    assert plan.keys() == schema.keys()
+    for part in PARTS:
+        assert plan[part].keys() == schema[part].keys()
+    assert plan["target"]["cuda"].keys() == manifest_schema._CUDA_TARGET.keys()
 
 
 # The digest
@@ -154,12 +159,12 @@ def changed(place: Place, value: object) -> Values:
 def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schema: object) -> None:
     error = refusal_of(tmp_path, {**MANIFEST.to_json(), "schema": schema})
 
-    assert error.required == "schema 5"
+    assert error.required == "schema 6"
     assert f"schema {schema!r}" in error.found
 
 
 def test_a_manifest_of_another_schema_is_refused_whatever_else_it_holds(tmp_path: Path) -> None:
-    assert refusal_of(tmp_path, b'{"schema": 6, "new": "shape"}').required == "schema 5"
+    assert refusal_of(tmp_path, b'{"schema": 6, "new": "shape"}').required == "schema 6"
 
 
 OBJECTS = [place for place in places(MANIFEST.to_json()) if isinstance(at(MANIFEST.to_json(), place), dict)]
@@ -245,7 +250,7 @@ def test_a_library_outside_its_folder_is_named(tmp_path: Path, name: str) -> Non
 
 
 def no_cuda_in_the_plan(values: Values) -> None:
-    values["plan"]["cuda"] = None
+    values["plan"]["target"]["cuda"] = values["plan"]["tools"]["toolkit"] = None
 
 
 def cpu_marked_cuda(values: Values) -> None:
@@ -261,7 +266,7 @@ def other_device_code(values: Values) -> None:
 
 
 def no_device_code(values: Values) -> None:
-    for part in (values["libraries"][1], values["plan"]["cuda"]):
+    for part in (values["libraries"][1], values["plan"]["target"]["cuda"]):
         part.update(sass=[], ptx=[])
 
 
@@ -294,7 +299,7 @@ def a_module_without_a_binding(values: Values) -> None:
 
 
 def a_binding_without_modules(values: Values) -> None:
-    values["plan"]["binding"] = {"python": "cp312", "torch": "2.13.0"}
+    values["plan"]["target"]["binding"] = {"python": "cp312", "torch": "2.13.0"}
 
 
 def a_python_without_a_binding(values: Values) -> None:
@@ -337,11 +342,11 @@ def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, contradic
 )
 def test_what_a_plan_takes_from_a_wheel_must_be_there(tmp_path: Path, taken: dict[str, str], fits: bool) -> None:
     values = sample().to_json()
-    values["plan"]["taken"] = taken
+    values["plan"]["tools"]["taken"] = taken
     follow_plan(values)
 
     if fits:
-        assert manifests.from_bytes(manifests.signed(values), "a test").plan["taken"] == taken
+        assert manifests.from_bytes(manifests.signed(values), "a test").plan["tools"]["taken"] == taken
     else:
         assert "is not the library that its Plan takes from a wheel" in refusal_of(tmp_path, values).found
 
@@ -364,7 +369,7 @@ def test_the_cuda_major_of_torch_is_required_where_it_binds(
     values = sample(*libraries).to_json()
     values["requires"]["cuda"] = cuda
     if bound:
-        values["plan"]["binding"] = {"python": None, "torch": "2.13.0+cu132"}
+        values["plan"]["target"]["binding"] = {"python": None, "torch": "2.13.0+cu132"}
         values["requires"]["torch"] = "2.13.*"
         follow_plan(values)
 
@@ -513,7 +518,7 @@ def test_what_is_read_of_a_changed_manifest_can_be_used(text: bytes) -> None:
         return
     for machine in MACHINES:
         check(manifest, machine)
-    flags_of(manifest.plan)
+    check(manifest, MACHINES[0], Wanted("1.2.3", MANIFEST.content))
     manifest_text(manifest).encode()
     assert manifests.from_bytes(manifests.to_bytes(manifest), "a test") == manifest
 

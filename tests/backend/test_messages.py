@@ -19,6 +19,7 @@ from kernelwheel.core.verdict import Wanted, check
 from kernelwheel.runtime import jit, refusal
 from kernelwheel.toolchain.cuda import no_nvcc
 from kernelwheel.toolchain.torch_files import Torch
+from samples import PLAN
 from standins import settings_with
 
 REPOSITORY = Path(__file__).parents[2]
@@ -79,7 +80,8 @@ MANIFEST = Manifest(
     version="1.2.2",
     fingerprint="f" * 64,
     sources="5" * 64,
-    plan={},
+    plan=PLAN,
+    digests={},
     built_with={},
     requires=Requires("2.99", "linux-x86_64", "glibc 9.9", "GLIBCXX_3.4.99", 13, "13.0", "13.2", "cp399"),
     libraries=(),
@@ -91,13 +93,12 @@ HOSTS = [
 ]
 
 
+OTHER = {**PLAN["content"], "sources": {}, "options": {"cxx-flags": ["-g"]}}
+
+
 def raised() -> list[str]:
     """The remedies of as many kinds of messages as can be produced here."""
-    mismatches = [
-        mismatch
-        for host in HOSTS
-        for mismatch in check(MANIFEST, host, Wanted("1.2.3", "6" * 64, {"cxx_flags": ("-g",)})).mismatches
-    ]
+    mismatches = [mismatch for host in HOSTS for mismatch in check(MANIFEST, host, Wanted("1.2.3", OTHER)).mismatches]
     torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
     errors: list[KernelWheelError] = [
         manifest.corrupt("x", "y"),

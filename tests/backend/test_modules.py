@@ -61,11 +61,11 @@ def test_people_are_told_which_python_and_torch(classic_wheel: Wheel) -> None:
 
 
 def test_the_plan_names_the_python_and_the_torch_whose_headers_it_is_made_from(classic_wheel: Wheel) -> None:
-    assert classic_wheel.manifest["plan"]["binding"] == {"python": PYTHON, "torch": TORCH.version}
+    assert classic_wheel.manifest["plan"]["target"]["binding"] == {"python": PYTHON, "torch": TORCH.version}
 
 
 def test_a_package_of_operators_is_bound_to_nothing(wheel: Wheel) -> None:
-    assert wheel.manifest["plan"]["binding"] is None
+    assert wheel.manifest["plan"]["target"]["binding"] is None
     assert wheel.manifest["requires"]["python"] is None
     assert [library["module"] for library in wheel.manifest["libraries"]] == [None] * len(wheel.libraries)
 
@@ -181,7 +181,7 @@ def test_two_packages_built_with_the_backend_do_not_meet(site: Path, cpu_wheel: 
     other = site.parent / "other"
     shutil.copytree(site, other)
     (other / "classic").rename(other / "baroque")
-    rewrite_manifest(other / "baroque/_native", lambda values: values["plan"].update(package="baroque"))
+    rewrite_manifest(other / "baroque/_native", lambda values: values["plan"]["content"].update(package="baroque"))
     init = other / "baroque/__init__.py"
     init.write_text(init.read_text().replace('"classic"', '"baroque"'))
     script = f"""

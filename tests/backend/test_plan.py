@@ -249,7 +249,8 @@ def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decid
 ) -> None:
     one, other = (machine.draw(**{option.name: value}) for value in PAIRS[option.name](machine))
 
-    assert (one.fingerprint != other.fingerprint) == (option.decides == "binary")
+    assert (one.fingerprint != other.fingerprint) == (option.decides in ("content", "target"))
+    assert (one.content != other.content) == (option.decides == "content")
 
 
 @pytest.fixture(scope="module")
@@ -314,11 +315,17 @@ def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
 # The Plan's form
 
 
-def test_the_fingerprint_is_the_sha256_of_canonical_json(machine: Machine) -> None:
+def test_the_fingerprint_is_the_sha256_of_the_canonical_json_of_its_parts(machine: Machine) -> None:
     plan = machine.draw(cxx_flags="-DNAME=Ä")
-    text = json.dumps(plan.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-    assert plan.fingerprint == hashlib.sha256(text.encode("ascii")).hexdigest()
+    def sha256(value: object) -> str:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    values = plan.to_json()
+    parts = {name: sha256(values[name]) for name in ("content", "tools", "target")}
+    assert plan.digests == parts
+    assert plan.fingerprint == sha256({"schema": 5, **parts})
 
 
 def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -> None:
@@ -330,19 +337,21 @@ def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -
 def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
     values = machine.draw().to_json()
 
-    assert values["schema"] == 4
-    assert values["sources"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()}
+    assert values["schema"] == 5
+    assert values["content"]["sources"] == {
+        name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()
+    }
     parts = {"compiler", "assembler", "linker", "linked_in"}
-    assert values["cxx"].items() >= {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}.items()
-    assert values["cxx"].keys() == {"kind", "version", "target", *parts}
-    assert all(len(values["cxx"][part]) == 64 for part in parts)
-    assert values["headers"].keys() == {"torch", "system"}
-    assert values["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
-    assert values["cuda"]["ptx"] == ["12.0"]
+    assert values["tools"]["cxx"].items() >= {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}.items()
+    assert values["tools"]["cxx"].keys() == {"kind", "version", "target", *parts}
+    assert all(len(values["tools"]["cxx"][part]) == 64 for part in parts)
+    assert values["tools"]["headers"].keys() == {"torch", "system"}
+    assert values["target"]["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
+    assert values["target"]["cuda"]["ptx"] == ["12.0"]
 
 
 def test_a_plan_without_cuda_has_no_cuda_half(machine: Machine) -> None:
-    assert machine.draw(cuda="off").to_json()["cuda"] is None
+    assert machine.draw(cuda="off").to_json()["target"]["cuda"] is None
 
 
 # What cannot be planned

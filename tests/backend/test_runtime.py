@@ -59,7 +59,7 @@ def installed(native: Path, store: Store, **environ: str) -> Kernels:
 
 def test_a_wheel_takes_entries_of_its_own_sources_alone(wheel: Path, store: Store) -> None:
     same = find_cpu(installed(wheel, store, TINY_JIT="always"))
-    rewrite_manifest(wheel, lambda values: values["plan"]["sources"].update({"new.cpp": "0" * 64}))
+    rewrite_manifest(wheel, lambda values: values["plan"]["content"]["sources"].update({"new.cpp": "0" * 64}))
     other = find_cpu(installed(wheel, store, TINY_JIT="always"))
 
     assert same is not None

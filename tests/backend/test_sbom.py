@@ -110,7 +110,7 @@ def test_each_component_has_its_version_licence_and_package_url(machine: Machine
 
 def test_a_hash_is_that_of_one_file_and_a_digest_of_many_is_a_property(machine: Machine) -> None:
     manifest = drawn(machine)
-    toolkit = manifest.plan["cuda"]["toolkit"]
+    toolkit = manifest.plan["tools"]["toolkit"]
 
     found = by_name(made(manifest, components_of(manifest, tools_of(machine))))
 

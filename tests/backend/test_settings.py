@@ -370,7 +370,7 @@ def test_what_the_table_says_of_cuda_kernels_is_in_the_record_for_a_compile_at_r
     assert resolved.record(None)["cuda-flags"] == {"value": ("-lineinfo",), "origin": "[tool.kernelwheel]"}
 
 
-@pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides != "binary"])
+@pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides in ("tools", "work")])
 def test_no_value_is_recorded_that_does_not_decide_the_binary(option: Option) -> None:
     told = str(VALUES[option.name][1])
     resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told}, {"platform": "linux-aarch64"})

@@ -89,13 +89,13 @@ def test_its_name_and_its_metadata_say_which_torch_it_is_for(light_wheel: Wheel)
 @pytest.mark.once
 def test_the_manifest_has_the_tables_and_the_version_of_kernelwheel(light_wheel: Wheel) -> None:
     manifest = light_wheel.manifest
-    (extension,) = manifest["plan"]["extensions"]
+    (extension,) = manifest["plan"]["content"]["extensions"]
     (library,) = manifest["libraries"]
 
     assert (extension["name"], extension["define"], extension["cuda"]) == ("light._C", ["ANSWER=42"], "none")
     assert (library["file"], library["module"], library["device"]) == ("light._C.so", "light._C", "cpu")
     assert manifest["built_with"]["kernelwheel"] == VERSION
-    assert manifest["plan"]["cuda"] is None
+    assert manifest["plan"]["target"]["cuda"] is None
 
 
 IMPORTED = """

@@ -140,13 +140,13 @@ def test_functions_that_glibc_has_moved_are_bound_to_their_old_versions(checkout
         "GLIBC_2.17",
     }
     assert "__libc_single_threaded" not in symbols
-    assert wheel.manifest["plan"]["glibc"] == "2.28"
+    assert wheel.manifest["plan"]["content"]["options"]["glibc"] == "2.28"
 
 
 def test_functions_can_be_bound_to_the_glibc_of_the_builder(checkout: Checkout, out: Path) -> None:
     wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off", "TINY_GLIBC": ""}, config={"glibc": ""})
 
-    assert wheel.manifest["plan"]["glibc"] is None
+    assert wheel.manifest["plan"]["content"]["options"]["glibc"] == ""
     versions = {symbol.version for symbol in needed_symbols(wheel.native / "libtiny_cpu.so")}
     assert versions & {"GLIBC_2.29", "GLIBC_2.34"}
     assert "manylinux_2_28" not in wheel.file.name

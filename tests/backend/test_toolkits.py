@@ -260,7 +260,7 @@ def test_clang_compiles_it_where_there_is_one(tmp_path: Path) -> None:
     built = compile_small(tmp_path, cxx="clang++").manifest
 
     assert built.built_with["cxx"].startswith("clang ")
-    assert built.plan["cxx"]["kind"] == "clang"
+    assert built.plan["tools"]["cxx"]["kind"] == "clang"
     assert [library.device for library in built.libraries] == (["cpu", "cuda"] if TORCH.cuda else ["cpu"])
 
 

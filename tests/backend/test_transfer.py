@@ -281,7 +281,7 @@ def test_kernels_for_another_platform_are_refused_by_an_import_in_one_line(
     entry: Artifact, other: Store, tmp_path: Path, platform: str
 ) -> None:
     def elsewhere(values: Values) -> None:
-        values["plan"]["platform"] = values["requires"]["platform"] = platform
+        values["plan"]["target"]["platform"] = values["requires"]["platform"] = platform
 
     source = repack(entry, tmp_path, (entry.folder / "libtiny_cpu.so").read_bytes(), elsewhere)
 

@@ -12,7 +12,7 @@ from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
 from kernelwheel.core.verdict import Mismatch, Wanted, check
 from processes import RunPython
-from samples import sample
+from samples import PLAN, sample
 
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
 CUDA_LIBRARY = Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ("9.0",))
@@ -21,7 +21,8 @@ CUDA_MANIFEST = Manifest(
     version="1.2.3",
     fingerprint="f" * 64,
     sources="5" * 64,
-    plan={},
+    plan=PLAN,
+    digests={},
     built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
     requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2"),
     libraries=(CPU_LIBRARY, CUDA_LIBRARY),
@@ -45,7 +46,7 @@ CPU_MODULE_MANIFEST = CPU_MANIFEST._replace(
 )
 # Operators of an extension, in one library for CPU and GPU.
 WHOLE_MANIFEST = CUDA_MANIFEST._replace(
-    plan={"extensions": [{"name": "tiny._C", "cuda": "required", "archs": ""}]},
+    plan={"content": {**PLAN["content"], "extensions": [{"name": "tiny._C", "cuda": "required", "archs": ""}]}},
     libraries=(CUDA_LIBRARY._replace(file="tiny._C.so"),),
 )
 

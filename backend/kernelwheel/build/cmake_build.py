@@ -188,8 +188,8 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
         "KERNELWHEEL_BINDING": "python" if plan.binding and plan.binding.python else "torch" if plan.binding else "",
         "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
-        "KERNELWHEEL_CXX_FLAGS": as_one(plan.cxx_flags),
-        "KERNELWHEEL_LINK_FLAGS": as_one(plan.link_flags),
+        "KERNELWHEEL_CXX_FLAGS": as_one(plan.flags("cxx-flags")),
+        "KERNELWHEEL_LINK_FLAGS": as_one(plan.flags("link-flags")),
         "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
         "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
@@ -221,7 +221,7 @@ def _cache(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
             "KERNELWHEEL_NVCC": "" if nvcc.target else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
             "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
-            "KERNELWHEEL_CUDA_FLAGS": as_one(plan.cuda.flags),
+            "KERNELWHEEL_CUDA_FLAGS": as_one(plan.flags("cuda-flags")),
         }
     return cache
 

@@ -251,6 +251,7 @@ def _describe_artifact(
         fingerprint=plan.fingerprint,
         sources=plan.sources_digest,
         plan=plan.to_json(),
+        digests=plan.digests,
         built_with=built_with,
         requires=requires,
         libraries=libraries,

@@ -159,7 +159,7 @@ def _named_in_flags(plan: Plan) -> tuple[list[Path], list[str]]:
         for flags in (each.cxx_flags, each.cuda_flags, *each.file_flags.values())
         for flag in flags
     ]
-    flags = (*plan.cxx_flags, *(plan.cuda.flags if plan.cuda else ()), *extensions)
+    flags = (*plan.flags("cxx-flags"), *plan.flags("cuda-flags"), *extensions)
     parts = [part for flag in flags for part in flag.split(",") if part != "-Xcompiler"]
     folders, headers = [], []
     for part, following in zip_longest(parts, parts[1:], fillvalue=""):

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from ..core.content import Content, make_content
 from ..core.errors import SettingsError, way_out
-from ..core.extension import EXTENSION, Extension, read_extensions
+from ..core.extension import EXTENSION, Extension, read_extensions, to_json
 from . import source_files
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
@@ -83,6 +84,11 @@ class PackageFacts(NamedTuple):
             return self
         extensions = source_files.find_sources(self.extensions, project)
         return self._replace(extensions=extensions, files=source_files.files_of(extensions, project))
+
+    def content(self, version: str, sources: Mapping[str, str], options: Mapping[str, Any]) -> Content:
+        """The content of kernels of it: as `make_content`."""
+        extensions = map(to_json, self.extensions)
+        return make_content(self.import_name, version, sources, self.abi, self.torch_target, extensions, options)
 
     @property
     def native(self) -> str:

@@ -1,12 +1,12 @@
 """The Plan: everything that determines the bytes of the binary, and nothing else.
 
+It has three parts: content (what is compiled, and how), tools (what compiles it) and target (what it is compiled for).
 It must not depend on paths, times, job counts or the order of files or variables. Its fingerprint names the Artifact
 wherever that is built: on a builder for a wheel, or on the user's machine.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,9 +16,10 @@ from packaging.version import Version
 
 from ..core import architectures
 from ..core.architectures import ArchList
+from ..core.content import Content, digests_of, fingerprint_of, make_content
 from ..core.digests import file_sha256, json_sha256
 from ..core.errors import BuildError, SettingsError
-from ..core.extension import Extension
+from ..core.extension import Extension, to_json
 from ..core.platforms import PLATFORMS
 from ..core.settings import Settings
 from ..core.variables import own_variable
@@ -30,7 +31,7 @@ from .headers import digests, headers_of, refuse_other_headers
 from .package import PackageFacts
 from .source_files import source_digests
 
-SCHEMA = 4
+SCHEMA = 5
 # Files of ours that can change the binary: flags, the compilers' environment, and the layout of the work folder.
 RECIPE = (
     "cmake/KernelWheel.cmake",
@@ -51,11 +52,10 @@ RECIPE = (
 
 @dataclass(frozen=True)
 class CudaPlan:
-    """The CUDA half of a Plan: architectures, extra nvcc options, and the toolkit's identity."""
+    """The CUDA half of a Plan: architectures, and the toolkit's identity."""
 
     sass: tuple[str, ...]
     ptx: tuple[str, ...]
-    flags: tuple[str, ...]
     toolkit: Mapping[str, str]
 
     @property
@@ -73,17 +73,16 @@ class Plan:
         package: import name of the package.
         version: the package's version.
         sources: sha256 of each source, keyed by its path relative to the source folder.
+        options: the options that are part of the content, by name; see `Settings.content`.
         recipe: sha256 of each of our own files that can change the binary.
         cxx: the C++ compiler's identity: kind, version, target, and digests of its parts.
-        cxx_flags: extra options for the C++ compiler.
-        link_flags: extra options for the linker driver.
         cuda: the CUDA half, or None for a CPU-only Artifact.
         torch_target: the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of
             which nothing else is in the Plan but the headers that are compiled in.
         binding: the Python and torch that modules are bound to; None if all libraries are operators on the stable
             ABI, so that one Plan serves every Python and every torch.
         platform: such as `linux-x86_64`.
-        glibc: the oldest glibc that the libraries are linked for, `2.28`; None for the one of the build machine.
+        abi: `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`.
         extensions: what is built without a CMakeLists.txt, in the order of their names.
         headers: one digest for each origin (torch, the system, …) of the headers there that the sources can reach.
         taken: sha256 of each library for the CPU that is not compiled, but taken from a wheel of the same sources.
@@ -92,27 +91,66 @@ class Plan:
     package: str
     version: str
     sources: Mapping[str, str]
+    options: Mapping[str, Any]
     recipe: Mapping[str, str]
     cxx: Mapping[str, str]
-    cxx_flags: tuple[str, ...]
-    link_flags: tuple[str, ...]
     cuda: CudaPlan | None
     torch_target: str
     binding: Binding | None
     platform: str
-    glibc: str | None = None
+    abi: str = "stable"
     extensions: tuple[Extension, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     taken: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The Plan as plain JSON values, with the schema number of Plans."""
-        return {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
+        """The Plan's three parts as plain JSON values, with the schema number of Plans."""
+        return {"schema": SCHEMA, "content": self.content, "tools": self.tools, "target": self.target}
+
+    @property
+    def content(self) -> Content:
+        """What is compiled, and how: what an Artifact is found by."""
+        facts = (self.package, self.version, self.sources, self.abi, self.torch_target)
+        return make_content(*facts, map(to_json, self.extensions), self.options)
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        """What compiles it, by content."""
+        return {
+            "recipe": dict(self.recipe),
+            "cxx": dict(self.cxx),
+            "toolkit": dict(self.cuda.toolkit) if self.cuda else None,
+            "headers": dict(self.headers),
+            "taken": dict(self.taken),
+        }
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """What it is compiled for."""
+        return {
+            "platform": self.platform,
+            "cuda": {"sass": list(self.cuda.sass), "ptx": list(self.cuda.ptx)} if self.cuda else None,
+            "binding": asdict(self.binding) if self.binding else None,
+        }
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of the three parts."""
+        return digests_of(self.to_json())
 
     @property
     def fingerprint(self) -> str:
-        """The sha256 of the Plan's canonical JSON: sorted keys, no whitespace, ASCII."""
-        return json_sha256(self.to_json())
+        """The digest of the digests of the three parts."""
+        return fingerprint_of(SCHEMA, self.digests)
+
+    def flags(self, option: str) -> tuple[str, ...]:
+        """The compiler options that an option gives, such as `cxx-flags`."""
+        return tuple(self.options.get(option, ()))
+
+    @property
+    def glibc(self) -> str | None:
+        """The oldest glibc that the libraries are linked for, `2.28`; None for the one of the build machine."""
+        return self.options["glibc"] or None
 
     @property
     def kernels(self) -> str:
@@ -161,19 +199,19 @@ def draw_plan(
     """
     require_torch_target(facts, toolchain)
     here = Path(__file__).parent.parent
+    cuda = _draw_cuda(facts, settings, toolchain)
     plan = Plan(
         package=facts.import_name,
         version=version,
         sources=source_digests(source_root, facts.files),
+        options=settings.content(cuda is not None),
         recipe={name: file_sha256(here / name) for name in RECIPE},
         cxx=cxx_identity(toolchain.cxx),
-        cxx_flags=settings.cxx_flags,
-        link_flags=settings.link_flags,
-        cuda=_draw_cuda(facts, settings, toolchain),
+        cuda=cuda,
         torch_target=facts.torch_target,
         binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,
         platform=toolchain.platform,
-        glibc=settings.glibc or None,
+        abi=facts.abi,
         extensions=facts.extensions,
         taken=dict(taken or {}),
     )
@@ -227,7 +265,6 @@ def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) ->
     return CudaPlan(
         sass=tuple(map(str, wanted.sass)),
         ptx=tuple(map(str, wanted.ptx)),
-        flags=settings.cuda_flags,
         toolkit=toolkit_identity(nvcc),
     )
 

@@ -78,8 +78,9 @@ def work_name(plan: Mapping[str, Any]) -> str:
 
     An edited source may reach other headers, so those are left out too.
     """
-    kept = {key: plan[key] for key in plan if key not in ("version", "sources", "headers")}
-    return f"kernelwheel-{json_sha256(kept)[:32]}"
+    content, tools = dict(plan["content"]), dict(plan["tools"])
+    del content["version"], content["sources"], tools["headers"]
+    return f"kernelwheel-{json_sha256([content, tools, plan['target']])[:32]}"
 
 
 @contextmanager

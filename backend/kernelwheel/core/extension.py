@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
@@ -167,6 +168,12 @@ def read_extensions(tables: Any) -> tuple[Extension, ...]:
         if len(same) > 1:
             refuse(extension.name, "name", "another name for each extension", f"{len(same)} extensions of that name")
     return extensions
+
+
+def to_json(extension: Extension) -> dict[str, Any]:
+    """An Extension as plain JSON values, as in a Plan."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(extension)))
+    return values
 
 
 def from_plan(values: Mapping[str, Any]) -> Extension:

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import manifest_schema
 from .digests import stream_sha256
@@ -23,7 +23,10 @@ from .manifest_schema import Malformed, is_digest, short
 from .platforms import library_file
 from .record import Record
 
-SCHEMA = 5
+if TYPE_CHECKING:
+    from .content import Content
+
+SCHEMA = 6
 FILE = "manifest.json"
 LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
@@ -85,6 +88,7 @@ class Manifest(Record):
     fingerprint: str
     sources: str
     plan: Mapping[str, Any]
+    digests: Mapping[str, str]
     built_with: Mapping[str, Any]
     requires: Requires
     libraries: tuple[Library, ...]
@@ -93,6 +97,12 @@ class Manifest(Record):
         """The content of `manifest.json`, as plain JSON values."""
         values: dict[str, Any] = json.loads(to_bytes(self))
         return values
+
+    @property
+    def content(self) -> Content:
+        """What was compiled, and how: the first part of its Plan."""
+        content: Content = self.plan["content"]
+        return content
 
     def libraries_for(self, device: str) -> tuple[Library, ...]:
         """The libraries of one device type, `cpu` or `cuda`."""
@@ -106,7 +116,7 @@ class Manifest(Record):
     @property
     def extensions(self) -> dict[str, Mapping[str, Any]]:
         """The extensions in its Plan, as JSON values, by the file of their library."""
-        return {self._file_of(extension["name"]): extension for extension in self.plan.get("extensions", [])}
+        return {self._file_of(extension["name"]): extension for extension in self.content["extensions"]}
 
     @property
     def can_use_cuda(self) -> bool:

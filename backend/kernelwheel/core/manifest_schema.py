@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .content import digests_of, fingerprint_of
 from .digests import json_sha256
 from .platforms import library_file
 
@@ -42,12 +43,13 @@ def check_manifest(values: Any) -> None:
     """
     _walk(values, _MANIFEST, "")
     plan = values["plan"]
-    if plan["cuda"] is not None:
-        _walk(plan["cuda"], _CUDA_PLAN, "plan.cuda.")
-    if plan["binding"] is not None:
-        _walk(plan["binding"], _BINDING, "plan.binding.")
-    for number, extension in enumerate(plan["extensions"]):
-        _walk(extension, _EXTENSION, f"plan.extensions[{number}].")
+    target = plan["target"]
+    if target["cuda"] is not None:
+        _walk(target["cuda"], _CUDA_TARGET, "plan.target.cuda.")
+    if target["binding"] is not None:
+        _walk(target["binding"], _BINDING, "plan.target.binding.")
+    for number, extension in enumerate(plan["content"]["extensions"]):
+        _walk(extension, _EXTENSION, f"plan.content.extensions[{number}].")
     for name, setting in values["built_with"]["settings"].items():
         _walk(setting, _SETTING, f"built_with.settings.{name}.")
     for number, library in enumerate(values["libraries"]):
@@ -100,6 +102,11 @@ def _prints(text: str) -> bool:
 
 def _texts(value: Any) -> bool:
     return type(value) is list and len(value) <= LONGEST_LIST and all(map(_text, value))
+
+
+def _value(value: Any) -> bool:
+    """Whether a value can be an option's."""
+    return _text(value) or _texts(value)
 
 
 def is_digest(value: Any) -> bool:
@@ -167,24 +174,29 @@ def _cxx(value: Any) -> bool:
     return type(value) is dict and _texts(list(value.values())) and {"kind", "version", "target"} <= value.keys()
 
 
-_PLAN: Fields = {
-    "schema": _number,
+_CONTENT: Fields = {
     "package": _identifier,
     "version": _version,
     "sources": _digests,
+    "abi": lambda value: value in ("stable", "torch"),
+    "torch_target": _release,
+    "extensions": lambda value: type(value) is list and len(value) <= MOST_LIBRARIES,  # of _EXTENSION
+    "options": lambda value: type(value) is dict and all(map(_name, value)) and all(map(_value, value.values())),
+}
+_TOOLS: Fields = {
     "recipe": _digests,
     "cxx": _cxx,
-    "cxx_flags": _texts,
-    "link_flags": _texts,
-    "cuda": _of_type(dict, type(None)),  # _CUDA_PLAN
-    "torch_target": _release,
-    "binding": _of_type(dict, type(None)),  # _BINDING
-    "platform": _name,
-    "glibc": _or_none(_release),
-    "extensions": lambda value: type(value) is list and len(value) <= MOST_LIBRARIES,  # of _EXTENSION
+    "toolkit": lambda value: value is None or _toolkit(value),
     "headers": _digests,
     "taken": _digests,
 }
+_TARGET: Fields = {
+    "platform": _name,
+    "cuda": _of_type(dict, type(None)),  # _CUDA_TARGET
+    "binding": _of_type(dict, type(None)),  # _BINDING
+}
+_PLAN: Fields = {"schema": _number, "content": _CONTENT, "tools": _TOOLS, "target": _TARGET}
+_DIGESTS: Fields = {"content": is_digest, "tools": is_digest, "target": is_digest}
 _EXTENSION: Fields = {
     "name": _dotted,
     "kind": lambda value: value in ("module", "operators", "torch-library"),
@@ -194,7 +206,7 @@ _EXTENSION: Fields = {
     "file_flags": lambda value: type(value) is dict and _texts(list(value)) and all(map(_texts, value.values())),
     "archs": lambda value: value == "" or (_text(value) and _archs(_without_ptx(value))),
 }
-_CUDA_PLAN: Fields = {"sass": _archs, "ptx": _archs, "flags": _texts, "toolkit": _toolkit}
+_CUDA_TARGET: Fields = {"sass": _archs, "ptx": _archs}
 _BINDING: Fields = {"python": _or_none(_identifier), "torch": _text}
 _BUILT_WITH: Fields = {
     "kernelwheel": _version,
@@ -209,7 +221,7 @@ _BUILT_WITH: Fields = {
     "cuda": {"enabled": _of_type(bool), "because": _text},
     "settings": lambda value: type(value) is dict and all(map(_name, value)),  # _SETTING, by option name
 }
-_SETTING: Fields = {"value": lambda value: value is None or _text(value) or _texts(value), "origin": _text}
+_SETTING: Fields = {"value": lambda value: value is None or _value(value), "origin": _text}
 _REQUIRES: Fields = {
     "torch": lambda value: type(value) is str and _release(value.removesuffix(".*")),
     "platform": _name,
@@ -237,6 +249,7 @@ _MANIFEST: Fields = {
     "fingerprint": is_digest,
     "sources": is_digest,
     "plan": _PLAN,
+    "digests": _DIGESTS,
     "built_with": _BUILT_WITH,
     "requires": _REQUIRES,
     "libraries": lambda value: type(value) is list and 0 < len(value) <= MOST_LIBRARIES,  # of _LIBRARY
@@ -248,25 +261,31 @@ _MANIFEST: Fields = {
 
 def _identity(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """The manifest must match its Plan."""
-    yield values["fingerprint"] == json_sha256(plan), "the fingerprint does not match its Plan"
-    yield values["sources"] == json_sha256(plan["sources"]), "the digest of the sources does not match its Plan"
+    content, planned = plan["content"], plan["target"]["platform"]
+    yield values["digests"] == digests_of(plan), "the digests do not match the parts of its Plan"
+    fingerprint = fingerprint_of(plan["schema"], values["digests"])
+    yield values["fingerprint"] == fingerprint, "the fingerprint does not match its Plan"
+    yield values["sources"] == json_sha256(content["sources"]), "the digest of the sources does not match its Plan"
     for name in ("package", "version"):
-        yield values[name] == plan[name], f"{name} is {values[name]}, but {plan[name]} in its Plan"
+        yield values[name] == content[name], f"{name} is {values[name]}, but {content[name]} in its Plan"
     platform = values["requires"]["platform"]
-    yield platform == plan["platform"], f"the platform is {platform}, but {plan['platform']} in its Plan"
+    yield platform == planned, f"the platform is {platform}, but {planned} in its Plan"
+    cuda, toolkit = plan["target"]["cuda"], plan["tools"]["toolkit"]
+    yield (cuda is None) == (toolkit is None), "its Plan has CUDA kernels or a toolkit, and not both"
 
 
 def _taken(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """What was taken from a wheel must be among the libraries, for the CPU, with those bytes."""
     there = {library["file"]: library["sha256"] for library in values["libraries"] if library["device"] == "cpu"}
-    for file, digest in plan["taken"].items():
+    for file, digest in plan["tools"]["taken"].items():
         yield there.get(file) == digest, f"{short(file)} is not the library that its Plan takes from a wheel"
 
 
 def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """CUDA libraries must exist exactly if the Plan has a CUDA part, with its device code and their requirements."""
-    needs, cuda = values["requires"], plan["cuda"]
-    extensions = {library_file(plan["platform"], extension["name"]): extension for extension in plan["extensions"]}
+    needs, cuda, platform = values["requires"], plan["target"]["cuda"], plan["target"]["platform"]
+    declared = plan["content"]["extensions"]
+    extensions = {library_file(platform, extension["name"]): extension for extension in declared}
     if extensions:
         made = {library["file"] for library in values["libraries"]}
         yield made == extensions.keys(), "its libraries are not the extensions of its Plan"
@@ -284,11 +303,11 @@ def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tup
     yield there == values["built_with"]["cuda"]["enabled"], "built_with.cuda.enabled does not match its libraries"
     for name in ("driver", "driver_for_ptx"):
         yield there == (needs[name] is not None), f"requires.{name} does not match its libraries"
-    bound, major = there and plan["binding"] is not None, needs["cuda"]
+    bound, major = there and plan["target"]["binding"] is not None, needs["cuda"]
     yield not bound or major is not None, "its Plan has a binding, but requires.cuda is none"
     yield there or major is None, "requires.cuda does not match its libraries"
     if cuda and there:
-        releases = (needs["driver"] or "", needs["driver_for_ptx"] or "", cuda["toolkit"]["version"])
+        releases = (needs["driver"] or "", needs["driver_for_ptx"] or "", plan["tools"]["toolkit"]["version"])
         majors = {release.partition(".")[0] for release in releases} | ({str(major)} if major is not None else set())
         yield len(majors) == 1, f"requires.cuda is {major}, but its releases are {', '.join(releases)}"
 
@@ -311,7 +330,7 @@ def _without_ptx(archs: str) -> list[str]:
 
 def _modules(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """Modules must exist exactly if the Plan is bound to one Python and one torch; all names must be unique."""
-    needs, binding, libraries = values["requires"], plan["binding"], values["libraries"]
+    needs, binding, libraries = values["requires"], plan["target"]["binding"], values["libraries"]
     names = [library["file"] for library in libraries]
     modules = [library["module"] for library in libraries if library["module"]]
     yield len(set(names)) == len(names), "two libraries have the same name"
@@ -320,5 +339,5 @@ def _modules(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tup
     python = binding["python"] if binding else None
     yield needs["python"] == python, f"requires.python is {needs['python']}, but {python} in its Plan"
     release = binding["torch"].partition("+")[0].split(".") if binding else []
-    torch = ".".join(release[:2]) + ".*" if binding else plan["torch_target"]
+    torch = ".".join(release[:2]) + ".*" if binding else plan["content"]["torch_target"]
     yield needs["torch"] == torch, f"requires.torch is {needs['torch']}, but {torch} in its Plan"

@@ -22,12 +22,14 @@ Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
 TorchTag = Literal["build", "local", "none"]
 Manylinux = Literal["auto", "required", "off"]
-# What an option decides.
-# binary: different values can give different binaries. It is in the Plan; the manifest records value and origin.
+# What an option decides; it names the part of the Plan that it gets into (core/content.py, build/plan.py).
+# content: what is compiled, and how. Its value is in the Plan; kernels with another value are other kernels.
+# target: what it is compiled for, which a machine is asked about. What came of it is in the Plan.
 # tools: where the compilers are. The Plan has what they are; the manifest records only the origin, as the value is a
 #   path.
-# work: how and where the work is done. It is in neither, because it would make equal Artifacts differ.
-Decides = Literal["binary", "tools", "work"]
+# work: how and where the work is done. It is in no part, because it would make equal Artifacts differ.
+# The manifest records the value and the origin of the first two.
+Decides = Literal["content", "target", "tools", "work"]
 NATIVE = "native"  # the platform of the machine that builds
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
 NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, the latest
@@ -44,7 +46,7 @@ class Option(Generic[T]):
         takes: the accepted values, in words, for messages and the reference.
         default: the text used if the option is not set.
         environment: the standard variable, or None for `<PACKAGE>_<NAME>`.
-        decides: the binary, the tools, or how the work is done; see `Decides`.
+        decides: the content, the target, the tools, or how the work is done; see `Decides`.
         help: what it is for.
         separator: joins several values (a list in the table, `-C` given more than once); None: it takes one value.
         cuda_only: whether it has no effect on a build without CUDA kernels.
@@ -94,6 +96,10 @@ class Option(Generic[T]):
 
     def __set__(self, instance: Settings, value: T) -> None:
         raise AttributeError(f"settings are immutable: {self.name}")
+
+    def in_content(self, cuda: bool) -> bool:
+        """Whether it is part of the content of kernels for CUDA, or of those for the CPU alone."""
+        return self.decides == "content" and (cuda or not self.cuda_only)
 
     def variable(self, package: str) -> str:
         """The environment variable that sets this option for `package`."""
@@ -195,14 +201,14 @@ class Options:
         _choice("on", "off", "auto"),
         takes="on, off or auto",
         default="auto",
-        decides="binary",
+        decides="target",
         help="Whether to build CUDA kernels. auto: if torch.version.cuda is set; a GPU is not needed.",
     )
     platform: Option[str] = Option(
         _platform,
         takes="native, linux-x86_64 or linux-aarch64",
         default=NATIVE,
-        decides="binary",
+        decides="target",
         cross_only=True,
         help="The platform that a wheel is built for. Kernels that are compiled at run time are for the machine they "
         "run on.",
@@ -227,7 +233,7 @@ class Options:
         _text,
         takes="a list such as 7.5;8.0+PTX",
         environment="TORCH_CUDA_ARCH_LIST",
-        decides="binary",
+        decides="target",
         separator=";",
         cuda_only=True,
         help="CUDA architectures to compile for; empty: the default list for the nvcc in use.",
@@ -282,7 +288,7 @@ class Options:
         flags,
         takes=_FLAGS,
         environment="CXXFLAGS",
-        decides="binary",
+        decides="content",
         separator=" ",
         help="Extra options for the C++ compiler.",
     )
@@ -290,7 +296,7 @@ class Options:
         flags,
         takes=_FLAGS,
         environment="CUDAFLAGS",
-        decides="binary",
+        decides="content",
         separator=" ",
         cuda_only=True,
         help="Extra options for nvcc.",
@@ -299,7 +305,7 @@ class Options:
         flags,
         takes=_FLAGS,
         environment="LDFLAGS",
-        decides="binary",
+        decides="content",
         separator=" ",
         help="Extra options for the linker driver.",
     )
@@ -307,7 +313,7 @@ class Options:
         _glibc,
         takes="a release of glibc such as 2.28",
         default="2.28",
-        decides="binary",
+        decides="content",
         help="The oldest glibc that libraries are linked for, and so the manylinux tag to reach; empty: the one here.",
     )
     jobs: Option[int] = Option(

@@ -56,9 +56,10 @@ class Settings(Options):
         """The same settings with one option changed."""
         return Settings(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
-    def flags(self) -> dict[str, tuple[str, ...]]:
-        """The options passed on to compilers and linker, by their names in a Plan."""
-        return {"cxx_flags": self.cxx_flags, "link_flags": self.link_flags, "cuda.flags": self.cuda_flags}
+    def content(self, cuda: bool) -> dict[str, Any]:
+        """The options that are part of the content of kernels, as JSON values; with those for CUDA only, or without."""
+        chosen = {each.name: self.values[each.name] for each in REGISTRY if each.in_content(cuda)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
 
     def effective(self) -> dict[str, dict[str, Any]]:
         """Every option as {name: {value, origin}}."""
@@ -78,7 +79,7 @@ class Settings(Options):
             without_cuda, native = option.cuda_only and archs is None, option.cross_only and self.platform == NATIVE
             had_no_effect = (without_cuda or native) and origin.place != TABLE
             if option.decides != "work" and not had_no_effect:
-                value = self.values[option.name] if option.decides == "binary" else None
+                value = self.values[option.name] if option.decides != "tools" else None
                 record[option.name] = {"value": value, "origin": str(origin)}
         if archs is not None:
             record["archs"]["value"] = archs  # normalised spelling, with the default list written out

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .content import Content, without_cuda
+from .digests import json_sha256
 from .errors import REINSTALL
 from .host import Host
 from .manifest import Library, Manifest, Requires
@@ -16,7 +18,7 @@ class Mismatch(Record):
     """One reason against an Artifact.
 
     Attributes:
-        dimension: `version`, `sources`, `extensions`, `flags`, `platform`, `libc`, `libstdcxx`, `python`, `torch`,
+        dimension: `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`,
             `cuda`, `driver` or `capability`.
         required: what the Artifact needs.
         found: what this machine has.
@@ -53,16 +55,11 @@ class Wanted(Record):
 
     Attributes:
         version: the package's.
-        sources: the digest of its sources.
-        flags: the options passed on to compilers and linker, by their names in the Plan; set for a checkout, whose
-            options may have changed since the build.
-        extensions: those of the package, as in a Plan's JSON.
+        content: what kernels of it would be compiled from now, and how, with the options for CUDA.
     """
 
     version: str | None = None
-    sources: str | None = None
-    flags: Mapping[str, Sequence[str]] | None = None
-    extensions: Sequence[Mapping[str, Any]] | None = None
+    content: Content | None = None
 
 
 ANYTHING = Wanted()
@@ -79,15 +76,9 @@ def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> Verdict:
     return Verdict((*_other_content(manifest, wanted), *_mismatches(manifest, host)))
 
 
-def flags_of(plan: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """The compiler and linker options in a Plan's JSON: what `Wanted.flags` is compared with."""
-    cuda = {"cuda.flags": plan["cuda"]["flags"]} if plan.get("cuda") else {}
-    return {**{name: plan.get(name, ()) for name in ("cxx_flags", "link_flags")}, **cuda}
-
-
 def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
-    """Mismatches for kernels that were built from other code than the package's."""
-    version, sources = wanted.version, wanted.sources
+    """Mismatches for kernels that were built from other code than the package's, or with other options."""
+    version, has = wanted.version, manifest.content
     if version is not None and version != manifest.version:
         yield Mismatch(
             "version",
@@ -97,16 +88,19 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
             "cpu",
             False,
         )
-    if sources is not None and sources != manifest.sources:
+    if wanted.content is None:
+        return
+    wants = wanted.content if manifest.uses_cuda else without_cuda(wanted.content)
+    if has["sources"] != wants["sources"]:
         yield Mismatch(
             "sources",
-            f"kernels built from sources {sources[:12]}",
+            f"kernels built from sources {json_sha256(wants['sources'])[:12]}",
             f"kernels built from sources {manifest.sources[:12]}",
             f"rebuild {manifest.package} from its present sources",
             "cpu",
             True,
         )
-    if wanted.extensions is not None and list(wanted.extensions) != manifest.plan.get("extensions", []):
+    if has["extensions"] != wants["extensions"]:
         yield Mismatch(
             "extensions",
             f"kernels built as the extensions of {manifest.package} are declared",
@@ -115,19 +109,27 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
             "cpu",
             True,
         )
-    if wanted.flags is None:
-        return
-    for name, made_with in flags_of(manifest.plan).items():
-        now = wanted.flags.get(name, ())
-        if list(now) != list(made_with):
+    now, then = _options(wants), _options(has)
+    for name in sorted({*now, *then}):
+        if now.get(name) != then.get(name):
             yield Mismatch(
-                "flags",
-                f"kernels built with {name} {' '.join(now) or 'empty'}",
-                f"kernels built with {name} {' '.join(made_with) or 'empty'}",
+                "options",
+                f"kernels built with {name} {_as_text(now.get(name))}",
+                f"kernels built with {name} {_as_text(then.get(name))}",
                 f"rebuild {manifest.package} with its present options",
                 "cpu",
                 True,
             )
+
+
+def _options(content: Content) -> dict[str, Any]:
+    """What of a content is set in one line: the options, and whatever else but the package and its sources."""
+    apart = ("package", "version", "sources", "extensions", "options")
+    return {**content["options"], **{name: value for name, value in content.items() if name not in apart}}
+
+
+def _as_text(value: Any) -> str:
+    return (" ".join(value) if isinstance(value, list) else str(value or "")) or "empty"
 
 
 def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:

@@ -104,8 +104,9 @@ def _torch(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Comp
 
 
 def _cxx(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Component:
+    cxx = manifest.plan["tools"]["cxx"]
     # clang uses the libstdc++ of a gcc beside it, and does not say which.
-    version = str(manifest.plan["cxx"]["version"]) if manifest.plan["cxx"]["kind"] == "gcc" else ""
+    version = str(cxx["version"]) if cxx["kind"] == "gcc" else ""
     return Component(
         "libstdc++",
         version,
@@ -121,7 +122,7 @@ def _cxx(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Compon
 def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
     cuda = manifest.libraries_for("cuda")
     kernels = _files(library for library in cuda if library.sass or library.ptx)
-    toolkit = manifest.plan["cuda"]["toolkit"]
+    toolkit = manifest.plan["tools"]["toolkit"]
     version = cudart_version(nvcc) or ""
     eula = tuple(_nvidia_texts(nvcc))
     yield Component(
@@ -203,7 +204,7 @@ def _parts(toolkit: Mapping[str, str], *parts: str) -> dict[str, str]:
 
 def _header_digests(manifest: Manifest, origin: str) -> dict[str, str]:
     """The digest of the headers of one origin, if the Plan has one."""
-    headers = manifest.plan.get("headers", {})
+    headers = manifest.plan["tools"]["headers"]
     return {"headers": headers[origin]} if origin in headers else {}
 
 

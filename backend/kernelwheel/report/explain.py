@@ -93,7 +93,9 @@ def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> I
     request = cache_build.request_for(package, cuda, archs)
 
     def examined(artifact: Artifact, damage: str) -> Examined:
-        return Examined(artifact.folder, artifact, against(artifact, request, host, package.wanted), damage)
+        return Examined(
+            artifact.folder, artifact, against(artifact, request, host, package.wanted_of(artifact)), damage
+        )
 
     if package.artifact:
         yield examined(package.artifact, "")

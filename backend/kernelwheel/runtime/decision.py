@@ -109,7 +109,7 @@ def against_own(request: Request, host: Host, terms: Terms) -> tuple[Mismatch, .
     """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
     if terms.artifact is None:
         return (no_artifact(terms.package, terms.folder),)
-    return against(terms.artifact, request, host, terms.wanted)
+    return against(terms.artifact, request, host, terms.wanted_of(terms.artifact))
 
 
 def own_cpu_kernels(host: Host, terms: Terms) -> Artifact | None:
@@ -124,9 +124,10 @@ def _first_that_fits(request: Request, host: Host, candidates: Iterable[Artifact
         for artifact in candidates:
             if artifact.store is None and terms.jit == "always":
                 continue
-            if not against(artifact, request._replace(capability=None), host, terms.wanted):
+            wanted = terms.wanted_of(artifact)
+            if not against(artifact, request._replace(capability=None), host, wanted):
                 return artifact
-            if for_one is None and request.capability and not against(artifact, request, host, terms.wanted):
+            if for_one is None and request.capability and not against(artifact, request, host, wanted):
                 for_one = artifact
     except KernelWheelError:
         if for_one is None:

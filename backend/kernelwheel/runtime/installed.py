@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import manifest as manifests
 from ..core import variables
+from ..core.digests import json_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.host import Host
 from ..core.manifest import Manifest
@@ -132,17 +133,30 @@ class InstalledPackage:
 
     @remembered
     def wanted(self) -> Wanted:
-        """What every Artifact is checked against: a wheel's sources, or a checkout's as they were when first read."""
+        """What an entry of a store is checked against: what would be compiled now.
+
+        Of a wheel's sources, or of a checkout's as they were when first read, with the options of this process.
+        """
+        options = self.settings.content(cuda=True)
         if self.manifest is not None:
-            return Wanted(self.version, self.manifest.sources, extensions=self.manifest.plan.get("extensions", []))
+            return Wanted(self.version, {**self.manifest.content, "options": options})
         if self.source is None:
             return Wanted(self.version)
-        return Wanted(self.version, self.source.digest(), self.settings.flags(), self.source.extensions())
+        return Wanted(self.version, self.source.content(self.version, options))
+
+    def wanted_of(self, artifact: Artifact) -> Wanted:
+        """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
+        return self.wanted if artifact.store else Wanted(self.version)
+
+    @property
+    def wanted_sources(self) -> str:
+        """The digest of the sources that are wanted; empty without sources."""
+        return json_sha256(self.wanted.content["sources"]) if self.wanted.content else ""
 
     def look_again(self, sources: str) -> None:
         """Accept sources that were edited since they were first read, unless kernels of the old ones are in use."""
         if self.manifest is not None or self.in_use:
-            raise changed_sources(self.package, self.folder, str(self.wanted.sources), sources, self.manifest is None)
+            raise changed_sources(self.package, self.folder, self.wanted_sources, sources, self.manifest is None)
         del self.__dict__["wanted"]
 
     def stores(self) -> Iterator[Store]:
@@ -170,4 +184,4 @@ class InstalledPackage:
             return (unusable_artifact(damage),)
         if self.manifest is None:
             return (no_artifact(self.package, self.folder),)
-        return check(self.manifest, host, self.wanted).mismatches
+        return check(self.manifest, host, Wanted(self.version)).mismatches

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from ..build import plan as plans
 from ..build.plan import Plan
+from ..core.content import without_cuda
 from ..core.errors import BuildError
 from ..core.host import Host
 from ..core.manifest import Manifest
 from ..core.options import NATIVE
-from ..core.platforms import require_supported
+from ..core.platforms import platform_name, require_supported
 from ..core.requirements import TO_COMPILE, missing
 from ..core.settings import Origin, Settings
 from ..store.artifact import Artifact
@@ -67,10 +68,11 @@ def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:
     """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
 
     Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
-    the settings now ask for other flags.
+    they were compiled with other options, or for another platform.
     """
-    plan, flags = wheel.plan, settings.flags()
-    if plan["binding"] or plan["extensions"] or any(list(flags[n]) != plan[n] for n in ("cxx_flags", "link_flags")):
+    content, target = without_cuda(wheel.content), wheel.plan["target"]
+    now = {**content, "options": settings.content(cuda=False)}
+    if target["binding"] or content["extensions"] or content != now or target["platform"] != platform_name():
         return {}
     return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
 

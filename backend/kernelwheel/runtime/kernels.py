@@ -203,7 +203,7 @@ class Kernels:
 
         with progress.shown(package.package) as say:
             artifact = provide(package, self.host, request, package.settings, say).artifact
-        if unfit := against(artifact, request, self.host, package.wanted):
+        if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
             raise incompatible(
                 package.package,
                 request.device,
@@ -246,7 +246,7 @@ class Kernels:
     def _check_loaded(self, index: int) -> None:
         """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
         loaded = self._loaded["cuda"]
-        if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted):
+        if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted_of(loaded)):
             raise other_gpu(self.installed.package, loaded.folder, mismatches)
 
     def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:

@@ -59,7 +59,7 @@ def provide(
             cuda = cuda or package.needs_cuda or settings.cuda == "on"
         wheel = own_cpu_kernels(host, package) if cuda else None
         plan, tools = jit.draw_plan_here(package.source, package.version, settings, cuda, host, wheel=wheel)
-        if plan.sources_digest != package.wanted.sources:
+        if plan.sources_digest != package.wanted_sources:
             package.look_again(plan.sources_digest)
         folder = package.source.folder
         return Provided(*cached_build.compile_once(plan, tools, folder, store, settings.jobs, say, wheel))

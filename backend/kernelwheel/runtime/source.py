@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..build.package import NOTE, Abi, PackageFacts, read_project, read_toml
 from ..build.source_files import source_digests
-from ..core.digests import json_sha256
+from ..core.content import Content
 from ..core.extension import from_plan
 from ..core.files import is_file, is_folder
 from ..core.manifest import Manifest
@@ -32,14 +31,10 @@ class Source(NamedTuple):
     folder: Path
     options: Mapping[str, Any]
 
-    def digest(self) -> str:
-        """A single digest of all sources; raises as `source_digests`."""
-        return json_sha256(source_digests(self.folder, self.facts.files))
-
-    def extensions(self) -> list[dict[str, Any]]:
-        """The extensions as JSON values, as in a Plan."""
-        values: list[dict[str, Any]] = json.loads(json.dumps([asdict(each) for each in self.facts.extensions]))
-        return values
+    def content(self, version: str, options: Mapping[str, Any]) -> Content:
+        """The content of what would be compiled of them with these options; raises as `source_digests`."""
+        facts, sources = self.facts, source_digests(self.folder, self.facts.files)
+        return facts.content(version, sources, options)
 
 
 def find_source(package: str, native: Path, manifest: Manifest | None) -> Source | None:
@@ -69,11 +64,11 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
 
 
 def _facts_of(manifest: Manifest) -> PackageFacts:
-    plan = manifest.plan
-    extensions = tuple(map(from_plan, plan["extensions"]))
-    abi: Abi = "torch" if plan.get("binding") and not extensions else "stable"
-    files = tuple(sorted(plan["sources"])) if extensions else None
-    return PackageFacts(manifest.package, "src", str(plan["torch_target"]), abi, extensions, files)
+    content = manifest.content
+    extensions = tuple(map(from_plan, content["extensions"]))
+    abi: Abi = content["abi"]
+    files = tuple(sorted(content["sources"])) if extensions else None
+    return PackageFacts(manifest.package, "src", str(content["torch_target"]), abi, extensions, files)
 
 
 def _checkout(native: Path) -> Path:

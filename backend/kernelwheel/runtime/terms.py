@@ -29,9 +29,8 @@ class Terms(Protocol):
     def damage(self) -> IncompatibleArtifactError | None:
         """What is wrong with its own Artifact; if anything is, nothing else is tried."""
 
-    @property
-    def wanted(self) -> Wanted:
-        """What every Artifact is checked against."""
+    def wanted_of(self, artifact: Artifact) -> Wanted:
+        """What an Artifact is checked against."""
 
     @property
     def jit(self) -> str:
