@@ -27,9 +27,11 @@ SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_whe
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
 
+import no_torch  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
 
+WITHOUT_TORCH = no_torch.put_stand_in()
 _links = tempfile.TemporaryDirectory(prefix="programs-")
 PATH = os.environ["PATH"] = programs.make_path(Path(_links.name))
 
@@ -52,6 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
             item.add_marker(pytest.mark.slow)
+        needs_torch = (
+            item.get_closest_marker("slow") or item.get_closest_marker("needs_torch") or "checkout" in fixtures
+        )
+        if WITHOUT_TORCH and needs_torch:
+            item.add_marker(pytest.mark.skip(reason="there is no torch here"))
     items.sort(key=lambda item: (once_group(item) is not None, once_group(item) not in LONGEST))
 
 

@@ -252,7 +252,7 @@ def plan_of(machine: Machine, project: Path, **options: str) -> Any:
 def test_what_a_table_says_is_in_the_plan_and_comes_out_of_it_again(machine: Machine, project: Path) -> None:
     plan = plan_of(machine, project, cuda="off")
 
-    (values,) = json.loads(json.dumps(plan.to_json()))["extensions"]
+    (values,) = json.loads(json.dumps(plan.content))["extensions"]
 
     assert from_plan(values) == plan.extensions[0]
     assert values["define"] == ["ANSWER=42"]

@@ -98,6 +98,7 @@ def test_the_machine_is_known_where_no_file_can_be_opened(run_python: RunPython)
     assert json.loads(done.stdout) == json.loads(json.dumps(host.probe()._asdict()))
 
 
+@pytest.mark.slow
 def test_the_machine_is_known_where_there_is_no_proc(tmp_path: Path) -> None:
     command = ("unshare", "--mount", "sh", "-ec", 'mount -t tmpfs none /proc; exec "$@"', "sh")
     if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:

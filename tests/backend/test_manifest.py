@@ -164,11 +164,14 @@ def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schem
 
 
 def test_a_manifest_of_another_schema_is_refused_whatever_else_it_holds(tmp_path: Path) -> None:
-    assert refusal_of(tmp_path, b'{"schema": 6, "new": "shape"}').required == "schema 6"
+    assert refusal_of(tmp_path, b'{"schema": 7, "new": "shape"}').required == "schema 6"
 
 
 OBJECTS = [place for place in places(MANIFEST.to_json()) if isinstance(at(MANIFEST.to_json(), place), dict)]
-FREE = [("plan", "sources"), ("plan", "recipe"), ("plan", "cuda", "toolkit"), ("built_with", "settings")]
+FREE = [
+    ("plan", "content", "sources"), ("plan", "content", "options"), ("plan", "tools", "recipe"),
+    ("plan", "tools", "toolkit"), ("built_with", "settings"),
+]  # fmt: skip
 FIELDS = [(*place, name) for place in OBJECTS if place not in FREE for name in at(MANIFEST.to_json(), place)]
 
 
@@ -196,17 +199,19 @@ WRONG: dict[str, list[object]] = {
     "sources": [[], "", {"CMakeLists.txt": "1" * 64}],
     "plan": [[], "x", {}, None],
     "plan.schema": ["1", None, -1, 1.0],
-    "plan.sources": [[], {"CMakeLists.txt": 1}, {"CMakeLists.txt": "1" * 63}, {"x\u001b[2J": "1" * 64}],
-    "plan.recipe": [None, {"build/cmake_driver.py": None}],
-    "plan.cxx": ["gcc", [], {}, None],
-    "plan.cxx.version": [12, None, "x" * 5000],
-    "plan.cxx_flags": ["-O2", None, [1], ["\ud800"], ["-O2"] * 1001],
-    "plan.cuda": [[], {}, "13", True],
-    "plan.cuda.sass": ["9.0", [9.0], ["sm_90"], [None]],
-    "plan.cuda.toolkit": [[], {}, {"version": 13}, {"version": "new"}, {"version": "13.0", "nvcc": 1}],
-    "plan.torch_target": [2.10, "new", "2", None],
-    "plan.extensions": [{}, None, [1], [{}], [{"name": "a"}]],
-    "plan.binding": ["cp312", {}, {"python": "cp312"}],
+    "plan.content.sources": [[], {"CMakeLists.txt": 1}, {"CMakeLists.txt": "1" * 63}, {"x\u001b[2J": "1" * 64}],
+    "plan.tools.recipe": [None, {"build/cmake_driver.py": None}],
+    "plan.tools.cxx": ["gcc", [], {}, None],
+    "plan.tools.cxx.version": [12, None, "x" * 5000],
+    "plan.content.options": [[], "x", None, {"-": "x"}],
+    "plan.content.options.cxx-flags": [2, None, [1], ["\ud800"], ["-O2"] * 1001],
+    "plan.content.abi": ["python", None, 1],
+    "plan.target.cuda": [[], {}, "13", True],
+    "plan.target.cuda.sass": ["9.0", [9.0], ["sm_90"], [None]],
+    "plan.tools.toolkit": [[], {}, {"version": 13}, {"version": "new"}, {"version": "13.0", "nvcc": 1}],
+    "plan.content.torch_target": [2.10, "new", "2", None],
+    "plan.content.extensions": [{}, None, [1], [{}], [{"name": "a"}]],
+    "plan.target.binding": ["cp312", {}, {"python": "cp312"}],
     "built_with": ["x", None, {}],
     "built_with.cuda": [{}, None, {"enabled": 1, "because": "x"}],
     "built_with.peak_mb": ["512", -1, True],

@@ -47,7 +47,8 @@ def tools_of(machine: Machine, **options: str) -> Toolchain:
 def drawn(machine: Machine) -> Manifest:
     """A manifest of CPU and CUDA kernels, with what this machine's Plan says of the toolkit and the compiler."""
     planned = machine.draw().to_json()
-    return sample(cuda=planned["cuda"], cxx=planned["cxx"])
+    tools = planned["tools"]
+    return sample(cuda=planned["target"]["cuda"], toolkit=tools["toolkit"], cxx=tools["cxx"])
 
 
 def made(manifest: Manifest, components: tuple[Component, ...], epoch: int = OLDEST_ZIP_TIME) -> dict[str, Any]:
@@ -124,7 +125,8 @@ def test_a_hash_is_that_of_one_file_and_a_digest_of_many_is_a_property(machine: 
 
 def test_digests_of_headers_are_those_of_the_plan(machine: Machine) -> None:
     manifest = drawn(machine)
-    manifest = manifest._replace(plan={**manifest.plan, "headers": {"torch": "1" * 64, "system": "2" * 64}})
+    tools = {**manifest.plan["tools"], "headers": {"torch": "1" * 64, "system": "2" * 64}}
+    manifest = manifest._replace(plan={**manifest.plan, "tools": tools})
 
     found = by_name(made(manifest, components_of(manifest, tools_of(machine))))
 

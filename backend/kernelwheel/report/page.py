@@ -151,7 +151,7 @@ def _read(text: str, where: str, fields: Mapping[str, type], part: Any) -> list[
 def _needs(page: Page) -> Iterable[tuple[str, str]]:
     needs, built = page.manifest.requires, page.manifest.built_with
     python, platform = _tags(page.wheel)
-    linked = f"linked for glibc {page.manifest.content['options']['glibc'] or 'as on the builder'}"
+    linked = f"linked for glibc {page.manifest.content['options'].get('glibc') or 'as on the builder'}"
     yield "Platform tag", f"{platform}: {linked}; needs {needs.libc or 'no glibc'}, {needs.libstdcxx or 'no libstdc++'}"
     yield "Python tag", f"{python}: " + (f"a Python with ABI {needs.python}" if needs.python else "no symbol of Python")
     yield "torch", needs.torch if needs.torch.endswith(".*") else f"{needs.torch} or later, by its stable ABI"
