@@ -287,14 +287,12 @@ STRANGE: list[object] = [
 
 @pytest.mark.filterwarnings("error")
 def test_a_page_that_sends_something_else_is_closed(
-    viewer: Viewer, drawn: Drawn, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    viewer: Viewer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     raw = [msgspec.msgpack.encode(message) for message in STRANGE]
     raw += [b"", b"\xc1", b"\x91" * 60000, b"\xdf\xff\xff\xff\xff", bytes(LONGEST + 1)]
     for sent in [*raw, "text"]:
         page = Page(viewer.url)
-        page.look()
-        drawn.full()
         page.socket.send(sent)
         page.reader.join(20)
         assert not page.reader.is_alive()
@@ -422,7 +420,10 @@ def ask(viewer: Viewer, target: str = "/", *headers: str, host: str | None = Non
     return int(status.split()[1]), dict(line.split(": ", 1) for line in said), body
 
 
-OPENING = ("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {'A' * 22}==", "Sec-WebSocket-Version: 13")
+OPENING = (
+    *("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {'A' * 22}==", "Sec-WebSocket-Version: 13"),
+    f"Sec-WebSocket-Protocol: viser-v{viser.__version__}",
+)
 
 
 def test_every_answer_says_what_pages_may_do(viewer: Viewer) -> None:
