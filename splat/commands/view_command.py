@@ -15,7 +15,8 @@ from ..scene.formats import READABLE
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
-from ..view.server import LOOPBACK, ViewError, open_viewer
+from ..view.origin import is_host_name, is_loopback
+from ..view.server import ViewError, open_viewer
 from ..view.session import UP, ViewTerms
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
 from .command_files import load_scene
@@ -42,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=_port, default=8080, metavar="0-65535", help="the port; 0 takes any free one; default: 8080"
     )
+    parser.add_argument(
+        "--allow-name",
+        action="append",
+        default=[],
+        type=_name,
+        metavar="NAME",
+        help="a name of this machine by which pages may reach it, beside IP addresses and localhost; may be repeated",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in this machine's browser")
     add_camera_arguments(parser)
     add_background_argument(parser)
@@ -65,9 +74,12 @@ def run(args: argparse.Namespace) -> int:
         browser = _browser() if args.open else None
         choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
         terms = ViewTerms(choices, _draw, UP[args.up or "y"], args.background, args.sh_degree)
-        with noted_interrupt() as interrupted, open_viewer(args.host, args.port, terms, next(iter(scenes))) as viewer:
+        with (
+            noted_interrupt() as interrupted,
+            open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
+        ):
             print(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
-            if args.host not in LOOPBACK:
+            if not is_loopback(args.host):
                 print(f"splat: warning: everybody who can reach {args.host} can see the scenes", file=sys.stderr)
             if browser is not None:
                 browser.open(viewer.url)
@@ -99,6 +111,12 @@ def _browser() -> webbrowser.BaseBrowser:
         raise ViewError(
             "--open needs a browser, found none on this machine; leave it out, and open the address that is printed"
         ) from error
+
+
+def _name(text: str) -> str:
+    if not is_host_name(text):
+        raise argparse.ArgumentTypeError(f"a name such as desk.example, without a port, is required, found {text!r}")
+    return text
 
 
 def _port(text: str) -> int:
