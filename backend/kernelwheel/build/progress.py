@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:  # the compile's dependencies may be missing if only messages are printed
     from .compile import Say
@@ -15,9 +16,24 @@ if TYPE_CHECKING:  # the compile's dependencies may be missing if only messages 
 def print_line(line: str, to_stdout: bool = False) -> None:
     """Print a line; ignore a closed stream or broken pipe, since a compile must not fail because nobody listens."""
     file = sys.stdout if to_stdout else sys.stderr
-    if file is not None:
-        with suppress(OSError, ValueError):
-            print(line, file=file, flush=True)
+    if file is None:
+        return
+    try:
+        print(line, file=file, flush=True)
+    except BrokenPipeError:
+        abandon(file)
+    except (OSError, ValueError):
+        pass
+
+
+def abandon(stream: TextIO | None) -> None:
+    """Discard what a stream that nobody reads still holds: Python would write it at exit, and fail (status 120)."""
+    if stream is None:
+        return
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 @contextmanager

@@ -6,12 +6,12 @@ reads the output any more.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, TextIO, cast
 
+from ..build.progress import abandon
 from ..core.errors import KernelWheelError
 
 INTERRUPTED: Final = 130
@@ -35,12 +35,12 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
     except KeyboardInterrupt:
         return _fail(program, "interrupted", INTERRUPTED)
     except _OutputError as error:
-        _abandon(sys.stdout)
+        abandon(sys.stdout)
         if isinstance(error.__cause__, BrokenPipeError):
             return BROKEN_PIPE
         return _fail(program, f"standard output cannot be written to: {error}")
     except BrokenPipeError:  # on standard error; those on standard output are handled above
-        _abandon(sys.stderr)
+        abandon(sys.stderr)
         return BROKEN_PIPE
     except messages as error:
         return _fail(program, str(error))
@@ -50,7 +50,7 @@ def _fail(program: str, message: str, status: int = 1) -> int:
     try:
         print(f"{program}: {message}", file=sys.stderr, flush=True)
     except OSError:
-        _abandon(sys.stderr)
+        abandon(sys.stderr)
     return status
 
 
@@ -95,13 +95,3 @@ def _checked_output() -> Iterator[None]:
     finally:
         sys.stdout = before
         output.flush()
-
-
-def _abandon(stream: TextIO | None) -> None:
-    """Discard what is not yet written: Python would write it at exit, and complain."""
-    if stream is None:
-        return
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
