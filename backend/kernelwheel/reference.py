@@ -59,7 +59,9 @@ users in `trusted-owners` can write to it. These checks are made at each use:
 
 - The cache folder and all its parents, up to the root of the file system, belong to one of these users. Nobody else can
   write to them, with two exceptions: a folder with the sticky bit, such as `/tmp`, and above the cache folder, a group
-  whose members are all trusted (a user's private group). Symbolic links on the path also belong to one of these users.
+  whose members are all trusted (a user's private group). The user database must list them: if it does not list this
+  user and the folder's owner in the group, as with a directory service (SSSD with `enumerate = false`), the members
+  cannot be told, and the folder is refused. Symbolic links on the path also belong to one of these users.
 - Everything in the cache folder belongs to one of these users, nobody else can write to it, and it contains no symbolic
   links.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shutil
 import signal
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,17 +33,18 @@ pytestmark = [
 ]
 
 
-def as_user(user: int, act: Callable[[], None], real: int | None = None) -> int:
+def as_user(user: int, act: Callable[[], None], real: int | None = None, groups: Sequence[int] = ()) -> int:
     """Fork a child that acts as a user and exits with status 0 if it succeeds; returns its process id.
 
-    With `real`, the program appears to have been started by that user, as a setuid program is.
+    With `real`, the program appears to have been started by that user, as a setuid program is. `groups` are those that
+    the user is in besides the one of the same number.
     """
     child = os.fork()
     if child:
         return child
     status = 1
     try:
-        os.setgroups([])
+        os.setgroups(groups)
         os.setresgid(user, user, user)
         os.setresuid(user if real is None else real, user, user)
         act()
@@ -147,6 +150,32 @@ def test_what_another_user_put_into_a_shared_store_is_refused_before_it_is_read(
                     ask()
                 assert f"TINY_TRUSTED_OWNERS={ATTACKER}" in str(caught.value)
 
+    assert succeeded(as_user(VICTIM, look))
+
+
+def test_a_group_whose_members_the_user_database_does_not_list_is_not_a_private_one(public: Path) -> None:
+    """Of a directory service's group, the system tells as much as it does of this one: it exists."""
+    primary = {user.pw_gid for user in pwd.getpwall()}
+    group = next(each.gr_gid for each in grp.getgrall() if not each.gr_mem and each.gr_gid not in primary)
+    shared = public / "shared"
+    shared.mkdir()
+    (shared / "cache").mkdir()
+    for path in (shared, shared / "cache"):
+        os.chown(path, VICTIM, group)
+    shared.chmod(0o2775)
+
+    def replace() -> None:
+        (shared / "cache").rename(shared / "moved")
+        (shared / "cache").mkdir()
+
+    def look() -> None:
+        with pytest.raises(StoreError, match="is not safe") as caught:
+            list(Store(shared / "cache", "tiny", "1.2.3").entries())
+        assert f"the members of group {group} cannot be told" in caught.value.found
+        assert caught.value.remedies[0] == f"chmod go-w {shared}"
+
+    assert succeeded(as_user(VICTIM, look))
+    assert succeeded(as_user(ATTACKER, replace, groups=[group]))
     assert succeeded(as_user(VICTIM, look))
 
 

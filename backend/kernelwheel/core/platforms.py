@@ -202,7 +202,11 @@ class Linux:
 
     @staticmethod
     def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:
-        """The users who may write to an open folder because of its group, by number; None if that cannot be told."""
+        """The users who may write to an open folder because of its group, by number; None if that cannot be told.
+
+        A directory service need not list its users (SSSD with `enumerate = false`), nor the members of its groups. It
+        is taken to list them if it lists this user and the folder's owner, as users and as members.
+        """
         import grp
         import pwd
 
@@ -212,7 +216,10 @@ class Linux:
             named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(info.st_gid).gr_mem}
         except (KeyError, OSError):
             return None
-        return named | {user.pw_uid for user in pwd.getpwall() if user.pw_gid == info.st_gid}
+        users = pwd.getpwall()
+        members = named | {user.pw_uid for user in users if user.pw_gid == info.st_gid}
+        listed = members & {user.pw_uid for user in users}
+        return members if {info.st_uid, os.geteuid()} <= listed else None
 
 
 # A port adds its class, to these three.
