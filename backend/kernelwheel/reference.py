@@ -67,7 +67,9 @@ users in `trusted-owners` can write to it. These checks are made at each use:
 
 A cluster's store may belong to a service account, and a container's volume to another user id: name that user, as in
 `{trusted}=1234`. In a container without other users, whose volume is open to all, `{trusted}=everyone` switches these
-checks off. A program that runs with another user's privileges (setuid) uses no cache at all.
+checks off. A program that runs with other privileges than those of the user who started it uses no
+cache at all, even if it has put them aside: setuid, setgid, or capabilities of its file. A security module (SELinux,
+AppArmor) that changes the domain of a program may make the kernel say the same of it (AT_SECURE).
 
 ## What is an error
 

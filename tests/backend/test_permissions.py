@@ -7,6 +7,9 @@ import os
 import pwd
 import shutil
 import signal
+import struct
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import kernelwheel
 import pytest
 from kernelwheel.build.work_folder import claimed
 from kernelwheel.core.errors import KernelWheelError, StoreError
@@ -179,12 +183,89 @@ def test_a_group_whose_members_the_user_database_does_not_list_is_not_a_private_
     assert succeeded(as_user(VICTIM, look))
 
 
+def ask_for_a_cache() -> None:
+    assert len(list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))) == 1
+
+
 def test_a_program_with_another_user_s_rights_uses_no_cache() -> None:
     def run() -> None:
         with pytest.raises(StoreError, match="another user's privileges"):
-            list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))
+            ask_for_a_cache()
 
     assert succeeded(as_user(VICTIM, run, real=ATTACKER))
+
+
+@pytest.mark.parametrize("set_ids", [os.setresuid, os.setresgid])
+@pytest.mark.parametrize(
+    ("real", "effective", "saved"),
+    [
+        (ATTACKER, VICTIM, VICTIM),  # as a setuid program starts
+        (ATTACKER, ATTACKER, VICTIM),  # it has put its privileges aside
+        (VICTIM, ATTACKER, VICTIM),
+        (ATTACKER, VICTIM, ATTACKER),
+        (VICTIM, VICTIM, 0),  # root, for whom it may be anybody's
+        (VICTIM, 0, 0),
+        (0, VICTIM, 0),
+    ],
+)
+def test_a_program_that_can_take_privileges_back_uses_no_cache(
+    set_ids: Callable[[int, int, int], None], real: int, effective: int, saved: int
+) -> None:
+    def run() -> None:
+        set_ids(real, effective, saved)
+        with pytest.raises(StoreError, match="another user's privileges"):
+            ask_for_a_cache()
+
+    assert succeeded(as_user(0, run))
+
+
+@pytest.mark.parametrize("user", [0, VICTIM])
+def test_a_program_with_one_user_s_rights_uses_a_cache(user: int) -> None:
+    assert succeeded(as_user(user, ask_for_a_cache))
+
+
+SAYS = """
+import os
+os.setresuid({0}, {0}, {0})
+from kernelwheel.core.platforms import HERE
+print(HERE.has_other_privileges())
+"""
+ENVIRON = {"PYTHONPATH": str(Path(kernelwheel.__path__[0]).parent), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("real", "said"), [(0, "False"), (VICTIM, "True")])
+def test_a_program_that_started_with_other_privileges_uses_no_cache_however_it_puts_them_aside(
+    real: int, said: str
+) -> None:
+    """The kernel remembers it (AT_SECURE), also of a program whose file has capabilities."""
+    command = [sys.executable, "-c", SAYS.format(0)]
+
+    done = subprocess.run(
+        command, env=ENVIRON, preexec_fn=lambda: os.setresuid(real, 0, 0), text=True, capture_output=True, check=False
+    )
+
+    assert done.stdout == f"{said}\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_program_with_capabilities_of_its_own_uses_no_cache(public: Path) -> None:
+    program = public / "python"
+    shutil.copy(Path(sys.executable).resolve(), program)
+    shutil.copytree(ENVIRON["PYTHONPATH"], public / "backend", ignore=shutil.ignore_patterns("__pycache__"))
+    environ = {**ENVIRON, "PYTHONHOME": sys.base_prefix, "PYTHONPATH": str(public / "backend")}
+    try:
+        # capability.h, struct vfs_cap_data: version 2, effective; cap_dac_read_search, number 2, permitted.
+        os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, 1 << 2, 0, 0, 0))
+        done = subprocess.run(
+            [program, "-c", SAYS.format(VICTIM)],
+            env=environ, user=VICTIM, group=VICTIM, extra_groups=[], cwd="/",
+            text=True, capture_output=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        pytest.skip(f"no file can have capabilities here: {error}")
+
+    assert done.stdout == "True\n", done.stderr
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o027, 0o077])
