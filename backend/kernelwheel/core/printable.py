@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TEXT = "\n\t"  # kept in what is meant to have lines
+
 
 def printable(text: str, kept: str = "") -> str:
     r"""The text on one line, with what does not print escaped: `\x1b`, `\n`, `\u202e`.

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("other", type=Path, metavar="OTHER")
     args = parser.parse_args(arguments)
     found = compare(args.one, args.other)
-    print("\n".join(map(str, found)) or f"equal, byte for byte: {args.one.name}")
+    print("\n".join(map(str, found)) or f"equal, byte for byte: {printable(args.one.name)}")
     return 1 if found else 0
 
 

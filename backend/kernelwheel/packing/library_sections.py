@@ -45,8 +45,8 @@ def section_differences(one: IO[bytes], other: IO[bytes]) -> Iterator[tuple[str,
     except _SENSELESS as error:
         yield "", f"an ELF file that cannot be read: {str(error)[:LONGEST_NAME] or type(error).__name__}"
         return
-    for name, number in sorted(ones.keys() ^ others.keys())[:MOST_SECTIONS]:
-        yield name, "only in the first" if (name, number) in ones else "only in the second"
+    for name in sorted(ones.keys() ^ others.keys())[:MOST_SECTIONS]:
+        yield name[0], "only in the first" if name in ones else "only in the second"
     for name, at in places.items():
         left, right = (each[name].header["sh_size"] for each in (ones, others))
         sizes = f"{left} bytes" + (f", {right} bytes" if left != right else "")
