@@ -111,11 +111,10 @@ def _verified(artifact: Artifact, library: Library) -> Iterator[str]:
         UnreadableArtifactError: it cannot be read or loaded at the moment.
     """
     file = artifact.folder / library.file
-    descriptor = artifact.open_library(library)
+    verified = artifact.open_library(library)
     try:
-        path = _unknown_path(descriptor)
+        path = _unknown_path(verified)
     except OSError as error:
-        os.close(descriptor)
         raise UnreadableArtifactError(
             "the compiled kernels cannot be loaded",
             required=f"a path to the open file that was verified: {file}",
@@ -132,11 +131,20 @@ def _verified(artifact: Artifact, library: Library) -> Iterator[str]:
 
 
 def _unknown_path(descriptor: int) -> str:
-    """A path to an open file that the loader was never given, although a program may close what is not its own."""
-    while (path := HERE.path_of(descriptor)) in _given:
-        descriptor = os.dup(descriptor)  # the one before stays open: its number is taken
-    _given.add(path)
-    return path
+    """A path to an open file that the loader was never given; the descriptor in it takes the place of this one.
+
+    A number may be in use again although its library is still loaded: a program can close what is not its own.
+    """
+    opened = [descriptor]
+    try:
+        while (path := HERE.path_of(opened[-1])) in _given:
+            opened.append(os.dup(opened[-1]))
+        _given.add(path)
+        opened.pop()
+        return path
+    finally:
+        for each in opened:
+            os.close(each)
 
 
 def _load_file(artifact: Artifact, library: Library) -> None:
