@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from ..core.printable import printable
+
 if TYPE_CHECKING:  # the compile's dependencies may be missing if only messages are printed
     from .compile import Say
 
@@ -40,7 +42,7 @@ def abandon(stream: TextIO | None) -> None:
 def shown(package: str) -> Iterator[Say]:
     """Yield a function that shows one line of progress; `[3/9] CUDA a.cu` moves the bar."""
     if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda line: print_line(f"{package}: {line}")
+        yield lambda line: print_line(f"{package}: {printable(line)}")
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -51,6 +53,7 @@ def shown(package: str) -> Iterator[Say]:
         task = bar.add_task(package, total=None)
 
         def say(line: str) -> None:
+            line = printable(line)
             count = re.match(r"\[(\d+)/(\d+)\] (.*)", line)
             if count:
                 bar.update(task, completed=int(count[1]), total=int(count[2]), description=f"{package}: {count[3]}")

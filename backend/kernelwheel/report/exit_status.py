@@ -13,6 +13,7 @@ from typing import Any, Final, TextIO, cast
 
 from ..build.progress import abandon
 from ..core.errors import KernelWheelError
+from ..core.printable import TEXT, printable
 
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -48,7 +49,7 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
 
 def _fail(program: str, message: str, status: int = 1) -> int:
     try:
-        print(f"{program}: {message}", file=sys.stderr, flush=True)
+        print(f"{program}: {printable(message, TEXT)}", file=sys.stderr, flush=True)
     except OSError:
         abandon(sys.stderr)
     return status
@@ -59,7 +60,10 @@ class _OutputError(Exception):
 
 
 class _Output:
-    """Standard output, with its failures raised as _OutputError."""
+    """Standard output, with its failures raised as _OutputError, and what does not print escaped.
+
+    So no command needs to know which of its words are from somebody else's file.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -71,7 +75,7 @@ class _Output:
         if self._stream is None:
             raise _OutputError("it is closed")
         try:
-            return self._stream.write(text)
+            return self._stream.write(printable(text, TEXT))
         except OSError as error:
             raise _OutputError(error) from error
 
