@@ -381,6 +381,7 @@ BAD = [
     (lambda: splat.compute_relocation(EYE, EYE, EYE, EYE), r"opacities must have shape \[N\] or \[N, 1\], found"),
     (lambda: splat.compute_relocation(EYE[0], EYE, EYE[0], EYE[:2]), r"binoms must have shape \[n_max, n_max\]"),
     (lambda: splat.compute_relocation(EYE[0], EYE, EYE[0], EYE[:0, :0]), "binoms must have at least one row"),
+    (lambda: splat.compute_relocation(EYE[0], EYE, EYE[0] * float("nan"), EYE), "ratios must be numbers, found 3 NaN"),
     (lambda: splat.compute_relocation(EYE[0], EYE, EYE, EYE), r"ratios must have shape \[N\] = \[3\]"),
 ]  # fmt: skip
 
