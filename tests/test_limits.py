@@ -230,5 +230,5 @@ def test_many_sets_of_nothing_are_no_work(tmp_path: Path) -> None:
 def test_pack_backward_refuses_sets_that_it_cannot_number(images: int) -> None:
     value, index = torch.zeros(()), torch.zeros((), dtype=torch.int32)
     rows = value.expand(0, 2), value.expand(0), value.expand(0, 3), value.expand(0)
-    with pytest.raises(RuntimeError, match="sets of .* Gaussians are more than|equally many of the 1 images"):
+    with pytest.raises(RuntimeError, match=r"sets of .* Gaussians are more than|equally many of the 1 images"):
         torch.ops.splat.pack_backward(index.expand(images, 1, 2), index.expand(images, 1), 2**33, *rows, None)

@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from splat.fit.fit_memory import FitMemory
 from splat.fit.overlap import seen_by, shared_points
 from splat.fit.parameters import neighbour_distances
 from splat.fit.photograph_views import Reduction, photograph_views
 from splat.fit.views import Views
-from splat.photos.capture import Capture
+from splat.photos.capture import Capture, PictureFolder
 from splat.photos.colmap_model import read_model
 from splat.photos.folders import read_capture
 from splat.scene.gaussians import SceneError
@@ -67,7 +68,7 @@ def test_a_model_that_colmap_wrote(tmp_path: Path, ending: str) -> None:
     (tmp_path / "images" / "sub").mkdir(parents=True)
     for name in ("a.png", "sub/b.png"):
         (tmp_path / "images" / name).write_bytes(b"")
-    capture = read_model(tmp_path, tmp_path / "images")
+    capture = read_model(tmp_path, PictureFolder(tmp_path / "images"))
     first, second = capture.photographs
     assert [p.path.relative_to(tmp_path / "images").as_posix() for p in capture.photographs] == ["a.png", "sub/b.png"]
     assert vars(first.lens) == {"width": 48, "height": 36, "fx": 50, "fy": 50, "cx": 24, "cy": 18}
@@ -215,8 +216,8 @@ def test_pictures_that_do_not_fit_into_memory_are_not_read(tmp_path: Path) -> No
     folder = photographs.colmap_folder(tmp_path / "a")
     message = r"10 photographs of up to 0\.0 megapixels need about .* GiB of memory; make them smaller: --downscale 2"
     with pytest.raises(SceneError, match=message):
-        read(folder, memory=100_000)
-    assert len(read(folder, memory=2_000_000)) == 10
+        read(folder, memory=FitMemory(None, 100_000))
+    assert len(read(folder, memory=FitMemory(2_000_000, 2_000_000))) == 10
 
 
 def test_pictures_of_other_proportions_or_too_small(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 from .._kernelwheel.build.resources import MB, find_resources
 from ..fit.checkpoints import check_checkpoint, digest_of, resume, write_checkpoint
 from ..fit.comparison_page import check_page, write_comparison
+from ..fit.fit_memory import FitMemory
 from ..fit.photograph_views import Reduction, photograph_views
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         with enough_memory(lambda: what, _REMEDY):
             with printed_warnings():
-                views = _read(args, photographs)
+                views = _read(args, photographs, device)
             what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {_size(views)}"
             work = _prepare(args, views.to(device))
             trainer = work.trainer
@@ -137,19 +138,21 @@ def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     return _Outputs(args.output, picture, page, checkpoint)
 
 
-def _read(args: argparse.Namespace, photographs: bool) -> Views:
+def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> Views:
     points = max(args.gaussians // 3, 1)
+    there = find_resources().memory_mb
+    reading = None if there is None else there * MB
+    memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA says by itself what it lacks
     if not photographs:
         if args.images or args.downscale != 1 or args.max_size:
             raise ValueError("--images, --downscale and --max-size are for a folder of photographs, or a .json file")
-        return read_views(args.sources, points, args.seed)
-    memory = find_resources().memory_mb
+        return read_views(args.sources, points, args.seed, memory)
     return photograph_views(
         read_capture(args.sources[0], args.images),
         points,
         args.seed,
         Reduction(args.downscale, args.max_size),
-        None if memory is None else memory * MB,
+        memory,
     )
 
 

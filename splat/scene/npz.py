@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from .file_input import opened_file
 from .gaussians import SceneError
 from .names import listed
 
@@ -37,7 +38,7 @@ def read_npz(path: Path, names: Sequence[str]) -> tuple[Arrays, str]:
         SceneError: if it is damaged, not an .npz file, or unpacks to far more than its size; the message names it.
         OSError: if it cannot be opened.
     """
-    with path.open("rb") as file:
+    with opened_file(path) as file:
         try:
             archive = zipfile.ZipFile(file)
         except Exception as error:  # zipfile and numpy have no common error class for damaged files
