@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .file_input import scene_file
+from .file_input import bytes_left, scene_file
 from .gaussians import SceneError
 from .names import quoted
 
@@ -33,10 +33,10 @@ def read_json(path: Path, what: str, limits: JsonLimits, **hooks: Any) -> Any:
         OSError: if it cannot be opened.
     """
     with scene_file(path) as file:
-        content = file.read(limits.bytes + 1)
-        if len(content) > limits.bytes:
-            raise SceneError(f"{what} of at most {limits.bytes} bytes is required, found a larger file")
-        return _parse(content, what, limits, hooks)
+        size = bytes_left(file)
+        if size > limits.bytes:
+            raise SceneError(f"{what} of at most {limits.bytes} bytes is required, found {size}")
+        return _parse(file.read(size), what, limits, hooks)
 
 
 def _parse(content: bytes, what: str, limits: JsonLimits, hooks: dict[str, Any]) -> Any:
