@@ -470,3 +470,89 @@ def test_damaged_models_are_read_or_refused_in_little_memory(
     finally:
         tracemalloc.stop()
     assert peak < 2**20
+
+
+# Links
+
+
+def linked(path: Path, target: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        path.rename(target)
+    else:
+        path.replace(target)
+    path.symlink_to(target)
+
+
+OUT = r"a file inside .*a is required, found a link from .* to .*secret.*; copy it there, or name the folder that has"
+
+
+@pytest.mark.parametrize("kind", ["colmap", "transforms"])
+@pytest.mark.parametrize("name", ["images/03.png", "images"])
+def test_links_that_lead_out_of_a_capture(tmp_path: Path, kind: str, name: str) -> None:
+    make = photographs.colmap_folder if kind == "colmap" else photographs.transforms_folder
+    folder = make(tmp_path / "a")
+    linked(folder / name, tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT) as raised:
+        read(folder)
+    assert str(raised.value).startswith(str(folder))
+    # As many links as one likes, within the capture or to it.
+    (folder / "here").mkdir()
+    (folder / name).unlink()
+    (tmp_path / "secret").rename(folder / "here" / "photo")
+    (folder / name).symlink_to(Path("here", "photo") if name == "images" else Path("..", "here", "photo"))
+    (tmp_path / "b").symlink_to(folder)
+    assert len(read(tmp_path / "b")) == 10
+
+
+def test_a_link_that_a_picture_without_an_ending_becomes(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    path = folder / "transforms.json"
+    path.write_text(path.read_text().replace("03.png", "03"))
+    linked(folder / "images" / "03.png", tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT):
+        read(folder)
+
+
+def test_links_out_of_the_folder_that_images_names(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    (folder / "images").rename(tmp_path / "pictures")
+    assert len(photograph_views(read_capture(folder, tmp_path / "pictures"), 50, 0)) == 10
+    linked(tmp_path / "pictures" / "03.png", tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT.replace("a is", "pictures is")):
+        read_capture(folder, tmp_path / "pictures")
+
+
+def test_a_link_from_ply_file_path(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "cloud.ply"})
+    (folder / "cloud.ply").write_bytes(b"")
+    linked(folder / "cloud.ply", tmp_path / "secret.ply")
+    with pytest.raises(SceneError, match="ply_file_path: " + OUT):
+        read(folder)
+
+
+def test_a_circle_of_links_is_no_picture(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    path = folder / "images" / "03.png"
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(SceneError, match=r"1 of its 10 pictures are missing: .*03\.png"):
+        read_capture(folder)
+
+
+@pytest.mark.parametrize("name", ["\0", " ", "a\ud800", "", "images/../images/00.png"])
+def test_names_that_no_picture_has(tmp_path: Path, name: str) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"frames": [{"file_path": name}]})
+    with pytest.raises(SceneError, match=r"frame 0: the name of a file inside .* is required, found") as raised:
+        read(folder)
+    assert str(raised.value).isprintable()
+
+
+def test_frames_share_what_the_file_says_of_all(tmp_path: Path) -> None:
+    """And do not copy it: names that mean nothing took a time that grew with their square."""
+    more = {f"a{i}": i for i in range(100_000)}
+    folder = photographs.transforms_folder(tmp_path / "a", count=2, changes=more)
+    said = json.loads((folder / "transforms.json").read_text())
+    said["frames"] *= 2000
+    (folder / "transforms.json").write_text(json.dumps(said))
+    assert len(read_capture(folder).photographs) == 4000

@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
             with printed_warnings():
                 whole = read_scene(args.source)
                 scene = usable(_edited(whole, args), args.output)
+            if not len(whole):
+                raise SceneError(f"{args.source}: a scene with Gaussians is required, found none in it")
             if not len(scene):
                 raise SceneError(
                     f"{args.source}: a Gaussian is required to be left to write, found none of {len(whole)}; choose a "
