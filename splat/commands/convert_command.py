@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from pathlib import Path
 
 from ..scene.edits import Corner, crop_scene, limit_degree, prune_scene, scale_scene
@@ -20,6 +19,7 @@ from ..scene.formats import (
 from ..scene.gaussians import Gaussians, SceneError
 from .command_files import file_argument, save_scene
 from .memory import enough_memory
+from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
 
 
@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
             save_scene(args.output, scene)
             size = args.output.stat().st_size
     except (SceneError, OSError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     degree = min(scene.degree, FORMATS[suffix_of(args.output)].max_degree)
-    print(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
+    print_result(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
     return 0
 
 

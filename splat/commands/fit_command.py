@@ -29,6 +29,7 @@ from .fit_arguments import add_fit_arguments
 from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
+from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
 
 _TEST_EVERY = 8
@@ -109,13 +110,12 @@ def run(args: argparse.Namespace) -> int:
         if outputs.checkpoint:
             outputs.checkpoint.unlink(missing_ok=True)  # it would only lead to this scene
     except (SceneError, OSError, DeviceError, ValueError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     page = f"; page: {outputs.page}" if outputs.page else ""
-    print(
-        f"{facts}: {args.output}\nPSNR {quality.psnr:.1f} dB on {work.kind()}, SSIM {quality.ssim:.3f}; comparison: "
-        f"{outputs.picture}{page}"
-    )
+    print_result(f"{facts}: {args.output}")
+    judged = f"PSNR {quality.psnr:.1f} dB on {work.kind()}, SSIM {quality.ssim:.3f}"
+    print_result(f"{judged}; comparison: {outputs.picture}{page}")
     return 0
 
 
@@ -221,19 +221,18 @@ def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outpu
     if outputs.checkpoint:
         write_checkpoint(outputs.checkpoint, trainer, digest)
         more = f"; the same command with --resume goes on from {outputs.checkpoint}"
-    print(
-        f"splat: interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
-        f"{len(trainer.table)} Gaussians, is in {args.output}{more}",
-        file=sys.stderr,
+    print_error(
+        f"interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
+        f"{len(trainer.table)} Gaussians, is in {args.output}{more}"
     )
     return INTERRUPTED
 
 
 def _say_failed(args: argparse.Namespace, trainer: Trainer, failure: Exception) -> int:
-    print(
-        f"splat: {failure}\nsplat: the scene as fitted after {trainer.done} of {args.steps} steps, "
-        f"{len(trainer.table)} Gaussians, is in {args.output}",
-        file=sys.stderr,
+    print_error(failure)
+    print_error(
+        f"the scene as fitted after {trainer.done} of {args.steps} steps, {len(trainer.table)} Gaussians, is in "
+        f"{args.output}"
     )
     return 1
 
