@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mutations import how_many
 from test_render_command import failure, parse, render
 
 from splat.commands import render_command
@@ -159,7 +160,8 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
     seeds = [json.dumps(GOOD).encode(), json.dumps(changed(viewmat=None, K=None, fov=90, **POSE)).encode()]
     path = tmp_path / "camera.json"
     read = 0
-    for _ in range(1500):
+    count = how_many(1500)
+    for _ in range(count):
         content = bytearray(rng.choice(seeds))
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(content))
@@ -171,7 +173,7 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
             continue
         read += 1
         check(camera)
-    assert 20 < read < 1000
+    assert 0.01 < read / count < 0.7
 
 
 def check(camera: Camera) -> None:

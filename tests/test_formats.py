@@ -20,6 +20,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from mutations import how_many
 from scenes import real_scene
 from test_commands import run
 from test_ply import WHOLE, XYZ, header, no_other_warning, text
@@ -704,7 +705,7 @@ def damaged_scenes(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=how_many(1500), deadline=None, derandomize=True)
 @given(damaged=damaged_scenes())
 def test_damaged_scenes_are_read_or_refused_but_never_crash(
     tmp_path_factory: pytest.TempPathFactory, damaged: tuple[str, bytes]
@@ -727,7 +728,7 @@ def test_damaged_scenes_are_read_or_refused_but_never_crash(
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=how_many(200), deadline=None, derandomize=True)
 @given(
     numbers=st.lists(finite, min_size=23, max_size=23),
     scales=st.lists(st.floats(0, 2.0**127, width=32), min_size=3, max_size=3),

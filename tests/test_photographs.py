@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutations import how_many
 from PIL import Image
 
 from splat.fit.fit_memory import FitMemory
@@ -440,7 +441,7 @@ def small_model(binary: bool) -> dict[str, bytes]:
     return {name: text.encode() for name, text in photographs.text_model(taken, 3).items()}
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=how_many(400), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_damaged_models_are_read_or_refused_in_little_memory(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -462,6 +463,35 @@ def test_damaged_models_are_read_or_refused_in_little_memory(
         damaged[at : at + 1] = data.draw(st.binary(max_size=3))
     for name, content in {**files, chosen: bytes(damaged)}.items():
         (folder / name).write_bytes(content)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(SceneError):
+            read_capture(folder)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+
+
+PIECES = [b"", b"9", b"-", b"e99", b"[", b"]", b"{", b"}", b",", b"null", b"NaN", b'"', b"..", b"\\u0000", b"\xff"]
+
+
+@settings(max_examples=how_many(400), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_damaged_transforms_are_read_or_refused_in_little_memory(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "damaged_transforms"
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    (folder / "images" / "00.png").touch()
+    (folder / "images" / "01.png").touch()
+    damaged = bytearray(json.dumps(photographs.transforms(photographs.cameras(2))).encode())
+    if data.draw(st.booleans()):
+        del damaged[data.draw(st.integers(0, len(damaged))) :]
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(damaged)))
+        damaged[at : at + data.draw(st.integers(0, 3))] = data.draw(st.sampled_from(PIECES) | st.binary(max_size=2))
+    (folder / "transforms.json").write_bytes(damaged)
     tracemalloc.start()
     try:
         with contextlib.suppress(SceneError):
