@@ -221,6 +221,19 @@ def test_pictures_that_do_not_fit_into_memory_are_not_read(tmp_path: Path) -> No
     assert len(read(folder, memory=FitMemory(2_000_000, 2_000_000))) == 10
 
 
+def test_pictures_that_do_not_fit_into_memory_are_not_unpacked_to_make_them_smaller(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    Image.new("RGB", (400, 300)).save(folder / "images" / "03.png")
+    Image.new("RGB", (400, 300)).save(folder / "images" / "04.jpg")
+    (folder / "images" / "04.jpg").replace(folder / "images" / "04.png")
+    message = r"03\.png: unpacking a picture of 400x300 pixels needs about 0\.0 GiB, found 0\.0 GiB of memory; make it"
+    with pytest.raises(SceneError, match=message):
+        photograph_views(read_capture(folder), 50, 0, Reduction(max_size=10), memory=FitMemory(10**6, None))
+    Image.new("RGB", (40, 30)).save(folder / "images" / "03.png")
+    # A JPEG is unpacked at an eighth of its size.
+    assert len(photograph_views(read_capture(folder), 50, 0, Reduction(max_size=10), FitMemory(10**6, None))) == 10
+
+
 def test_pictures_of_other_proportions_or_too_small(tmp_path: Path) -> None:
     folder = photographs.colmap_folder(tmp_path / "a")
     with pytest.raises(SceneError, match="at least 8x8 pixels are required, found 8x6; choose a smaller --downscale"):

@@ -38,7 +38,8 @@ def check_fitting(source: str, noun: str, sizes: Sequence[tuple[int, int]], kept
         return
     largest = f"{max(pixels) / 1e6:.1f} megapixels"
     what = f"a {noun} of {largest} needs" if len(sizes) == 1 else f"{len(sizes)} {noun}s of up to {largest} need"
-    remedy = "make them smaller: --downscale 2, or --max-size 1600" if noun == PHOTOGRAPH else "make it smaller first"
+    remedy = f"make {'it' if len(sizes) == 1 else 'them'} smaller"
+    remedy += ": --downscale 2, or --max-size 1600" if noun == PHOTOGRAPH else " first"
     raise SceneError(
         f"{source}: {what} about {needed / 2**30:.1f} GiB, found {found / 2**30:.1f} GiB of memory; {remedy}"
     )
