@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import stat
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -17,7 +18,6 @@ import pytest
 from splat.fit.views import read_views
 from splat.photos.folders import read_capture
 from splat.photos.pictures import picture_size, read_resized
-from splat.scene import file_input
 from splat.scene.camera_file import read_camera
 from splat.scene.file_input import opened_file
 from splat.scene.formats import FORMATS, read_scene
@@ -132,4 +132,19 @@ def test_a_file_is_read_as_any_other(tmp_path: Path) -> None:
         assert not os.get_inheritable(file.fileno())
         assert file.read() == b"abc"
     assert file.closed
-    assert file_input.__doc__
+
+
+def test_what_is_asked_of_a_file_takes_no_more_memory_than_it_has(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    tracemalloc.start()
+    try:
+        with opened_file(tmp_path / "a") as file:
+            assert file.read(1) == b"a"
+            assert file.read(2**32) == b"bc"
+            assert file.read(2**32) == b""
+            file.seek(0)
+            assert file.read() == b"abc"
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20

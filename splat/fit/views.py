@@ -156,7 +156,7 @@ def _read_picture(path: Path, memory: FitMemory) -> Tensor:
 
 
 def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMemory) -> Views:
-    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"))
+    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"), memory.reading)
     missing = [f"{name} {shape}" for name, shape in _REQUIRED.items() if name not in arrays]
     if missing:
         raise SceneError(f"{path}: {' and '.join(missing)} required, found {found}")

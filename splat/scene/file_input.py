@@ -21,6 +21,9 @@ MOST_TIMES: Final = 100
 ALWAYS_ALLOWED: Final = 2**26
 """or to this many bytes, whichever is more."""
 
+_LARGE: Final = 2**20
+"""So many bytes may be asked of a file without a look at its size."""
+
 
 class LeftOutWarning(UserWarning):
     """Gaussians of a scene were left out."""
@@ -39,9 +42,18 @@ def opened_file(path: Path) -> Iterator[BinaryIO]:
     Raises SceneError if it is a pipe, a socket or a device, OSError if it cannot be opened.
     """
     _check_regular(path, path.stat())  # before opening, since some devices do something then
-    with open(path, "rb", opener=_open_without_waiting) as file:
+    with _InputFile(io.FileIO(path, opener=_open_without_waiting)) as file:
         _check_regular(path, os.fstat(file.fileno()))
         yield file
+
+
+class _InputFile(io.BufferedReader):
+    """A file that makes no room for more than it has: Python itself makes room for whatever a header asks for."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _LARGE:
+            size = min(size, bytes_left(self))
+        return super().read(size)
 
 
 def _open_without_waiting(name: str, flags: int) -> int:
