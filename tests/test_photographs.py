@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import tracemalloc
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,8 @@ def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
         ),
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[float("nan")] * 4] * 4}]}, "a finite pose"),
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[2, 1, 0, 0]] * 4}]}, "stretches or mirrors"),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[1e999] * 4] * 4}]}, "a finite pose"),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[1e300] * 4] * 4}]}, "stretches or mirrors"),
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [10**400]}]}, "4 rows of 4 finite numbers"),
         ({"k1": 0.1}, "a pinhole camera is required, found OPENCV with k1; .*colmap image_undistorter"),
         ({"camera_model": "OPENCV_FISHEYE"}, "a pinhole camera is required, found OPENCV_FISHEYE"),
@@ -415,8 +418,10 @@ def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
 )
 def test_transforms_that_are_something_else(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     folder = photographs.transforms_folder(tmp_path / "a", changes=changes)
-    with pytest.raises(SceneError, match=message) as raised:
-        read(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SceneError, match=message) as raised:
+            read(folder)
     assert str(raised.value).startswith(str(folder))
 
 
@@ -478,7 +483,8 @@ def test_damaged_models_are_read_or_refused_in_little_memory(
         (folder / name).write_bytes(content)
     tracemalloc.start()
     try:
-        with contextlib.suppress(SceneError):
+        with warnings.catch_warnings(), contextlib.suppress(SceneError):
+            warnings.simplefilter("error")
             read_capture(folder)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -507,7 +513,8 @@ def test_damaged_transforms_are_read_or_refused_in_little_memory(
     (folder / "transforms.json").write_bytes(damaged)
     tracemalloc.start()
     try:
-        with contextlib.suppress(SceneError):
+        with warnings.catch_warnings(), contextlib.suppress(SceneError):
+            warnings.simplefilter("error")
             read_capture(folder)
         _, peak = tracemalloc.get_traced_memory()
     finally:

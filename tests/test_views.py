@@ -202,7 +202,8 @@ def damaged_files(draw: st.DrawFn) -> bytes:
     damaged = bytearray(whole[: draw(st.integers(len(whole) // 2, len(whole)) | st.just(len(whole)))])
     for _ in range(draw(st.integers(0, 4))):
         # Half of them where the headers and the directory of the zip file are.
-        at = draw(st.integers(0, len(damaged)) | st.integers(0, 150) | st.integers(len(damaged) - 500, len(damaged)))
+        size = len(damaged)
+        at = draw(st.integers(*draw(st.sampled_from([(0, size), (0, 150), (size - 500, size)]))))
         damaged[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
     return bytes(damaged)
 

@@ -120,7 +120,11 @@ def rigid(rotation: Floats, shift: Floats, what: str) -> Floats:
     """A matrix [4, 4] from a rotation [3, 3] and a shift [3]; SceneError if it is none, or not finite."""
     if not (np.isfinite(rotation).all() and np.isfinite(shift).all()):
         raise SceneError(f"{what}: a finite pose is required, found a NaN or an infinity")
-    if np.abs(rotation @ rotation.T - np.eye(3)).max() > 1e-3 or np.linalg.det(rotation) < 0:
+    if (
+        np.abs(rotation).max() > 2
+        or np.abs(rotation @ rotation.T - np.eye(3)).max() > 1e-3
+        or np.linalg.det(rotation) < 0
+    ):
         raise SceneError(f"{what}: a rotation is required in its pose, found a matrix that stretches or mirrors")
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = rotation, shift

@@ -28,8 +28,8 @@ _LIMITS: Final = JsonLimits(2**26, nests=10 * _MOST_FRAMES, values=60 * _MOST_FR
 """A frame has 6 objects and lists, and about 40 values."""
 _UNDISTORTED: Final = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE")
 _DISTORTION: Final = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
-_AXES: Final = np.diag([1.0, -1.0, -1.0])
-"""From OpenGL's axes of a camera to those used here."""
+_AXES: Final = np.array([1.0, -1.0, -1.0])
+"""The signs of OpenGL's axes of a camera, for those used here."""
 
 
 def read_transforms(path: Path, pictures: Path | None = None) -> Capture:
@@ -121,6 +121,6 @@ def _viewmat(frame: dict[str, Any], what: str) -> Floats:
         matrix = np.zeros(0)
     if matrix.shape not in ((4, 4), (3, 4)):
         raise SceneError(f"{what}: transform_matrix, 4 rows of 4 finite numbers, required, found something else")
-    pose = rigid(matrix[:3, :3] @ _AXES, matrix[:3, 3], what)
+    pose = rigid(matrix[:3, :3] * _AXES, matrix[:3, 3], what)
     rotation = pose[:3, :3].T
     return rigid(rotation, -rotation @ pose[:3, 3], what)
