@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import webbrowser
 from pathlib import Path
@@ -23,6 +22,7 @@ from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
 from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
+from .printing import print_error, print_result, print_warning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,15 +78,15 @@ def run(args: argparse.Namespace) -> int:
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
         ):
-            print(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
+            print_result(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
             if not is_loopback(args.host):
-                print(f"splat: warning: everybody who can reach {args.host} can see the scenes", file=sys.stderr)
+                print_warning(f"everybody who can reach {args.host} can see the scenes")
             if browser is not None:
                 browser.open(viewer.url)
             while not interrupted():
                 time.sleep(0.1)
     except (SceneError, OSError, DeviceError, ViewError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     return 0
 
