@@ -37,11 +37,26 @@ make_venv() {
   fi
 }
 
-# is_made NAME REQUIREMENT...: whether make_venv would have nothing to do.
+# is_made NAME WORD...: whether an environment was made from these words.
 is_made() {
   local name=$1
   shift
   [ "$(cat "$cache/$name/made-from" 2>/dev/null)" = "$python $*" ]
+}
+
+# make_locked_venv NAME: a virtual environment with the wheels that ci/locks/NAME.txt lists, each checked by its sha256; sets
+# $venv. Recreated if the list changes.
+make_locked_venv() {
+  local name=$1 lock=$root/ci/locks/$1.txt listed
+  listed=$(sha256sum <"$lock")
+  venv=$cache/$name
+  if ! is_made "$name" "$listed"; then
+    say "environment $name: ci/locks/$name.txt"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    pip_install --require-hashes --only-binary=:all: -r "$lock"
+    printf '%s' "$python $listed" >"$venv/made-from"
+  fi
 }
 
 # pip_install ARGUMENT...: into $venv; with pip's progress bars on a terminal.

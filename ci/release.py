@@ -1,6 +1,7 @@
 """Builds the files of a release from a commit, checks them, and says so; run by ci/wheels.
 
-It builds with real front ends only: `python -m build` makes the sdist, and the wheel from the sdist.
+It builds with real front ends only: `python -m build` makes the sdist, and the wheel from the sdist. What pip brings
+for that is in ci/locks/build.txt of the commit, each file by its sha256.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parent.parent
+# What a build gets, in a checkout.
+LOCK = Path("ci", "locks", "build.txt")
+# pip installs nothing else, and no sdist, which would be built with more than the lock has.
+LOCKED = {"PIP_REQUIRE_HASHES": "1", "PIP_ONLY_BINARY": ":all:"}
 # Lines of a build that tell how far it is, or what was decided.
 PROGRESS = re.compile(
     r" *(\[\d+/\d+\]|compiling |nvcc:|CUDA kernels:|platform tag:|stable ABI:|  \S+: \S+@|\* |Successfully"
@@ -87,7 +92,7 @@ def release(work: Path, commit: str, version: str, older: Path | None, platforms
     say("checking")
     checks = check_files(files, checkout)
     if older:
-        way = another_way(work / "another folder ünlike the first", older, built_with(files)["torch"])
+        way = another_way(work / "another folder ünlike the first", older)
         say(f"building again: {describe(way)}")
         checkout = clone(commit, version, way.folder / "checkout")
         for path in checkout.rglob("*"):
@@ -160,36 +165,39 @@ def build(checkout: Path, way: Way, epoch: str, platforms: Sequence[str] = ()) -
     if way.prefix:  # another user
         for path in (way.folder, *way.folder.rglob("*")):
             shutil.chown(path, "nobody")
-    run_front_end(way, epoch, "--outdir", out, checkout)
+    run_front_end(way, epoch, checkout, "--outdir", out)
     made = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
     for platform in platforms:
         packages = way.folder / f"packages-{platform}"
-        fetch_packages(packages, platform, built_with(made)["nvcc"])
+        fetch_packages(packages, platform, built_with(made)["nvcc"], checkout)
         config = [f"--config-setting=platform={platform}", f"--config-setting=target-packages={packages}"]
         other = way.folder / platform
-        run_front_end(way, epoch, "--wheel", *config, "--outdir", other, checkout)
+        run_front_end(way, epoch, checkout, "--wheel", *config, "--outdir", other)
         made += sorted(other.glob("*.whl"))
     return made
 
 
-def fetch_packages(folder: Path, platform: str, nvcc: str) -> None:
+def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> None:
     """The parts of the CUDA toolkit for another platform, in nvcc's release, for `target-packages`."""
     sys.path.insert(0, str(ROOT / "backend"))
     from kernelwheel.toolchain.cross import WHEELS
 
     release = ".".join(nvcc.split(".")[:2])
     tag = f"--platform=manylinux_2_17_{platform.removeprefix('linux-')}"
-    words = ["install", "--quiet", "--target", str(folder), "--no-deps", "--only-binary=:all:", tag]
+    words = ["install", "--quiet", "--target", folder, "--no-deps", tag, "--constraint", checkout / LOCK]
     command = [sys.executable, "-m", "pip", *words, *(f"{name}=={release}.*" for name in WHEELS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {**os.environ, **LOCKED}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Refused(f"the toolkit's parts for {platform}", done.stderr, "see what pip says")
+        raise Refused(f"the toolkit's parts for {platform}, as in {LOCK}", done.stderr, "see what pip says")
 
 
-def run_front_end(way: Way, epoch: str, *words: str | Path) -> None:
-    """Run `python -m build` and show how far it is."""
-    env = {**os.environ, **way.env, "SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on"}
-    command = [*way.prefix, sys.executable, "-m", "build", "--verbose", *map(str, words)]
+def run_front_end(way: Way, epoch: str, checkout: Path, *words: str | Path) -> None:
+    """Run `python -m build` on a checkout and show how far it is."""
+    options = {"SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on"}
+    env = {**os.environ, **way.env, **options, **LOCKED}
+    locked = f"--dependency-constraints-txt={checkout / LOCK}"
+    command = [*way.prefix, sys.executable, "-m", "build", "--verbose", locked, *map(str, words), str(checkout)]
     said: list[str] = []
     with subprocess.Popen(
         command, env=env, umask=way.umask, cwd=way.folder, text=True, errors="replace",
@@ -210,22 +218,20 @@ def wheels_of(files: Sequence[Path]) -> list[Path]:
 
 
 def built_with(files: Sequence[Path]) -> dict[str, str]:
-    """What the first wheel was built with: torch and nvcc. By the next build, an index may have newer ones."""
+    """What the first wheel was built with: torch and nvcc."""
     with ZipFile(wheels_of(files)[0]) as archive:
         values: dict[str, str] = json.loads(archive.read("splat/_native/manifest.json"))["built_with"]
     return values
 
 
-def another_way(folder: Path, older: Path, torch: str) -> Way:
+def another_way(folder: Path, older: Path) -> Way:
     """A way to build that differs from the first in everything that must not matter, as far as this machine has it."""
     (folder / "temporary").mkdir(parents=True)
-    constraint = folder.parent / "constraint.txt"  # pip takes no path with a space from a variable
-    constraint.write_text(f"torch=={torch.partition('+')[0]}\n", encoding="ascii")
     cache = subprocess.run(["pip", "cache", "dir"], capture_output=True, text=True, check=False).stdout.strip()
     env = {
         "HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), "XDG_CACHE_HOME": str(folder / "cache"),
         "PATH": f"{older}:{os.environ['PATH']}", "MAX_JOBS": "3", "LC_ALL": "C", "TZ": "Pacific/Kiritimati",
-        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache, "PIP_CONSTRAINT": str(constraint),
+        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache,
     }  # fmt: skip
     return Way(folder, env, 0o077, nobody(folder.parent))
 

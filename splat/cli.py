@@ -6,7 +6,6 @@ the output any more.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from . import __version__
@@ -22,6 +21,7 @@ from .commands import (
     view_command,
 )
 from .commands.memory import NotEnoughMemory, enough_memory
+from .commands.printing import CommandParser
 
 COMMANDS = {
     "render": (render_command, "render a picture of a scene"),
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = argparse.ArgumentParser(prog="splat", description="3D Gaussian splatting for PyTorch")
+    parser = CommandParser(prog="splat", description="3D Gaussian splatting for PyTorch")
     parser.add_argument("--version", action="version", version=f"splat {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, summary) in COMMANDS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -165,3 +166,15 @@ def splat_wheel() -> Path:
     if not path:
         pytest.skip("SPLAT_TEST_WHEEL does not name the wheel that is installed; ci/test sets it")
     return Path(path)
+
+
+@pytest.fixture(scope="session")
+def release() -> ModuleType:
+    """ci/release.py as a module."""
+    spec = importlib.util.spec_from_file_location("release", REPOSITORY / "ci" / "release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["release"] = module  # NamedTuple looks its module up
+    spec.loader.exec_module(module)
+    return module

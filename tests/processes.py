@@ -14,7 +14,8 @@ RunPython = Callable[..., Done]
 # Whatever the caller's shell says about builds must not decide a test.
 BUILD_VARIABLES = {
     "CC", "CPATH", "CUDACXX", "CUDAFLAGS", "CUDA_HOME", "CXX", "CXXFLAGS", "LDFLAGS", "MAX_JOBS",
-    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "PYTHONPATH", "SOURCE_DATE_EPOCH", "TORCH_CUDA_ARCH_LIST",
+    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "PYTHONPATH", "PYTHONUNBUFFERED", "SOURCE_DATE_EPOCH",
+    "TORCH_CUDA_ARCH_LIST",
 }  # fmt: skip
 
 

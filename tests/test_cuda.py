@@ -128,6 +128,26 @@ def test_indices_out_of_range_are_survived() -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
+def test_a_nan_among_ratios_ends_no_program() -> None:
+    """As an index it was an assertion in a kernel, after which nothing works on the GPU."""
+    ones = torch.ones(3, device=DEVICE)
+    ratios = torch.tensor([1.0, torch.nan, 2.0], device=DEVICE)
+    with pytest.raises(ValueError, match="ratios must be numbers, found 1 NaN of 3"):
+        splat.compute_relocation(0.5 * ones, torch.ones(3, 3, device=DEVICE), ratios, torch.ones(4, 4, device=DEVICE))
+    assert ones.sum().item() == 3
+
+
+def test_many_sets_of_nothing_are_no_work() -> None:
+    value, index = torch.zeros((), device=DEVICE), torch.zeros((), dtype=torch.int32, device=DEVICE)
+    rows = value.expand(0, 2), value.expand(0), value.expand(0, 3), value.expand(0)
+    with pytest.raises(RuntimeError, match=r"sets of .* Gaussians are more than"):
+        OPS.pack_backward(index.expand(0, 1, 2), index.expand(0, 1), 2**33, *rows, None)
+    assert OPS.pack_backward(index.expand(0, 1, 2), index.expand(0, 1), 2**31 - 1, *rows, None)[0].numel() == 0
+    scene = value.expand(1, 9, 3), value.expand(1, 9, 4), value.expand(1, 9, 3), None, value.expand(1, 9)
+    finite, invalid = OPS.find_finite(*scene, value.expand(1, 2**50, 9, 0))
+    assert (int(finite.sum()), int(invalid)) == (9, 0)
+
+
 # Streams and graphs
 
 

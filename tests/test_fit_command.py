@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,26 @@ def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
         pixels = np.asarray(picture, dtype=float) / 255
     # The target beside what the scene makes of it.
     assert psnr(torch.from_numpy(pixels[:, 48:]), torch.from_numpy(pixels[:, :48])) > 20
+
+
+def test_a_picture_that_does_not_fit_into_memory_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = replace(fit_command.find_resources(), memory_mb=100)
+    monkeypatch.setattr(fit_command, "find_resources", lambda: there)
+    Image.new("RGB", (500, 400)).save(tmp_path / "a.png")
+    scene_file(tmp_path / "a.npz", changes={"images": np.zeros((9, 400, 500, 3), np.uint8)})
+    for name, words, they in (("a.png", "a picture of", "it"), ("a.npz", "9 pictures of up to", "them")):
+        assert run(tmp_path / name, "-o", tmp_path / "a.ply", "--steps", "1") == 1
+        err = capsys.readouterr().err
+        needs = "needs about 0.2" if name == "a.png" else "need about 0.2"
+        assert err == (
+            f"splat: {tmp_path / name}: {words} 0.2 megapixels {needs} GiB, found 0.1 GiB of memory; make {they} "
+            "smaller first\n"
+        )
+    small = tmp_path / "b.png"
+    Image.new("RGB", (100, 80)).save(small)
+    assert run(small, "-o", tmp_path / "b.ply", "--steps", "1", "--gaussians", "9") == 0
 
 
 def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

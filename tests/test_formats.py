@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import importlib
+import json
 import os
 import struct
 import sys
@@ -19,8 +20,10 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from mutations import how_many
 from scenes import real_scene
-from test_ply import WHOLE, header, no_other_warning
+from test_commands import run
+from test_ply import WHOLE, XYZ, header, no_other_warning, text
 
 import splat
 from splat.scene import formats, spz, spz_values
@@ -475,7 +478,7 @@ FOUR = spz_by_hand(4)
 INNER = gzip.decompress(spz_by_hand(3))
 
 BROKEN: dict[str, tuple[str, bytes, str]] = {
-    "empty splat": ("a.splat", b"", "a .splat file has 32 bytes for each Gaussian, found 0 bytes"),
+    "short splat": ("a.splat", bytes(31), "a .splat file has 32 bytes for each Gaussian, found 31 bytes"),
     "cut splat": ("a.splat", bytes(95), "has 32 bytes for each Gaussian, found 95 bytes"),
     "empty spz": ("a.spz", b"", "an .spz file is required, found nothing"),
     "foreign spz": ("a.spz", b"\x89PNG" + bytes(90), r"begins with NGSP, found b'\\x89PNG"),
@@ -651,6 +654,24 @@ def test_memory_is_a_small_multiple_of_the_scene(tmp_path: Path, suffix: str) ->
     assert peak < 6 * held
 
 
+def wholes_of_nothing() -> dict[str, bytes]:
+    """A file of 0 Gaussians in each format and version, as others write it or as it is written here."""
+    head = b"NGSP" + struct.pack("<IIBBBBI12x", 4, 0, 1, 12, 0, 0, 32)
+    harmonics = b"element sh 0\n" + b"".join(b"property uchar f_rest_%d\n" % i for i in range(9)) + b"end_header"
+    return {
+        "0.ply": text(f"element vertex 0\n{XYZ}", b""),
+        "0b.ply": header(f"element vertex 0\n{XYZ}"),
+        "0.compressed.ply": compressed([], []),
+        "0c.compressed.ply": compressed([], [], colors=True).replace(b"end_header", harmonics),
+        "0.splat": b"",
+        **{f"0v{version}.spz": gzip.compress(gzip_header(version, 0)) for version in (1, 2, 3)},
+        "0v4.spz": head,
+    }
+
+
+NOTHING = wholes_of_nothing()
+
+
 def wholes() -> dict[str, bytes]:
     small = some_scene(3, degree=1)
     return {
@@ -669,8 +690,9 @@ WHOLES = wholes()
 @st.composite
 def damaged_scenes(draw: st.DrawFn) -> tuple[str, bytes]:
     """A file that was whole, cut and with bytes replaced, inserted or taken away; inside of gzip, too."""
-    name = draw(st.sampled_from(sorted(WHOLES)))
-    whole = WHOLES[name]
+    files = draw(st.sampled_from([WHOLES, WHOLES, WHOLES, NOTHING]))
+    name = draw(st.sampled_from(sorted(files)))
+    whole = files[name]
     inside = whole[:2] == b"\x1f\x8b" and draw(st.booleans())
     damaged = bytearray(gzip.decompress(whole) if inside else whole)
     if draw(st.booleans()):
@@ -683,7 +705,7 @@ def damaged_scenes(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=how_many(1500), deadline=None, derandomize=True)
 @given(damaged=damaged_scenes())
 def test_damaged_scenes_are_read_or_refused_but_never_crash(
     tmp_path_factory: pytest.TempPathFactory, damaged: tuple[str, bytes]
@@ -706,7 +728,7 @@ def test_damaged_scenes_are_read_or_refused_but_never_crash(
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=how_many(200), deadline=None, derandomize=True)
 @given(
     numbers=st.lists(finite, min_size=23, max_size=23),
     scales=st.lists(st.floats(0, 2.0**127, width=32), min_size=3, max_size=3),
@@ -743,3 +765,60 @@ def test_decoding_needs_no_file() -> None:
     assert torch.equal(decode_splat(encode_splat(scene)).means, scene.means)
     with no_other_warning():
         assert formats.losses_of(".spz", some_scene(0)) == []
+
+
+# Scenes of no Gaussians
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_scene_of_no_gaussians_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(NOTHING[name])
+    with no_other_warning():
+        assert len(read_scene(tmp_path / name)) == 0
+    assert FORMATS[formats.suffix_of(tmp_path / name)].describe(tmp_path / name)
+
+
+@pytest.mark.parametrize("degree", range(5))
+@pytest.mark.parametrize("suffix", [".ply", ".splat", ".spz"])
+def test_a_scene_of_no_gaussians_is_written(tmp_path: Path, suffix: str, degree: int) -> None:
+    with no_other_warning():
+        write_scene(tmp_path / f"a{suffix}", some_scene(0, degree))
+        found = read_scene(tmp_path / f"a{suffix}")
+    assert len(found) == 0
+    assert found.degree == (0 if suffix == ".splat" else degree)
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_an_spz_file_of_no_gaussians_is_written_in_every_version(tmp_path: Path, version: int) -> None:
+    write_spz(tmp_path / "a.spz", some_scene(0), version)
+    assert (len(read_spz(tmp_path / "a.spz")), read_spz(tmp_path / "a.spz").degree) == (0, 3)
+
+
+def test_a_scene_of_which_nothing_can_be_used_is_written_as_one_of_nothing(tmp_path: Path) -> None:
+    scene = some_scene(5)
+    scene.quats[:] = 0
+    for suffix in (".ply", ".splat", ".spz"):
+        with pytest.warns(LeftOutWarning, match="left out 5 of 5 Gaussians"):
+            write_scene(tmp_path / f"a{suffix}", scene)
+        assert len(read_scene(tmp_path / f"a{suffix}")) == 0
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_commands_on_a_scene_of_no_gaussians(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """`info` says that there are none; what would show or write something says that there is nothing."""
+    path = tmp_path / name
+    path.write_bytes(NOTHING[name])
+    status, out, err = run(capsys, "info", path)
+    assert (status, err) == (0, "")
+    assert "\n0 Gaussians, SH degree " in out
+    status, out, err = run(capsys, "info", path, "--json", "--histograms", tmp_path / "a.png")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["quantiles"] == {}
+    for suffix in (".ply", ".splat", ".spz"):
+        status, out, err = run(capsys, "convert", path, tmp_path / f"out{suffix}")
+        assert (status, out) == (1, "")
+        assert err == f"splat: {path}: a scene with Gaussians is required, found none in it\n"
+    status, out, err = run(capsys, "render", path, "-o", tmp_path / "b.png", "--device", "cpu")
+    assert (status, out) == (1, "")
+    assert err == "splat: the scene has no visible Gaussian (of 0), so it has no bounds\n"
+    assert sorted(found.name for found in tmp_path.iterdir()) == sorted([name, "a.png"])

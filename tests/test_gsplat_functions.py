@@ -348,6 +348,14 @@ def on(device: str) -> list[Tensor]:
     return [each.detach().cpu() for each in (*found, *state)]
 
 
+@pytest.mark.parametrize("ratio", [-torch.inf, torch.inf, -3.0, 1e30, 0.5])
+def test_any_ratio_that_is_a_number_is_clamped(ratio: float) -> None:
+    given = torch.full((2,), 0.5), torch.ones(2, 3), torch.tensor([ratio, 2.0]), binomials()
+    expected = splat.compute_relocation(*given[:2], torch.tensor([ratio, 2.0]).clamp(1, 51).long(), binomials())
+    for found, other in zip(splat.compute_relocation(*given), expected, strict=True):
+        assert torch.equal(found, other)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_results_are_the_same_on_cuda() -> None:
     for one, other in zip(on("cuda"), on("cpu"), strict=True):
@@ -381,6 +389,7 @@ BAD = [
     (lambda: splat.compute_relocation(EYE, EYE, EYE, EYE), r"opacities must have shape \[N\] or \[N, 1\], found"),
     (lambda: splat.compute_relocation(EYE[0], EYE, EYE[0], EYE[:2]), r"binoms must have shape \[n_max, n_max\]"),
     (lambda: splat.compute_relocation(EYE[0], EYE, EYE[0], EYE[:0, :0]), "binoms must have at least one row"),
+    (lambda: splat.compute_relocation(EYE[0], EYE, EYE[0] * float("nan"), EYE), "ratios must be numbers, found 3 NaN"),
     (lambda: splat.compute_relocation(EYE[0], EYE, EYE, EYE), r"ratios must have shape \[N\] = \[3\]"),
 ]  # fmt: skip
 

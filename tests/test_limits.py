@@ -1,14 +1,17 @@
 """Sizes that do not fit the 32 bits of the kernels are refused before a kernel sees them.
 
 Expanded tensors have any shape without memory, and no memory must be asked for before the refusal. Where it does end,
-that is what the error says.
+that is what the error says. Sizes beside a size of 0 ask for no work.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 import torch
 from processes import RunPython
@@ -187,3 +190,45 @@ except MemoryError as error:
 
 def test_memory_that_ends_within_the_work_of_a_thread_is_said_to_be_that(run_python: RunPython) -> None:
     assert run_python(LISTS).stdout == "std::bad_alloc\n"
+
+
+# Each call has nothing to compute; with work for each of so many sets, it would not end.
+NOTHING = """
+import torch
+from splat import _kernels
+torch.set_num_threads(1)
+_kernels.require(torch.device("cpu"))
+ops = torch.ops.splat
+f, i = torch.zeros(()), torch.zeros((), dtype=torch.int32)
+
+def pack_backward(n, channels, sets):
+    no_rows = [f.expand(0, 2), f.expand(0), f.expand(0, 3), f.expand(0)]
+    colors = None if channels is None else f.expand(0, channels)
+    return ops.pack_backward(i.expand(0, n, 2), i.expand(0, n), sets, *no_rows, colors)
+
+def find_finite(sets):
+    shapes = [f.expand(1, 9, width) for width in (3, 4, 3)]
+    return ops.find_finite(*shapes, None, f.expand(1, 9), f.expand(1, sets, 9, 0))
+
+most = 2**31 - 1
+for n, channels in ((0, 3), (1, 0), (1, None), (3, 0)):
+    print([list(value.shape) for value in pack_backward(n, channels, most // max(n, 1))])
+found = find_finite(2**50)
+print(found[0].sum().item(), found[1].item())
+"""
+
+
+@pytest.mark.slow
+def test_many_sets_of_nothing_are_no_work(tmp_path: Path) -> None:
+    lines = processes.run([sys.executable, "-c", NOTHING], cwd=tmp_path, limit=60).stdout.splitlines()
+    assert lines[0] == "[[0, 0, 2], [0, 0], [0, 0, 3], [0, 0], [2147483647, 0, 3]]"
+    assert lines[1] == "[[0, 1, 2], [0, 1], [0, 1, 3], [0, 1], [2147483647, 1, 0]]"
+    assert lines[4] == "9 0"
+
+
+@pytest.mark.parametrize("images", [0, 1])
+def test_pack_backward_refuses_sets_that_it_cannot_number(images: int) -> None:
+    value, index = torch.zeros(()), torch.zeros((), dtype=torch.int32)
+    rows = value.expand(0, 2), value.expand(0), value.expand(0, 3), value.expand(0)
+    with pytest.raises(RuntimeError, match=r"sets of .* Gaussians are more than|equally many of the 1 images"):
+        torch.ops.splat.pack_backward(index.expand(images, 1, 2), index.expand(images, 1), 2**33, *rows, None)

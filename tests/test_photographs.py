@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import tracemalloc
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutations import how_many
 from PIL import Image
 
+from splat.fit.fit_memory import FitMemory
 from splat.fit.overlap import seen_by, shared_points
 from splat.fit.parameters import neighbour_distances
 from splat.fit.photograph_views import Reduction, photograph_views
 from splat.fit.views import Views
-from splat.photos.capture import Capture
+from splat.photos.capture import Capture, PictureFolder
 from splat.photos.colmap_model import read_model
 from splat.photos.folders import read_capture
 from splat.scene.gaussians import SceneError
@@ -67,7 +70,7 @@ def test_a_model_that_colmap_wrote(tmp_path: Path, ending: str) -> None:
     (tmp_path / "images" / "sub").mkdir(parents=True)
     for name in ("a.png", "sub/b.png"):
         (tmp_path / "images" / name).write_bytes(b"")
-    capture = read_model(tmp_path, tmp_path / "images")
+    capture = read_model(tmp_path, PictureFolder(tmp_path / "images"))
     first, second = capture.photographs
     assert [p.path.relative_to(tmp_path / "images").as_posix() for p in capture.photographs] == ["a.png", "sub/b.png"]
     assert vars(first.lens) == {"width": 48, "height": 36, "fx": 50, "fy": 50, "cx": 24, "cy": 18}
@@ -215,8 +218,21 @@ def test_pictures_that_do_not_fit_into_memory_are_not_read(tmp_path: Path) -> No
     folder = photographs.colmap_folder(tmp_path / "a")
     message = r"10 photographs of up to 0\.0 megapixels need about .* GiB of memory; make them smaller: --downscale 2"
     with pytest.raises(SceneError, match=message):
-        read(folder, memory=100_000)
-    assert len(read(folder, memory=2_000_000)) == 10
+        read(folder, memory=FitMemory(None, 100_000))
+    assert len(read(folder, memory=FitMemory(2_000_000, 2_000_000))) == 10
+
+
+def test_pictures_that_do_not_fit_into_memory_are_not_unpacked_to_make_them_smaller(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    Image.new("RGB", (400, 300)).save(folder / "images" / "03.png")
+    Image.new("RGB", (400, 300)).save(folder / "images" / "04.jpg")
+    (folder / "images" / "04.jpg").replace(folder / "images" / "04.png")
+    message = r"03\.png: unpacking a picture of 400x300 pixels needs about 0\.0 GiB, found 0\.0 GiB of memory; make it"
+    with pytest.raises(SceneError, match=message):
+        photograph_views(read_capture(folder), 50, 0, Reduction(max_size=10), memory=FitMemory(10**6, None))
+    Image.new("RGB", (40, 30)).save(folder / "images" / "03.png")
+    # A JPEG is unpacked at an eighth of its size.
+    assert len(photograph_views(read_capture(folder), 50, 0, Reduction(max_size=10), FitMemory(10**6, None))) == 10
 
 
 def test_pictures_of_other_proportions_or_too_small(tmp_path: Path) -> None:
@@ -386,6 +402,8 @@ def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
         ),
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[float("nan")] * 4] * 4}]}, "a finite pose"),
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[2, 1, 0, 0]] * 4}]}, "stretches or mirrors"),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[1e999] * 4] * 4}]}, "a finite pose"),
+        ({"frames": [{"file_path": "images/00.png", "transform_matrix": [[1e300] * 4] * 4}]}, "stretches or mirrors"),
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [10**400]}]}, "4 rows of 4 finite numbers"),
         ({"k1": 0.1}, "a pinhole camera is required, found OPENCV with k1; .*colmap image_undistorter"),
         ({"camera_model": "OPENCV_FISHEYE"}, "a pinhole camera is required, found OPENCV_FISHEYE"),
@@ -400,8 +418,10 @@ def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
 )
 def test_transforms_that_are_something_else(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     folder = photographs.transforms_folder(tmp_path / "a", changes=changes)
-    with pytest.raises(SceneError, match=message) as raised:
-        read(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SceneError, match=message) as raised:
+            read(folder)
     assert str(raised.value).startswith(str(folder))
 
 
@@ -439,7 +459,7 @@ def small_model(binary: bool) -> dict[str, bytes]:
     return {name: text.encode() for name, text in photographs.text_model(taken, 3).items()}
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=how_many(400), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_damaged_models_are_read_or_refused_in_little_memory(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -463,9 +483,126 @@ def test_damaged_models_are_read_or_refused_in_little_memory(
         (folder / name).write_bytes(content)
     tracemalloc.start()
     try:
-        with contextlib.suppress(SceneError):
+        with warnings.catch_warnings(), contextlib.suppress(SceneError):
+            warnings.simplefilter("error")
             read_capture(folder)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 2**20
+
+
+PIECES = [b"", b"9", b"-", b"e99", b"[", b"]", b"{", b"}", b",", b"null", b"NaN", b'"', b"..", b"\\u0000", b"\xff"]
+
+
+@settings(max_examples=how_many(400), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_damaged_transforms_are_read_or_refused_in_little_memory(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "damaged_transforms"
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    (folder / "images" / "00.png").touch()
+    (folder / "images" / "01.png").touch()
+    damaged = bytearray(json.dumps(photographs.transforms(photographs.cameras(2))).encode())
+    if data.draw(st.booleans()):
+        del damaged[data.draw(st.integers(0, len(damaged))) :]
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(damaged)))
+        damaged[at : at + data.draw(st.integers(0, 3))] = data.draw(st.sampled_from(PIECES) | st.binary(max_size=2))
+    (folder / "transforms.json").write_bytes(damaged)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings(), contextlib.suppress(SceneError):
+            warnings.simplefilter("error")
+            read_capture(folder)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+
+
+# Links
+
+
+def linked(path: Path, target: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        path.rename(target)
+    else:
+        path.replace(target)
+    path.symlink_to(target)
+
+
+OUT = r"a file inside .*a is required, found a link from .* to .*secret.*; copy it there, or name the folder that has"
+
+
+@pytest.mark.parametrize("kind", ["colmap", "transforms"])
+@pytest.mark.parametrize("name", ["images/03.png", "images"])
+def test_links_that_lead_out_of_a_capture(tmp_path: Path, kind: str, name: str) -> None:
+    make = photographs.colmap_folder if kind == "colmap" else photographs.transforms_folder
+    folder = make(tmp_path / "a")
+    linked(folder / name, tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT) as raised:
+        read(folder)
+    assert str(raised.value).startswith(str(folder))
+    # As many links as one likes, within the capture or to it.
+    (folder / "here").mkdir()
+    (folder / name).unlink()
+    (tmp_path / "secret").rename(folder / "here" / "photo")
+    (folder / name).symlink_to(Path("here", "photo") if name == "images" else Path("..", "here", "photo"))
+    (tmp_path / "b").symlink_to(folder)
+    assert len(read(tmp_path / "b")) == 10
+
+
+def test_a_link_that_a_picture_without_an_ending_becomes(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    path = folder / "transforms.json"
+    path.write_text(path.read_text().replace("03.png", "03"))
+    linked(folder / "images" / "03.png", tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT):
+        read(folder)
+
+
+def test_links_out_of_the_folder_that_images_names(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    (folder / "images").rename(tmp_path / "pictures")
+    assert len(photograph_views(read_capture(folder, tmp_path / "pictures"), 50, 0)) == 10
+    linked(tmp_path / "pictures" / "03.png", tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT.replace("a is", "pictures is")):
+        read_capture(folder, tmp_path / "pictures")
+
+
+def test_a_link_from_ply_file_path(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "cloud.ply"})
+    (folder / "cloud.ply").write_bytes(b"")
+    linked(folder / "cloud.ply", tmp_path / "secret.ply")
+    with pytest.raises(SceneError, match="ply_file_path: " + OUT):
+        read(folder)
+
+
+def test_a_circle_of_links_is_no_picture(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    path = folder / "images" / "03.png"
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(SceneError, match=r"1 of its 10 pictures are missing: .*03\.png"):
+        read_capture(folder)
+
+
+@pytest.mark.parametrize("name", ["\0", " ", "a\ud800", "", "images/../images/00.png"])
+def test_names_that_no_picture_has(tmp_path: Path, name: str) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"frames": [{"file_path": name}]})
+    with pytest.raises(SceneError, match=r"frame 0: the name of a file inside .* is required, found") as raised:
+        read(folder)
+    assert str(raised.value).isprintable()
+
+
+def test_frames_share_what_the_file_says_of_all(tmp_path: Path) -> None:
+    """And do not copy it: names that mean nothing took a time that grew with their square."""
+    more = {f"a{i}": i for i in range(100_000)}
+    folder = photographs.transforms_folder(tmp_path / "a", count=2, changes=more)
+    said = json.loads((folder / "transforms.json").read_text())
+    said["frames"] *= 2000
+    (folder / "transforms.json").write_text(json.dumps(said))
+    assert len(read_capture(folder).photographs) == 4000

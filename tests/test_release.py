@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -10,19 +9,7 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
 CHANGES = "# Changelog\n\n## {}\n\n- Something.\n"
-
-
-@pytest.fixture(scope="module")
-def release() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", ROOT / "ci" / "release.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["release"] = module  # NamedTuple looks its module up
-    spec.loader.exec_module(module)
-    return module
 
 
 class Repository:

@@ -8,6 +8,7 @@ import math
 import queue
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -265,6 +266,30 @@ def test_a_picture_that_fails_is_reported_and_the_next_is_drawn() -> None:
     painted.painter.close()
 
 
+def test_an_errand_is_done_between_two_pictures_and_no_other_one_until_then() -> None:
+    painted = Painted()
+    done: queue.Queue[str] = queue.Queue()
+    painted.painter.ask("first")
+    assert painted.next()[0] == "first"
+    assert painted.painter.send(lambda: painted.paint("errand", 0.0))
+    assert not any(painted.painter.send(lambda: done.put("never")) for _ in range(60))
+    painted.painter.ask("second")
+    painted.go.release()
+    assert painted.next() == ("errand", 0.0), "before the next picture, and not beside one"
+    assert not painted.painter.send(lambda: done.put("never")), "it is being done"
+    painted.go.release(100)
+    assert painted.next()[0] == "second"
+    assert painted.painter.send(lambda: painted.paint("bad", 0.0))
+    assert str(painted.errors.get(timeout=20)) == "no picture"
+    while not painted.painter.send(lambda: done.put("last")):
+        pass
+    assert done.get(timeout=20) == "last"
+    painted.painter.close()
+    assert painted.painter.ended(20)
+    assert not painted.painter.send(lambda: done.put("never"))
+    assert done.empty()
+
+
 class Request:
     """Something that can be watched."""
 
@@ -275,6 +300,7 @@ def test_a_closed_painter_ends_and_keeps_nothing() -> None:
     gone = weakref.ref(request)
     painted.painter.ask(request)
     painted.next()
+    assert painted.painter.send(partial(painted.paint, request, 0.0))
     painted.painter.close()
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "painted")
     painted.go.release(9)

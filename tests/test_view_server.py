@@ -28,13 +28,17 @@ from splat.scene.camera import Camera, orbit
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
-from splat.view.server import MOST_PAGES, Viewer, ViewError, check_address, meant_for, open_viewer
+from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
+from splat.view.server import Viewer, ViewError, check_address, open_viewer
 from splat.view.session import UP, ViewTerms
 
 viser = pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")
 import msgspec  # noqa: E402
 import websockets.sync.client  # noqa: E402
 import zstandard  # noqa: E402
+
+from splat.view.guard import MOST_CONNECTIONS, MOST_PAGES  # noqa: E402
+from splat.view.page_messages import LONGEST, is_expected  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -50,10 +54,19 @@ class Drawn:
         self.error: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
+        self.most = 0
+        self._lock, self._now = threading.Lock(), 0
 
     def __call__(self, look: Look, camera: Camera) -> Picture:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
         self.pictures.put((look, camera))
-        assert self.gate.wait(20)
+        try:
+            assert self.gate.wait(20)
+        finally:
+            with self._lock:
+                self._now -= 1
         if self.error is not None:
             raise self.error
         return np.zeros((camera.height, camera.width, 3), np.uint8)
@@ -212,7 +225,6 @@ def test_a_page_that_goes_costs_nothing(viewer: Viewer, drawn: Drawn, how: str) 
     drawn.full()
 
 
-@pytest.mark.filterwarnings("ignore:.*does not match annotation")
 def test_cameras_that_are_none_are_said_on_the_page_and_the_next_one_works(viewer: Viewer, drawn: Drawn) -> None:
     page = Page(viewer.url)
     finite, pixel = "must be finite and at most 1e+15, found others; reset the view", "and at least one pixel, found"
@@ -220,7 +232,6 @@ def test_cameras_that_are_none_are_said_on_the_page_and_the_next_one_works(viewe
         ({"position": [math.nan, 0, 0]}, finite),
         ({"fov": math.inf}, finite),
         ({"wxyz": [0, 0, 0, 0]}, "a camera must have a rotation of length 1"),
-        ({"wxyz": []}, "a camera must have a rotation of length 1"),
         ({"image_width": 0}, pixel),
         ({"image_height": -(10**9)}, pixel),
     ):
@@ -244,59 +255,222 @@ def test_a_picture_that_fails_is_said_on_the_page(viewer: Viewer, drawn: Drawn) 
     page.wait_for("80x60 of 80x60")
 
 
-def test_nobody_can_publish_the_viewer_or_fill_its_memory(viewer: Viewer, drawn: Drawn) -> None:
-    page = Page(viewer.url)
-    page.look()
-    drawn.full()
+UPLOAD = {
+    "source_component_uuid": "u",
+    "transfer_uuid": "t",
+    "filename": "f",
+    "mime_type": "*",
+    "part_count": 9,
+    "size_bytes": 9,
+}
+# What is no camera and no value of a control, though viser would take some of it.
+STRANGE: list[object] = [
+    {"type": "ShareUrlRequest"},
+    {"type": "ShareUrlDisconnect"},
+    {"type": "FileTransferStartUpload", **UPLOAD},
+    {"type": "FileTransferPart", "source_component_uuid": "u", "transfer_uuid": "t", "part_index": 0, "content": b"x"},
+    {"type": "GuiFormDirtyMessage", "uuid": "u"},
+    {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"update_cb": []}},
+    {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": True, "removed": True}},
+    {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": {"a": 1}}},
+    {"type": "ViewerCameraMessage"},
+    {"type": "ViewerCameraMessage", **FRONT, "wxyz": []},
+    {"type": "ViewerCameraMessage", **FRONT, "fov": "wide"},
+    {"type": "ViewerCameraMessage", **FRONT, "image_width": 1.5},
+    {"type": "ViewerCameraMessage", **FRONT, "more": 1},
+    {"type": ["ViewerCameraMessage"]},
+    {},
+    [],
+    None,
+]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_page_that_sends_something_else_is_closed(
+    viewer: Viewer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = [msgspec.msgpack.encode(message) for message in STRANGE]
+    raw += [b"", b"\xc1", b"\x91" * 60000, b"\xdf\xff\xff\xff\xff", bytes(LONGEST + 1)]
+    for sent in [*raw, "text"]:
+        page = Page(viewer.url)
+        page.socket.send(sent)
+        page.reader.join(20)
+        assert not page.reader.is_alive()
+        assert page.socket.close_code == (1009 if len(sent) > LONGEST else 1008), sent[:80]
     server: Any = viewer._server
-    wait(lambda: bool(server.get_clients()))
-    (client,) = server.get_clients().values()
-    before = len(page.received)
-    page.say("ShareUrlRequest")
-    for scope in (server, client):
-        for uuid in list(scope.gui._gui_input_handle_from_uuid) or ["none"]:
-            page.say(
-                "FileTransferStartUpload",
-                source_component_uuid=uuid,
-                transfer_uuid="t",
-                filename="f",
-                mime_type="*",
-                part_count=9,
-                size_bytes=9,
-            )
-            page.say("FileTransferPart", source_component_uuid=uuid, transfer_uuid="t", part_index=0, content=b"x")
-    page.look(position=[0, 0, -8])
-    while drawn.full()[1].viewmat[2, 3] != 8:
-        pass
     assert server._share_tunnel is None
-    assert client.gui._current_file_upload_states == server.gui._current_file_upload_states == {}
-    assert not any(b"ShareUrlUpdated" in message for message in page.received[before:])
+    assert server.gui._current_file_upload_states == {}
+    wait(lambda: viewer.pages == 0)
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+def test_of_viser_s_messages_two_are_taken() -> None:
+    from viser import _messages
+
+    kinds = {kind.__name__ for kind in _messages.Message.get_subclasses()}
+    camera = {**FRONT, **{"type": "ViewerCameraMessage"}}
+    control = {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": 1}}
+    assert is_expected(msgspec.msgpack.encode(camera))
+    for value in (True, 3, 0.5, "depth", [255, 0, 7]):
+        assert is_expected(msgspec.msgpack.encode({**control, "updates": {"value": value}}))
+    assert len(kinds) > 100
+    assert {"ViewerCameraMessage", "GuiUpdateMessage"} <= kinds
+    for kind in kinds - {"ViewerCameraMessage", "GuiUpdateMessage"}:
+        for message in (camera, control, {}):
+            assert not is_expected(msgspec.msgpack.encode({**message, "type": kind})), kind
 
 
 @pytest.mark.parametrize(
-    ("host", "origin", "asked", "expected"),
+    ("asked", "expected"),
     [
-        ("127.0.0.1", None, "127.0.0.1:80", True),
-        ("127.0.0.1", "http://127.0.0.1:8080", "127.0.0.1:8080", True),
-        ("127.0.0.1", "http://localhost:9", "localhost:9", True),  # through a tunnel
-        ("127.0.0.1", "http://evil.example", "127.0.0.1:8080", False),
-        ("127.0.0.1", "http://127.0.0.1:9999", "127.0.0.1:8080", False),  # another program's page
-        ("127.0.0.1", "http://evil.example:8080", "evil.example:8080", False),  # a name that leads here
-        ("127.0.0.1", "null", "127.0.0.1:8080", False),
-        ("127.0.0.1", "http://[::1", "127.0.0.1:8080", False),
-        ("::1", "http://[::1]:8080", "[::1]:8080", True),
-        ("0.0.0.0", "http://desk.example:8080", "desk.example:8080", True),
-        ("0.0.0.0", "http://evil.example", "desk.example:8080", False),
+        ("127.0.0.1:8080", True),
+        ("127.0.0.1", True),
+        ("127.8.9.10:8080", True),
+        ("192.168.1.5:8080", True),
+        ("[::1]:8080", True),
+        ("[fe80::1]", True),
+        ("localhost:9", True),  # through a tunnel
+        ("LOCALHOST:8080", True),
+        ("desk.example:8080", True),
+        ("Desk.Example", True),
+        ("evil.example:8080", False),
+        ("evil.desk.example:8080", False),
+        ("desk.example.:8080", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example:8080", False),
+        ("localhost.", False),
+        ("2130706433:8080", False),
+        ("127.1:8080", False),
+        ("0x7f.0.0.1", False),
+        ("127.0.0.1:8080:8080", False),
+        ("127.0.0.1:evil", False),
+        ("127.0.0.1, evil.example", False),
+        ("user@127.0.0.1", False),
+        ("127.0.0.1:8080/", False),
+        ("127.0.0.1:8080\n", False),
+        ("::1", False),
+        ("[127.0.0.1]", False),
+        ("[::1", False),
+        ("[]", False),
+        ("", False),
+        ("\udce4", False),
     ],
 )
-def test_pages_from_elsewhere_are_not_served(host: str, origin: str | None, asked: str, expected: bool) -> None:
-    headers = {"Host": asked} | ({"Origin": origin} if origin is not None else {})
-    assert meant_for(host, headers) is expected
+def test_names_by_which_it_may_be_reached(asked: str, expected: bool) -> None:
+    assert (name_refusal([asked], {"desk.example"}) is None) is expected
+    assert name_refusal([], {"desk.example"}) is not None
+    assert name_refusal([asked, asked], {"desk.example"}) is not None
 
 
-def test_a_page_from_elsewhere_gets_no_session(viewer: Viewer, drawn: Drawn) -> None:
-    stranger = Page(viewer.url, Origin="http://evil.example")
-    stranger.look()
+@pytest.mark.parametrize(
+    ("origin", "asked", "expected"),
+    [
+        ("http://127.0.0.1:8080", "127.0.0.1:8080", True),
+        ("http://localhost:9", "localhost:9", True),  # through a tunnel
+        ("http://[::1]:8080", "[::1]:8080", True),
+        ("https://desk.example", "desk.example", True),  # a proxy with a certificate
+        ("http://Desk.example:8080", "desk.example:8080", True),
+        ("http://evil.example", "127.0.0.1:8080", False),
+        ("http://127.0.0.1:9999", "127.0.0.1:8080", False),  # another program's page
+        ("http://127.0.0.1", "127.0.0.1:8080", False),
+        ("http://localhost:8080", "127.0.0.1:8080", False),
+        ("ws://127.0.0.1:8080", "127.0.0.1:8080", False),
+        ("chrome-extension://127.0.0.1:8080", "127.0.0.1:8080", False),
+        ("http://evil.example@127.0.0.1:8080", "127.0.0.1:8080", False),
+        ("http://127.0.0.1:8080/", "127.0.0.1:8080", False),
+        ("http://127.0.0.1:8080, http://evil.example", "127.0.0.1:8080", False),
+        ("null", "127.0.0.1:8080", False),
+        ("", "127.0.0.1:8080", False),
+        ("http://[::1", "127.0.0.1:8080", False),
+    ],
+)
+def test_pages_of_other_sites_open_no_websocket(origin: str, asked: str, expected: bool) -> None:
+    assert (origin_refusal([origin], asked) is None) is expected
+    assert origin_refusal([origin, origin], asked) is not None
+    assert origin_refusal([], asked) is None, "a program that is no browser"
+
+
+def test_addresses_of_this_machine_alone() -> None:
+    hosts = ("127.0.0.1", "127.3.2.1", "::1", "localhost", "0.0.0.0", "::", "192.168.1.5", "desk.example")
+    assert [is_loopback(host) for host in hosts] == [True] * 4 + [False] * 4
+    assert [is_host_name(text) for text in ("desk", "Desk.example", "a b", "desk:80", "[::1]", "", "ä", "*")] == [
+        *[True] * 2,
+        *[False] * 6,
+    ]
+    assert [query_refusal(target) is None for target in ("/", "/%3Fwebsocket=ws://x", "/?", "/?a", "?a", "//x/?a")] == [
+        *[True] * 2,
+        *[False] * 4,
+    ]
+
+
+def ask(viewer: Viewer, target: str = "/", *headers: str, host: str | None = None) -> tuple[int, dict[str, str], bytes]:
+    """The answer to a request, until the connection ends."""
+    port = viewer._server.get_port()
+    lines = [f"GET {target} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port}'}", *headers, "", ""]
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        answer = b""
+        while part := connection.recv(1 << 20):
+            answer += part
+            if b" 101 " in answer[:20] and b"\r\n\r\n" in answer:
+                break
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *said = head.decode().split("\r\n")
+    return int(status.split()[1]), dict(line.split(": ", 1) for line in said), body
+
+
+OPENING = (
+    *("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {'A' * 22}==", "Sec-WebSocket-Version: 13"),
+    f"Sec-WebSocket-Protocol: viser-v{viser.__version__}",
+)
+
+
+def test_every_answer_says_what_pages_may_do(viewer: Viewer) -> None:
+    """The page, what is missing, refusals of every kind, what is no websocket, and a websocket."""
+    found = []
+    for target, headers, host in (
+        ("/", (), None),
+        ("/index.html", ("Accept-Encoding: gzip",), None),
+        ("/missing", (), None),
+        ("/?websocket=ws://evil.example", (), None),
+        ("//evil.example/?", (), None),
+        ("/", (), "evil.example"),
+        ("/", ("Host: 127.0.0.1",), None),
+        ("/", (*OPENING, "Origin: http://evil.example"), None),
+        ("/", (*OPENING, f"Origin: {viewer.url}", "Origin: http://evil.example"), None),
+        ("/", (*OPENING, "Origin: http://evil.example"), "evil.example"),
+        ("/?", OPENING, None),
+        ("/", OPENING[:1], None),
+        ("/", (*OPENING, "Upgrade: h2c"), None),
+        ("/", (*OPENING, f"Origin: {viewer.url}"), None),
+    ):
+        status, said, _ = ask(viewer, target, *headers, host=host)
+        assert {name: said[name] for name in HEADERS} == HEADERS, target
+        assert said.get("Location") == ("./" if status == 303 else None)
+        found.append(status)
+    assert found == [200, 200, 404, 303, 303, 403, 403, 403, 403, 403, 303, 426, 500, 101]
+    policy = HEADERS["Content-Security-Policy"].split("; ")
+    assert {"default-src 'none'", "connect-src 'self' data:", "frame-ancestors 'none'"} <= set(policy)
+    assert "unsafe-eval" not in HEADERS["Content-Security-Policy"].replace("wasm-unsafe-eval", "")
+    assert viewer.pages == 0
+
+
+def test_names_that_were_given_are_served(drawn: Drawn) -> None:
+    with open_viewer("localhost", 0, terms(drawn), BUILT_IN, ["Desk.example"]) as viewer:
+        for host, status in (("desk.example:80", 200), ("localhost", 200), ("127.0.0.1", 200), ("evil.example", 403)):
+            assert ask(viewer, host=host)[0] == status
+            found = ask(viewer, "/", *OPENING, f"Origin: http://{host}", host=host)[0]
+            assert found == (101 if status == 200 else 403)
+    with open_viewer("0.0.0.0", 0, terms(drawn), BUILT_IN) as viewer:
+        assert ask(viewer, host="desk.example")[0] == 403
+        assert ask(viewer)[0] == 200
+
+
+def test_a_page_from_elsewhere_is_refused_when_it_opens_its_websocket(viewer: Viewer, drawn: Drawn) -> None:
+    for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}):
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            Page(viewer.url, **headers)
     own = Page(viewer.url, Origin=viewer.url)
     own.look(position=[0, 0, -6])
     assert drawn.full()[1].viewmat[2, 3] == 6
@@ -304,12 +478,110 @@ def test_a_page_from_elsewhere_gets_no_session(viewer: Viewer, drawn: Drawn) -> 
 
 
 def test_so_many_pages_and_no_more(viewer: Viewer, drawn: Drawn) -> None:
-    pages = [Page(viewer.url) for _ in range(MOST_PAGES + 1)]
-    for page in pages:
+    """Those that say nothing count as well."""
+    pages = [Page(viewer.url) for _ in range(MOST_PAGES)]
+    for page in pages[1:]:
         page.look()
+    wait(lambda: viewer.pages == MOST_PAGES - 1)
+    with pytest.raises(websockets.InvalidStatus, match="503"):
+        Page(viewer.url)
+    status, _, text = ask(viewer)
+    assert (status, text) == (503, b"splat view: 16 pages are open, which is the most; close one, and reload\n")
+    pages[0].socket.close()
+    wait(lambda: ask(viewer)[0] == 200)
+    Page(viewer.url).look()
     wait(lambda: viewer.pages == MOST_PAGES)
-    wait(lambda: any(b"pages are open, which is the most" in message for page in pages for message in page.received))
     assert len(painters()) == MOST_PAGES
+
+
+def test_a_page_counts_until_its_last_picture_is_drawn(viewer: Viewer, drawn: Drawn) -> None:
+    """Else one that comes and goes would have as many threads as it likes."""
+    drawn.gate.clear()
+    for _ in range(MOST_PAGES):
+        page = Page(viewer.url)
+        page.look()
+        drawn.pictures.get(timeout=20)
+        page.socket.close()
+    wait(lambda: viewer.pages == 0)
+    with pytest.raises(websockets.InvalidStatus, match="503"):
+        Page(viewer.url)
+    assert len(painters()) == MOST_PAGES
+    drawn.gate.set()
+    wait(lambda: ask(viewer)[0] == 200)
+
+
+def test_so_many_connections_and_no_more(viewer: Viewer, drawn: Drawn, caplog: pytest.LogCaptureFixture) -> None:
+    """Of which some send nothing, some half a request, some what is no request, and none is a page."""
+    with knock(viewer, b"\xff\x00\r\n") as connection, contextlib.suppress(ConnectionError):
+        assert connection.recv(1) == b""
+    own = Page(viewer.url)
+    own.look()
+    drawn.full()
+    (server,) = {connection.server for connection in viewer._server._websock_server._live_connections.values()}
+    assert server.open_timeout == 10
+    server.open_timeout = 600.0
+    with contextlib.ExitStack() as stack:
+        for i in range(3 * MOST_CONNECTIONS):
+            said = (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"\xff\x00\r\n")[i % 3]
+            stack.enter_context(knock(viewer, said))
+        wait(lambda: MOST_CONNECTIONS // 2 < len(server.handlers) <= MOST_CONNECTIONS)
+        own.look(position=[0, 0, -7])
+        assert drawn.full()[1].viewmat[2, 3] == 7
+    wait(lambda: len(server.handlers) == 1)
+    assert ask(viewer)[0] == 200
+    assert caplog.records == [], "anybody can send such things"
+
+
+def knock(viewer: Viewer, said: bytes) -> socket.socket:
+    """A connection on which this was said."""
+    connection = socket.create_connection(("127.0.0.1", viewer._server.get_port()), 20)
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(said)
+    return connection
+
+
+def test_one_picture_is_saved_at_a_time_and_the_page_says_so(viewer: Viewer, drawn: Drawn) -> None:
+    page = Page(viewer.url)
+    page.look()
+    page.wait_for("80x60 of 80x60")
+    (client,) = viewer._server.get_clients().values()
+    button = next(
+        uuid
+        for uuid, handle in client.gui._gui_input_handle_from_uuid.items()
+        if handle._impl.props.label == "Save picture"
+    )
+    drawn.gate.clear()
+    for _ in range(60):
+        page.say("GuiUpdateMessage", uuid=button, updates={"value": True})
+    page.wait_for("a picture is being saved")
+    page.look(position=[0, 0, -7])
+    threading.Event().wait(0.3)
+    assert len(painters()) == 1
+    assert drawn.most == 1, "no two pictures of a page are drawn at once"
+    drawn.gate.set()
+    page.wait_for("FileTransferPart")
+    while drawn.full()[1].viewmat[2, 3] != 7:
+        pass
+    assert sum(message.count(b"FileTransferStartDownload") for message in page.received) == 1
+    assert sum(message.count(b"a picture is being saved") for message in page.received) == 1
+    for _ in range(2):  # and it is said whenever it fails
+        page.received.clear()
+        drawn.error = RuntimeError("drawing needs more memory than there is")
+        page.say("GuiUpdateMessage", uuid=button, updates={"value": True})
+        page.wait_for("drawing needs more memory than there is")
+
+
+def test_a_viser_that_listens_in_another_way_is_refused(drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than unguarded: it took the function before we could give it ours."""
+    from viser.infra import _infra
+
+    original = websockets.asyncio.server.serve
+    ours = type("Websockets", (), {"__getattr__": lambda self, name: getattr(websockets, name)})()
+    ours.asyncio = type("Asyncio", (), {"server": type("Server", (), {"serve": original})})
+    monkeypatch.setattr(_infra, "websockets", ours)
+    with pytest.raises(ViewError, match=r"viser 1\.1 is required"), open_viewer("127.0.0.1", 0, terms(drawn), BUILT_IN):
+        pass
+    assert websockets.asyncio.server.serve is original
 
 
 def test_swapping_scenes_disturbs_no_picture_and_keeps_no_scene(drawn: Drawn) -> None:
@@ -414,6 +686,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
         (["--port", "65536"], "a number from 0 to 65535 is required, found '65536'"),
         (["--camera", "a.json", "--azimuth", "3"], "leave out --azimuth"),
+        (["--allow-name", "desk:80"], "a name such as desk.example, without a port, is required, found 'desk:80'"),
     ):
         with pytest.raises(SystemExit) as raised:
             view(*words)

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutations import how_many
 from PIL import Image
 
+from splat.fit.fit_memory import FitMemory
 from splat.fit.views import Views, read_views
 from splat.scene.gaussians import SceneError
 
@@ -79,6 +81,7 @@ def shaped(shape: str, kind: str = "|u1", rest: bytes = b"") -> bytes:
 
 
 WHOLE = npz(arrays())
+COMPRESSED = npz(arrays(), compressed=True)  # once: it has the time at which it was made
 BROKEN: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "an .npz file of arrays is required, found File is not a zip file"),
     "no zip": (b"PK\x03\x04" + bytes(90), "an .npz file of arrays is required, found File is not a zip file"),
@@ -175,6 +178,19 @@ def test_broken_files(tmp_path: Path, case: str) -> None:
     assert peak < 8 * MEGABYTE
 
 
+def test_pictures_that_do_not_fit_into_memory_are_not_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(npz({**arrays(), "images": np.zeros((2, 600, 800, 3), np.uint8)}, compressed=True))
+    message = r"a\.npz: images, .* unpack to 0\.0 GiB, found 0\.0 GiB of memory; save fewer or smaller pictures"
+    tracemalloc.start()
+    try:
+        with pytest.raises(SceneError, match=message):
+            read_views([tmp_path / "a.npz"], 10, 0, FitMemory(10**6, None))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MEGABYTE
+
+
 def test_compressible_pictures_are_read(tmp_path: Path) -> None:
     values = {**arrays(), "images": np.zeros((2, 600, 800, 3), np.uint8)}
     assert len(read(tmp_path, npz(values, compressed=True)).images) == 2
@@ -182,11 +198,12 @@ def test_compressible_pictures_are_read(tmp_path: Path) -> None:
 
 @st.composite
 def damaged_files(draw: st.DrawFn) -> bytes:
-    whole = draw(st.sampled_from([WHOLE, npz(arrays(), compressed=True)]))
+    whole = draw(st.sampled_from([WHOLE, COMPRESSED]))
     damaged = bytearray(whole[: draw(st.integers(len(whole) // 2, len(whole)) | st.just(len(whole)))])
     for _ in range(draw(st.integers(0, 4))):
         # Half of them where the headers and the directory of the zip file are.
-        at = draw(st.integers(0, len(damaged)) | st.integers(0, 150) | st.integers(len(damaged) - 500, len(damaged)))
+        size = len(damaged)
+        at = draw(st.integers(*draw(st.sampled_from([(0, size), (0, 150), (size - 500, size)]))))
         damaged[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
     return bytes(damaged)
 
@@ -200,7 +217,7 @@ HEADER = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None, derandomize=True)
+@settings(max_examples=how_many(800), deadline=None, derandomize=True)
 @given(
     data=damaged_files()
     | st.builds(lambda header, rest: with_member("Ks", npy(header, rest)), HEADER, st.binary(max_size=99))
@@ -234,21 +251,31 @@ def png(width: int, height: int) -> bytes:
     ("data", "message"),
     [
         (b"", "a picture .* is required, found neither"),
-        (png(60000, 60000), "found a damaged picture, or one that is too large: .* exceeds limit"),
+        (png(60000, 60000), "a picture of at most 160000000 pixels is required, found more; make it smaller first"),
+        (png(13300, 13300), "a picture of at most 160000000 pixels is required, found 13300x13300; make it"),
         (png(10000, 10000), "a damaged picture.*truncated"),
+        # Of 4 GB, as it says; Python makes room for what is asked of a file before it reads.
+        (png(10, 10)[:33] + b"\xff\xff\xff\xffIDAT" + bytes(9), "a damaged picture"),
+        (png(10, 10)[:33] + b"\x7f\xff\xff\xfftEXt" + bytes(9), "a damaged picture"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", "found neither"),
     ],
-    ids=["empty", "bomb", "cut", "program"],
+    ids=["empty", "bomb", "large", "cut", "pixels", "text", "program"],
 )
 def test_pictures_that_are_none(tmp_path: Path, data: bytes, message: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(SceneError, match=message) as raised:
-            read(tmp_path, data, "a.png")
+        tracemalloc.start()
+        try:
+            with pytest.raises(SceneError, match=message) as raised:
+                read(tmp_path, data, "a.png")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
     assert str(raised.value).startswith(f"{tmp_path / 'a.png'}: ")
+    assert peak < 8 * MEGABYTE
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=how_many(300), deadline=None, derandomize=True)
 @given(kind=st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"]), data=st.data())
 def test_damaged_pictures_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
@@ -261,5 +288,11 @@ def test_damaged_pictures_are_read_or_refused(
         damaged[at : at + 1] = data.draw(st.binary(max_size=2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with contextlib.suppress(SceneError):
-            read(tmp_path_factory.getbasetemp(), bytes(damaged), "a.png")
+        tracemalloc.start()
+        try:
+            with contextlib.suppress(SceneError):
+                read(tmp_path_factory.getbasetemp(), bytes(damaged), "a.png")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 8 * MEGABYTE

@@ -64,13 +64,17 @@ users in `trusted-owners` can write to it. These checks are made at each use:
 
 - The cache folder and all its parents, up to the root of the file system, belong to one of these users. Nobody else can
   write to them, with two exceptions: a folder with the sticky bit, such as `/tmp`, and above the cache folder, a group
-  whose members are all trusted (a user's private group). Symbolic links on the path also belong to one of these users.
+  whose members are all trusted (a user's private group). The user database must list them: if it does not list this
+  user and the folder's owner in the group, as with a directory service (SSSD with `enumerate = false`), the members
+  cannot be told, and the folder is refused. Symbolic links on the path also belong to one of these users.
 - Everything in the cache folder belongs to one of these users, nobody else can write to it, and it contains no symbolic
   links.
 
 A cluster's store may belong to a service account, and a container's volume to another user id: name that user, as in
 `{trusted}=1234`. In a container without other users, whose volume is open to all, `{trusted}=everyone` switches these
-checks off. A program that runs with another user's privileges (setuid) uses no cache at all.
+checks off. A program that runs with other privileges than those of the user who started it uses no
+cache at all, even if it has put them aside: setuid, setgid, or capabilities of its file. A security module (SELinux,
+AppArmor) that changes the domain of a program may make the kernel say the same of it (AT_SECURE).
 
 ## What is an error
 

@@ -57,6 +57,15 @@ inline int64_t checked_count(int64_t images, int64_t gaussians) {
   return images * gaussians;
 }
 
+// Sets are numbered as images are; without images there may be any number of them.
+inline void check_set_count(int64_t sets, int64_t gaussians) {
+  STD_TORCH_CHECK(sets == 0 || gaussians <= kMaxCount / sets, sets, " sets of ", gaussians,
+                  " Gaussians are more than the 2^31 - 1 that 32-bit indices can number; render fewer scenes at once");
+}
+
+// Sets of which each has nothing to compute are not visited: their number is not bounded by memory.
+inline int64_t sets_with_work(int64_t sets, bool any) { return any ? sets : 0; }
+
 // The tiles of all images are numbered with 32-bit integers. Precondition: their number is less than 2^63.
 inline void check_tile_count(int64_t images, int64_t columns, int64_t rows) {
   STD_TORCH_CHECK(images * columns * rows <= kMaxCount, images, " images of ", columns, " x ", rows,

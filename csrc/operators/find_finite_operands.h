@@ -25,7 +25,7 @@ struct FiniteOperands {
             colors.const_data_ptr<float>(),
             means.size(0),
             means.size(1),
-            colors.size(1),
+            sets_with_work(colors.size(1), colors.size(3) > 0),
             covars ? covars->size(2) : 0,
             colors.size(3)};
   }

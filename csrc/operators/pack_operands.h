@@ -47,9 +47,10 @@ struct PackOperands {
   }
 };
 
-inline int64_t checked_sets(int64_t sets, int64_t images) {
+inline int64_t checked_sets(int64_t sets, int64_t images, int64_t gaussians) {
   STD_TORCH_CHECK(sets > 0 ? images % sets == 0 : sets == 0 && images == 0,
                   "colors must be of sets for equally many of the ", images, " images; found ", sets);
+  check_set_count(sets, gaussians);
   return sets;
 }
 
@@ -59,7 +60,7 @@ inline PackOperands check_pack(const Tensor& radii, const Tensor& means2d, const
   constexpr auto f32 = ScalarType::Float;
   const int64_t images = checked_size(radii, "radii", 0, 3), n = radii.size(1);
   checked_count(images, n);
-  const int64_t sets = colors ? checked_sets(checked_size(*colors, "colors", 0, 3), images) : images;
+  const int64_t sets = colors ? checked_sets(checked_size(*colors, "colors", 0, 3), images, n) : images;
   const Tensor& like = means2d;
   return {checked(radii, "radii", ScalarType::Int, {images, n, 2}, like),
           checked(means2d, "means2d", f32, {images, n, 2}, like),
@@ -130,7 +131,8 @@ struct PackBackwardOperands {
   PackGradients gradients() const {
     return {radii.const_data_ptr<int32_t>(), places.const_data_ptr<int32_t>(), data_or_null<float>(v_means2d),
             data_or_null<float>(v_depths),   data_or_null<float>(v_conics),    data_or_null<float>(v_opacities),
-            data_or_null<float>(v_colors),   rows, images, gaussians, sets, channels};
+            data_or_null<float>(v_colors),   rows, images, gaussians,
+            sets_with_work(sets, images > 0 || channels > 0), channels};
   }
 
   PackGradientOutputs outputs() const {
@@ -151,7 +153,7 @@ inline PackBackwardOperands check_pack_backward(const Tensor& radii, const Tenso
                                                 const std::optional<Tensor>& v_colors) {
   constexpr auto f32 = ScalarType::Float;
   const int64_t images = checked_size(radii, "radii", 0, 3), n = radii.size(1);
-  checked_sets(sets, images);
+  checked_sets(sets, images, n);
   int64_t rows = 0;
   for (const auto* v : {&v_means2d, &v_depths, &v_conics, &v_opacities, &v_colors}) {
     if (*v && (*v)->dim() > 0) rows = (*v)->size(0);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ..scene.builtin import knot_scene
 from ..scene.formats import losses_of, read_scene, suffix_of, write_scene
 from ..scene.gaussians import Gaussians
 from .memory import enough_memory
+from .printing import print_warning
 from .warnings_printed import printed_warnings
 
 
@@ -44,5 +44,5 @@ def save_scene(path: Path, scene: Gaussians) -> None:
     """Write a scene in the format of the name's ending, and print what that cannot hold. Raises as `write_scene`."""
     with printed_warnings():
         for loss in losses_of(suffix_of(path), scene):
-            print(f"splat: warning: {path}: {loss}", file=sys.stderr)
+            print_warning(f"{path}: {loss}")
         write_scene(path, scene)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from pathlib import Path
 
 from ..scene.edits import Corner, crop_scene, limit_degree, prune_scene, scale_scene
@@ -20,6 +19,7 @@ from ..scene.formats import (
 from ..scene.gaussians import Gaussians, SceneError
 from .command_files import file_argument, save_scene
 from .memory import enough_memory
+from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
 
 
@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
             with printed_warnings():
                 whole = read_scene(args.source)
                 scene = usable(_edited(whole, args), args.output)
+            if not len(whole):
+                raise SceneError(f"{args.source}: a scene with Gaussians is required, found none in it")
             if not len(scene):
                 raise SceneError(
                     f"{args.source}: a Gaussian is required to be left to write, found none of {len(whole)}; choose a "
@@ -66,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
             save_scene(args.output, scene)
             size = args.output.stat().st_size
     except (SceneError, OSError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     degree = min(scene.degree, FORMATS[suffix_of(args.output)].max_degree)
-    print(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
+    print_result(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
     return 0
 
 

@@ -15,6 +15,7 @@ import torch
 from .._kernelwheel.build.resources import MB, find_resources
 from ..fit.checkpoints import check_checkpoint, digest_of, resume, write_checkpoint
 from ..fit.comparison_page import check_page, write_comparison
+from ..fit.fit_memory import FitMemory
 from ..fit.photograph_views import Reduction, photograph_views
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
@@ -28,6 +29,7 @@ from .fit_arguments import add_fit_arguments
 from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
+from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
 
 _TEST_EVERY = 8
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         with enough_memory(lambda: what, _REMEDY):
             with printed_warnings():
-                views = _read(args, photographs)
+                views = _read(args, photographs, device)
             what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {_size(views)}"
             work = _prepare(args, views.to(device))
             trainer = work.trainer
@@ -108,13 +110,12 @@ def run(args: argparse.Namespace) -> int:
         if outputs.checkpoint:
             outputs.checkpoint.unlink(missing_ok=True)  # it would only lead to this scene
     except (SceneError, OSError, DeviceError, ValueError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     page = f"; page: {outputs.page}" if outputs.page else ""
-    print(
-        f"{facts}: {args.output}\nPSNR {quality.psnr:.1f} dB on {work.kind()}, SSIM {quality.ssim:.3f}; comparison: "
-        f"{outputs.picture}{page}"
-    )
+    print_result(f"{facts}: {args.output}")
+    judged = f"PSNR {quality.psnr:.1f} dB on {work.kind()}, SSIM {quality.ssim:.3f}"
+    print_result(f"{judged}; comparison: {outputs.picture}{page}")
     return 0
 
 
@@ -137,19 +138,21 @@ def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     return _Outputs(args.output, picture, page, checkpoint)
 
 
-def _read(args: argparse.Namespace, photographs: bool) -> Views:
+def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> Views:
     points = max(args.gaussians // 3, 1)
+    there = find_resources().memory_mb
+    reading = None if there is None else there * MB
+    memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA says by itself what it lacks
     if not photographs:
         if args.images or args.downscale != 1 or args.max_size:
             raise ValueError("--images, --downscale and --max-size are for a folder of photographs, or a .json file")
-        return read_views(args.sources, points, args.seed)
-    memory = find_resources().memory_mb
+        return read_views(args.sources, points, args.seed, memory)
     return photograph_views(
         read_capture(args.sources[0], args.images),
         points,
         args.seed,
         Reduction(args.downscale, args.max_size),
-        None if memory is None else memory * MB,
+        memory,
     )
 
 
@@ -218,19 +221,18 @@ def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outpu
     if outputs.checkpoint:
         write_checkpoint(outputs.checkpoint, trainer, digest)
         more = f"; the same command with --resume goes on from {outputs.checkpoint}"
-    print(
-        f"splat: interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
-        f"{len(trainer.table)} Gaussians, is in {args.output}{more}",
-        file=sys.stderr,
+    print_error(
+        f"interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
+        f"{len(trainer.table)} Gaussians, is in {args.output}{more}"
     )
     return INTERRUPTED
 
 
 def _say_failed(args: argparse.Namespace, trainer: Trainer, failure: Exception) -> int:
-    print(
-        f"splat: {failure}\nsplat: the scene as fitted after {trainer.done} of {args.steps} steps, "
-        f"{len(trainer.table)} Gaussians, is in {args.output}",
-        file=sys.stderr,
+    print_error(failure)
+    print_error(
+        f"the scene as fitted after {trainer.done} of {args.steps} steps, {len(trainer.table)} Gaussians, is in "
+        f"{args.output}"
     )
     return 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..fit.training import Quality
+from .printing import print_progress
 
 Report = Callable[[int, float, int, "Quality | None"], None]
 """Takes a step, its loss, the number of Gaussians, and their quality where it was measured."""
@@ -47,7 +47,7 @@ def fit_progress(steps: int, done: int, kind: str, lines: bool) -> Iterator[Repo
                 progress.update(task, completed=step, description=words + last)
             elif lines and quality is not None:
                 left = (time.monotonic() - start) / (step - done) * (steps - step)
-                print(f"step {step} of {steps}: {words}{last}; {duration(left)} left", file=sys.stderr, flush=True)
+                print_progress(f"step {step} of {steps}: {words}{last}; {duration(left)} left")
 
         yield report
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
 from .command_files import file_argument
 from .memory import enough_memory
+from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
 
 
@@ -38,9 +38,10 @@ def run(args: argparse.Namespace) -> int:
             if args.histograms:
                 write_png(args.histograms, histogram_picture(scene))
     except (SceneError, OSError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
-    print(json.dumps(report, indent=2) if args.json else _text(report))
+    for line in json.dumps(report, indent=2).split("\n") if args.json else _lines(report):
+        print_result(line)
     return 0
 
 
@@ -58,7 +59,7 @@ def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
     }
 
 
-def _text(report: dict[str, Any]) -> str:
+def _lines(report: dict[str, Any]) -> list[str]:
     lines = [
         f"{report['file']}: {report['format']}, {report['bytes']} bytes",
         f"{report['gaussians']} Gaussians, SH degree {report['sh_degree']}; not finite and left out: "
@@ -74,4 +75,4 @@ def _text(report: dict[str, Any]) -> str:
     losses = [f"{suffix}: {loss}" for suffix, phrases in report["losses"].items() for loss in phrases]
     if losses:
         lines += ["", "what other formats cannot hold of it", *losses]
-    return "\n".join(lines)
+    return lines

@@ -9,6 +9,8 @@ from typing import Final
 
 import torch
 
+from ..scene.names import one_line
+
 # The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
 PIXEL_BYTES: Final = 20
 GAUSSIAN_BYTES: Final = 48
@@ -38,7 +40,8 @@ def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
     except (MemoryError, RuntimeError, ImportError) as error:
         if not _is_of_memory(error):
             raise
-        raise NotEnoughMemory(f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}") from error
+        message = f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}"
+        raise NotEnoughMemory(one_line(message)) from error
 
 
 def try_memory(size: int, device: torch.device) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from .camera_arguments import (
 from .command_files import file_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
+from .printing import print_error, print_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
             image = _render(scene.to(device), camera, args.background, degree)
             write_png(args.output, image)
     except (SceneError, OSError, DeviceError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     seconds = time.perf_counter() - start
-    print(f"{len(scene)} Gaussians, {size}, {device.type}, {seconds:.2f} s: {args.output}")
+    print_result(f"{len(scene)} Gaussians, {size}, {device.type}, {seconds:.2f} s: {args.output}")
     return 0
 
 

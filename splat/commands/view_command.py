@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import webbrowser
 from pathlib import Path
@@ -15,13 +14,15 @@ from ..scene.formats import READABLE
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
-from ..view.server import LOOPBACK, ViewError, open_viewer
+from ..view.origin import is_host_name, is_loopback
+from ..view.server import ViewError, open_viewer
 from ..view.session import UP, ViewTerms
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
 from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
+from .printing import print_error, print_result, print_warning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port", type=_port, default=8080, metavar="0-65535", help="the port; 0 takes any free one; default: 8080"
+    )
+    parser.add_argument(
+        "--allow-name",
+        action="append",
+        default=[],
+        type=_name,
+        metavar="NAME",
+        help="a name of this machine by which pages may reach it, beside IP addresses and localhost; may be repeated",
     )
     parser.add_argument("--open", action="store_true", help="open the page in this machine's browser")
     add_camera_arguments(parser)
@@ -65,16 +74,19 @@ def run(args: argparse.Namespace) -> int:
         browser = _browser() if args.open else None
         choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
         terms = ViewTerms(choices, _draw, UP[args.up or "y"], args.background, args.sh_degree)
-        with noted_interrupt() as interrupted, open_viewer(args.host, args.port, terms, next(iter(scenes))) as viewer:
-            print(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
-            if args.host not in LOOPBACK:
-                print(f"splat: warning: everybody who can reach {args.host} can see the scenes", file=sys.stderr)
+        with (
+            noted_interrupt() as interrupted,
+            open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
+        ):
+            print_result(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
+            if not is_loopback(args.host):
+                print_warning(f"everybody who can reach {args.host} can see the scenes")
             if browser is not None:
                 browser.open(viewer.url)
             while not interrupted():
                 time.sleep(0.1)
     except (SceneError, OSError, DeviceError, ViewError) as error:
-        print(f"splat: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     return 0
 
@@ -99,6 +111,12 @@ def _browser() -> webbrowser.BaseBrowser:
         raise ViewError(
             "--open needs a browser, found none on this machine; leave it out, and open the address that is printed"
         ) from error
+
+
+def _name(text: str) -> str:
+    if not is_host_name(text):
+        raise argparse.ArgumentTypeError(f"a name such as desk.example, without a port, is required, found {text!r}")
+    return text
 
 
 def _port(text: str) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from .printing import print_warning
 
 
 @contextmanager
@@ -17,4 +18,4 @@ def printed_warnings() -> Iterator[list[warnings.WarningMessage]]:
             yield caught
         finally:
             for warning in caught:
-                print(f"splat: warning: {warning.message}", file=sys.stderr)
+                print_warning(warning.message)

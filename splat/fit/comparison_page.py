@@ -17,6 +17,7 @@ from torch import Tensor
 from ..scene.file_output import check_writable, replacing
 from ..scene.gaussians import Gaussians
 from ..scene.image import to_8_bit
+from ..scene.names import one_line
 from .training import Quality, render
 from .views import Views
 
@@ -52,7 +53,7 @@ def comparison(title: str, facts: str, scene: Gaussians, views: Views, quality: 
     chosen = [index * len(views) // count for index in range(count)]
     rows = []
     for view in chosen:
-        name = views.names[view] if views.names else f"picture {view + 1}"
+        name = one_line(views.names[view]) if views.names else f"picture {view + 1}"
         image = render(scene, views, view, scene.degree)[0]
         rows.append(
             f'<tr><td class="name">{html.escape(name)}<br>PSNR {quality.psnrs[view]:.2f} dB<br>'
@@ -60,6 +61,7 @@ def comparison(title: str, facts: str, scene: Gaussians, views: Views, quality: 
             f"<td>{_embedded(views.target(view), f'photograph {name}')}</td>"
             f"<td>{_embedded(image, f'render of {name}')}</td></tr>"
         )
+    title = one_line(title)
     shown = "" if count == len(views) else f" {count} of {len(views)} pictures are shown."
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from ..photos.capture import Capture, Lens, Photograph
-from ..photos.pictures import picture_size, read_resized
+from ..photos.pictures import check_unpacking, picture_size, read_resized
 from ..scene.gaussians import SceneError
+from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
 from .views import Views
 
-_STEP_BYTES: Final = 800
-"""Of memory that a step takes for each pixel of a picture, measured: SSIM, the blending and their gradients."""
 _SMALLEST: Final = 8
 
 
@@ -37,11 +36,9 @@ class Reduction:
 
 
 def photograph_views(
-    capture: Capture, points: int, seed: int, reduction: Reduction | None = None, memory: int | None = None
+    capture: Capture, points: int, seed: int, reduction: Reduction | None = None, memory: FitMemory = UNLIMITED
 ) -> Views:
     """Read the photographs, as uint8; where there are no points, draw `points` random ones.
-
-    `memory` is what may be used, in bytes, if known.
 
     Raises:
         SceneError: if they are fewer than two, taken from one place, do not overlap or need more memory, or a file is
@@ -55,8 +52,10 @@ def photograph_views(
             "fitted by its own name, without cameras"
         )
     lenses = [_reduced(photograph, reduction) for photograph in capture.photographs]
-    _check_memory(what, lenses, memory)
     sizes = [(lens.width, lens.height) for lens in lenses]
+    check_fitting(what, PHOTOGRAPH, sizes, 3, memory)
+    for photograph, size in zip(capture.photographs, sizes, strict=True):
+        check_unpacking(photograph.path, size, memory.reading)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
     Ks = torch.stack([_intrinsics(lens) for lens in lenses])
     _check_places(what, viewmats)
@@ -100,17 +99,6 @@ def _reduced(photograph: Photograph, reduction: Reduction) -> Lens:
 
 def _intrinsics(lens: Lens) -> Tensor:
     return torch.tensor([[lens.fx, 0, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]], dtype=torch.float64)
-
-
-def _check_memory(what: str, lenses: list[Lens], memory: int | None) -> None:
-    pixels = [lens.width * lens.height for lens in lenses]
-    needed = 3 * sum(pixels) + _STEP_BYTES * max(pixels)
-    if memory is not None and needed > memory:
-        raise SceneError(
-            f"{what}: {len(lenses)} photographs of up to {max(pixels) / 1e6:.1f} megapixels need about "
-            f"{needed / 2**30:.1f} GiB, found {memory / 2**30:.1f} GiB of memory; make them smaller: --downscale 2, or "
-            "--max-size 1600"
-        )
 
 
 def _check_places(what: str, viewmats: Tensor) -> None:

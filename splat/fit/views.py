@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 
 from ..ops.rendering import rasterization
-from ..photos.pictures import opened_picture
+from ..photos.pictures import check_unpacking, opened_picture
 from ..scene.builtin import knot_scene
 from ..scene.camera import orbit
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
+from .fit_memory import UNLIMITED, FitMemory, check_fitting
 from .overlap import looked_at
 
 _FOV = 50.0
+_FLOATS = 12
+"""Bytes of a pixel whose colours are float32."""
 _REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
 
 
@@ -80,7 +83,7 @@ class Views:
         )
 
 
-def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
+def read_views(paths: Sequence[Path], points: int, seed: int, memory: FitMemory = UNLIMITED) -> Views:
     """Read the pictures that a command names.
 
     - None: the built-in scene, rendered from cameras around it.
@@ -98,7 +101,7 @@ def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
     if not paths:
         return _builtin_views(points, generator)
     if len(paths) == 1 and paths[0].suffix.lower() == ".npz":
-        return _read_npz(paths[0], points, generator)
+        return _read_npz(paths[0], points, generator, memory)
     if len(paths) > 1:
         raise SceneError(
             f"{len(paths)} pictures need camera poses: one SCENE.npz with "
@@ -106,7 +109,7 @@ def read_views(paths: Sequence[Path], points: int, seed: int) -> Views:
             "(world-to-camera matrices, and intrinsics in pixels), or the folder of a COLMAP model, which has both; a "
             "single picture needs none"
         )
-    return _one_picture(_read_picture(paths[0]), points, generator)
+    return _one_picture(_read_picture(paths[0], memory), points, generator)
 
 
 def _builtin_views(points: int, generator: torch.Generator) -> Views:
@@ -144,20 +147,24 @@ def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> View
     return Views((image,), viewmat[None], K[None], positions, image[rows, columns])
 
 
-def _read_picture(path: Path) -> Tensor:
+def _read_picture(path: Path, memory: FitMemory) -> Tensor:
     with opened_picture(path, "a picture (PNG, JPEG, ...) or a SCENE.npz", "neither") as picture:
+        check_fitting(str(path), "picture", [picture.size], _FLOATS, memory)
+        check_unpacking(path, picture.size, memory.reading)
         pixels = np.asarray(picture.convert("RGB"))
     return _as_colors(pixels, f"{path}")
 
 
-def _read_npz(path: Path, points: int, generator: torch.Generator) -> Views:
-    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"))
+def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMemory) -> Views:
+    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"), memory.reading)
     missing = [f"{name} {shape}" for name, shape in _REQUIRED.items() if name not in arrays]
     if missing:
         raise SceneError(f"{path}: {' and '.join(missing)} required, found {found}")
     shape = arrays["images"].shape
     if len(shape) != 4 or shape[-1] != 3 or 0 in shape:
         raise SceneError(f"{path}: images must have shape [C, H, W, 3], found {list(shape)}")
+    sizes = [(shape[2], shape[1])] * shape[0]
+    check_fitting(str(path), "picture", sizes, _FLOATS, memory)
     images = _as_colors(arrays["images"], f"{path}: images")
     count = len(images)
     viewmats, Ks = (_as_floats(arrays[name], f"{path}: {name}") for name in ("viewmats", "Ks"))

@@ -34,7 +34,7 @@ def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms
         The new opacities, shaped like the old ones, and the new scales [N, 3].
 
     Raises:
-        TypeError, ValueError: if a type, shape or device is wrong.
+        TypeError, ValueError: if a type, shape or device is wrong, or a ratio is NaN.
     """
     check_tensor("opacities", opacities)
     check_tensor("scales", scales, opacities)
@@ -51,6 +51,9 @@ def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms
     check_shape("binoms", binoms, (n_max, n_max), "[n_max, n_max]")
     if n_max == 0:
         raise ValueError("binoms must have at least one row, found none")
+    # As an index, a NaN ends a program on a GPU. Counts, which are what training has, need no look at their values.
+    if ratios.is_floating_point() and (unknown := int(ratios.isnan().sum())):
+        raise ValueError(f"ratios must be numbers, found {unknown} NaN of {count}")
 
     copies = ratios.clamp(min=1, max=n_max).long()
     # In float64, because the terms have alternating signs and for 51 copies are thousands of times their sum.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,8 @@ Floats = npt.NDArray[np.float64]
 
 UNDISTORT = "colmap image_undistorter --image_path PICTURES --input_path MODEL --output_path FOLDER"
 """What makes pictures of pinhole cameras from those of other lenses."""
-MOST_PIXELS = 2**15
-"""The longest side of a picture."""
+LONGEST_SIDE = 2**15
+"""Of a picture, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Lens:
 
     def check(self, what: str) -> Lens:
         """Itself; SceneError if nothing could be seen through it. `what` names it in the message."""
-        if not (1 <= self.width <= MOST_PIXELS and 1 <= self.height <= MOST_PIXELS):
+        if not (1 <= self.width <= LONGEST_SIDE and 1 <= self.height <= LONGEST_SIDE):
             raise SceneError(
-                f"{what}: a size from 1 to {MOST_PIXELS} pixels required, found {self.width}x{self.height}"
+                f"{what}: a size from 1 to {LONGEST_SIDE} pixels required, found {self.width}x{self.height}"
             )
         values = (self.fx, self.fy, self.cx, self.cy)
         if not all(map(math.isfinite, values)) or min(self.fx, self.fy) <= 0:
@@ -74,12 +75,35 @@ class Capture:
     colors: npt.NDArray[np.uint8]
 
 
-def picture_path(folder: Path, name: str, what: str) -> Path:
-    """The file of a picture in a folder; SceneError if its name leads out of it, since others wrote that name."""
-    parts = Path(name).parts
-    if not name.strip() or "\0" in name or Path(name).is_absolute() or ".." in parts:
-        raise SceneError(f"{what}: the name of a picture inside {folder} is required, found {quoted(name)}")
-    return folder / name
+class PictureFolder:
+    """A folder whose files others name: no name, and no link, may lead out of what belongs to it."""
+
+    def __init__(self, folder: Path, within: Path | None = None) -> None:
+        """Links may lead to anywhere in `within`, which is the folder itself if it is not given."""
+        self.path = folder
+        self._root = os.path.realpath(within or folder)
+
+    def file(self, name: str, what: str) -> Path:
+        """The file of this name; SceneError if it would be outside. It need not be there."""
+        path = Path(name)
+        if not name.strip() or not _is_encodable(name) or path.is_absolute() or ".." in path.parts:
+            raise SceneError(f"{what}: the name of a file inside {self.path} is required, found {quoted(name)}")
+        path = self.path / name
+        target = os.path.realpath(path)
+        if os.path.commonpath([self._root, target]) != self._root:
+            raise SceneError(
+                f"{what}: a file inside {self._root} is required, found a link from {quoted(name)} to {target}; "
+                "copy it there, or name the folder that has the pictures with --images"
+            )
+        return path
+
+
+def _is_encodable(name: str) -> bool:
+    """Whether a file can have this name."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
 
 
 def require_files(source: Path, paths: list[Path]) -> None:
@@ -96,7 +120,11 @@ def rigid(rotation: Floats, shift: Floats, what: str) -> Floats:
     """A matrix [4, 4] from a rotation [3, 3] and a shift [3]; SceneError if it is none, or not finite."""
     if not (np.isfinite(rotation).all() and np.isfinite(shift).all()):
         raise SceneError(f"{what}: a finite pose is required, found a NaN or an infinity")
-    if np.abs(rotation @ rotation.T - np.eye(3)).max() > 1e-3 or np.linalg.det(rotation) < 0:
+    if (
+        np.abs(rotation).max() > 2
+        or np.abs(rotation @ rotation.T - np.eye(3)).max() > 1e-3
+        or np.linalg.det(rotation) < 0
+    ):
         raise SceneError(f"{what}: a rotation is required in its pose, found a matrix that stretches or mirrors")
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = rotation, shift

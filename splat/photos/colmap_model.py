@@ -1,18 +1,20 @@
 """Reading COLMAP's models: cameras, images and points3D, as .bin or .txt, that may be damaged or hostile.
 
 The layout is that of COLMAP's documentation, "Output Format". Records are read one at a time and nothing is allocated
-for a number in the file, so memory is bounded by what the file really holds. COLMAP's own reader is not used: given an
-images.bin of 71 bytes that ends within a name, that of pycolmap 4.2.1 takes all the memory there is.
+for a number in the file, so memory is bounded by what the file really holds. A point takes 48 bytes; what follows of
+its line, and the line of an image's observations, is not kept, whatever its length. COLMAP's own reader is not used:
+given an images.bin of 71 bytes that ends within a name, that of pycolmap 4.2.1 takes all the memory there is.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TypeVar
+from typing import BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from ..scene.camera import rotation_rows
 from ..scene.file_input import bytes_left, scene_file
 from ..scene.gaussians import SceneError
 from ..scene.names import quoted
-from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, picture_path, require_files, rigid
+from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, PictureFolder, require_files, rigid
 
 _PINHOLES: Final = {"SIMPLE_PINHOLE": 3, "PINHOLE": 4}
 """The number of parameters of each model without distortion."""
@@ -31,7 +33,10 @@ _MODELS: Final = (
 """Names and numbers of parameters, in the order of their numbers in .bin files."""
 _PARTS: Final = ("cameras", "images", "points3D")
 _LONGEST_NAME: Final = 4096
-_LONGEST_LINE: Final = 2**26
+_LONGEST_LINE: Final = 2 * _LONGEST_NAME
+"""Bytes of a line that are looked at: a name and ten numbers."""
+_MOST_RECORDS: Final = 100_000
+"""Of cameras and of images, which take about 2 KB of memory each."""
 
 
 class _Image(NamedTuple):
@@ -42,7 +47,8 @@ class _Image(NamedTuple):
 
 
 _Cameras = dict[int, Lens]
-_Points = list[tuple[float, float, float, int, int, int]]
+_Points: TypeAlias = "array[float]"
+"""x, y, z, red, green and blue of one after the other."""
 _Result = TypeVar("_Result")
 
 
@@ -54,7 +60,7 @@ def find_model(folder: Path) -> Path | None:
     return None
 
 
-def read_model(model: Path, pictures: Path) -> Capture:
+def read_model(model: Path, pictures: PictureFolder) -> Capture:
     """Read a model, whose pictures lie in the folder `pictures`.
 
     Raises:
@@ -81,18 +87,18 @@ def read_model(model: Path, pictures: Path) -> Capture:
         )  # fmt: skip
     photographs = tuple(_photograph(images, pictures, lenses, image) for image in sorted(taken))
     require_files(images, [photograph.path for photograph in photographs])
-    values = np.array(found, dtype=np.float64).reshape(-1, 6)
+    values = np.frombuffer(found, np.float64).reshape(-1, 6) if found else np.zeros((0, 6))
     if not np.isfinite(values).all():
         raise SceneError(f"{points}: finite points are required, found a NaN or an infinity")
     return Capture(model, photographs, values[:, :3], values[:, 3:].astype(np.uint8))
 
 
-def _photograph(images: Path, pictures: Path, lenses: _Cameras, image: _Image) -> Photograph:
+def _photograph(images: Path, pictures: PictureFolder, lenses: _Cameras, image: _Image) -> Photograph:
     what = f"{images}: {quoted(image.name)}"
     if image.camera not in lenses:
         raise SceneError(f"{what}: its camera {image.camera} is required in the model's cameras, found none")
     return Photograph(
-        picture_path(pictures, image.name, what),
+        pictures.file(image.name, what),
         lenses[image.camera],
         rigid(_rotation(image.pose[:4], what), np.array(image.pose[4:]), what),
     )
@@ -134,6 +140,11 @@ def _damage(path: Path) -> Iterator[None]:
         raise SceneError(f"a COLMAP model's {path.name} is required, found a damaged one: {brief}") from error
 
 
+def _check_records(records: Sized, what: str) -> None:
+    if len(records) > _MOST_RECORDS:
+        raise SceneError(f"at most {_MOST_RECORDS} {what} are required, found more")
+
+
 # Binary: little-endian, a count and then that many records.
 
 
@@ -159,16 +170,17 @@ def _skip(file: BinaryIO, count: int, size: int) -> None:
 
 
 def _binary_cameras(file: BinaryIO) -> _Cameras:
-    lenses = {}
+    lenses: _Cameras = {}
     for _ in _records(file):
         number, kind, width, height = map(int, _take(file, "<IiQQ"))
         name, count = _MODELS[kind] if 0 <= kind < len(_MODELS) else (f"number {kind}", 0)
         lenses[number] = _lens(number, name, width, height, _take(file, f"<{count}d"))
+        _check_records(lenses, "cameras")
     return lenses
 
 
 def _binary_images(file: BinaryIO) -> list[_Image]:
-    images = []
+    images: list[_Image] = []
     for _ in _records(file):
         _, *pose, camera = _take(file, "<I7dI")
         name = bytearray()
@@ -179,65 +191,85 @@ def _binary_images(file: BinaryIO) -> list[_Image]:
         (count,) = _take(file, "<Q")
         _skip(file, int(count), 24)
         images.append(_Image(name.decode("utf-8"), int(camera), tuple(pose)))
+        _check_records(images, "images")
     return images
 
 
 def _binary_points(file: BinaryIO) -> _Points:
-    points = []
+    points = array("d")
     for _ in _records(file):
-        _, x, y, z, red, green, blue, _, length = _take(file, "<Q3d3BdQ")
+        _, *point, _, length = _take(file, "<Q3d3BdQ")
         _skip(file, int(length), 8)
-        points.append((x, y, z, int(red), int(green), int(blue)))
+        points.extend(point)
     return points
 
 
 # Text: a record is a line of words, an image two lines.
 
 
-def _lines(file: BinaryIO) -> Iterator[str]:
-    """The lines, without comments; empty ones too, since an image without points has one."""
-    while line := file.readline(_LONGEST_LINE):
-        if len(line) == _LONGEST_LINE:
-            raise SceneError(f"lines of less than {_LONGEST_LINE} bytes are required, found a longer one")
-        if not line.startswith(b"#"):
-            yield line.decode("utf-8").strip()
+class _Line(NamedTuple):
+    text: str
+    whole: bool
+    """Whether this is all of the line, or its first _LONGEST_LINE bytes."""
+
+    def words(self, least: int, most: int = -1) -> list[str]:
+        """Its words; with `most`, the last one is the rest of the line."""
+        words = self.text.split(maxsplit=most - 1 if most > 0 else -1)
+        if len(words) < least:
+            raise SceneError(f"at least {least} words are required in a line, found {len(words)}: {quoted(self.text)}")
+        return words
+
+    def require_whole(self) -> _Line:
+        """Itself; SceneError if it is longer than what is known of it."""
+        if not self.whole:
+            raise SceneError(f"a line of at most {_LONGEST_LINE} bytes is required, found {quoted(self.text)} and more")
+        return self
 
 
-def _words(line: str, least: int) -> list[str]:
-    words = line.split()
-    if len(words) < least:
-        raise SceneError(f"at least {least} words are required in a line, found {len(words)}: {quoted(line)}")
-    return words
+def _lines(file: BinaryIO) -> Iterator[_Line]:
+    """The lines without comments; empty ones too, since an image without points has one."""
+    while start := file.readline(_LONGEST_LINE):
+        whole = len(start) < _LONGEST_LINE or start.endswith(b"\n")
+        rest = start
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(_LONGEST_LINE)
+        if not start.startswith(b"#"):
+            yield _Line(start.decode("utf-8", "strict" if whole else "replace").strip(), whole)
 
 
 def _text_cameras(file: BinaryIO) -> _Cameras:
-    lenses = {}
-    for line in filter(None, _lines(file)):
-        number, model, width, height, *values = _words(line, 4)
+    lenses: _Cameras = {}
+    for line in _lines(file):
+        if not line.text:
+            continue
+        number, model, width, height, *values = line.require_whole().words(4)
         lenses[int(number)] = _lens(int(number), model, int(width), int(height), tuple(map(float, values)))
+        _check_records(lenses, "cameras")
     return lenses
 
 
 def _text_images(file: BinaryIO) -> list[_Image]:
-    images = []
+    images: list[_Image] = []
     lines = _lines(file)
     for line in lines:
-        if not line:
+        if not line.text:
             continue
-        words = line.split(maxsplit=9)  # a name may have spaces
-        _words(line, 10)
+        words = line.require_whole().words(10, most=10)  # a name may have spaces
         images.append(_Image(words[9], int(words[8]), tuple(map(float, words[1:8]))))
+        _check_records(images, "images")
         if next(lines, None) is None:
             raise SceneError("the file ends in the middle: no line of points follows the last image")
     return images
 
 
 def _text_points(file: BinaryIO) -> _Points:
-    points = []
-    for line in filter(None, _lines(file)):
-        _, x, y, z, red, green, blue, *_ = _words(line, 8)
+    points = array("d")
+    for line in _lines(file):
+        if not line.text:
+            continue
+        _, x, y, z, red, green, blue, *_ = line.words(8, most=9)
         color = tuple(map(int, (red, green, blue)))
         if not all(0 <= value <= 255 for value in color):
             raise SceneError(f"colours from 0 to 255 are required, found {color}")
-        points.append((float(x), float(y), float(z), *color))
-    return points  # type: ignore[return-value]
+        points.extend((float(x), float(y), float(z), *color))
+    return points

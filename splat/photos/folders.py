@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..scene.gaussians import SceneError
-from .capture import Capture
+from .capture import Capture, PictureFolder
 from .colmap_model import find_model, read_model
 from .transforms_file import read_transforms
 
@@ -38,16 +38,16 @@ def read_capture(path: Path, pictures: Path | None = None) -> Capture:
             "sparse/0 or in sparse, or a transforms.json; found neither. COLMAP computes cameras from pictures: "
             f"colmap automatic_reconstructor --image_path PICTURES --workspace_path {path}"
         )
-    return read_model(model, pictures or _images(path, model))
+    return read_model(model, _images(path, model) if pictures is None else PictureFolder(pictures))
 
 
-def _images(path: Path, model: Path) -> Path:
+def _images(path: Path, model: Path) -> PictureFolder:
     places = list(
         dict.fromkeys([path / "images", *(above / "images" for above in (model, *model.absolute().parents[:2]))])
     )
     for place in places:
         if place.is_dir():
-            return place
+            return PictureFolder(place, within=place.parent)
     raise SceneError(
         f"{path}: the model's pictures are required in {places[0]}, found no such folder; name it: --images"
     )

@@ -8,25 +8,28 @@ written, the points of `ply_file_path` too.
 
 from __future__ import annotations
 
-import json
 import math
+from collections import ChainMap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from ..scene.gaussians import SH_C0, SceneError
+from ..scene.json_input import JsonLimits, read_json
 from ..scene.names import listed, quoted
 from ..scene.ply import read_ply
-from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, picture_path, require_files, rigid
+from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, PictureFolder, require_files, rigid
 from .pictures import picture_size
 
-_MOST_BYTES: Final = 2**26
 _MOST_FRAMES: Final = 100_000
+_LIMITS: Final = JsonLimits(2**26, nests=10 * _MOST_FRAMES, values=60 * _MOST_FRAMES)
+"""A frame has 6 objects and lists, and about 40 values."""
 _UNDISTORTED: Final = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE")
 _DISTORTION: Final = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
-_AXES: Final = np.diag([1.0, -1.0, -1.0])
-"""From OpenGL's axes of a camera to those used here."""
+_AXES: Final = np.array([1.0, -1.0, -1.0])
+"""The signs of OpenGL's axes of a camera, for those used here."""
 
 
 def read_transforms(path: Path, pictures: Path | None = None) -> Capture:
@@ -42,20 +45,20 @@ def read_transforms(path: Path, pictures: Path | None = None) -> Capture:
         raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
     if len(frames) > _MOST_FRAMES:
         raise SceneError(f"{path}: at most {_MOST_FRAMES} frames are required, found {len(frames)}")
-    folder = path.parent if pictures is None else pictures
+    folder = PictureFolder(path.parent if pictures is None else pictures)
     paths = [_picture(folder, frame, f"{path}: frame {index}") for index, frame in enumerate(frames)]
     require_files(path, paths)
     photographs = [
         Photograph(
             picture,
-            _lens({**values, **frame}, picture, f"{path}: {quoted(picture.name)}"),
+            _lens(ChainMap(frame, values), picture, f"{path}: {quoted(picture.name)}"),
             _viewmat(frame, f"{path}: {quoted(picture.name)}"),
         )
         for picture, frame in zip(paths, frames, strict=True)
     ]
     points, colors = np.zeros((0, 3)), np.zeros((0, 3), np.uint8)
     if "ply_file_path" in values:
-        cloud = picture_path(path.parent, str(values["ply_file_path"]), f"{path}: ply_file_path")
+        cloud = PictureFolder(path.parent).file(str(values["ply_file_path"]), f"{path}: ply_file_path")
         scene = read_ply(cloud)
         points = scene.means.double().numpy()
         colors = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1).mul(255).round().byte().numpy()
@@ -63,31 +66,22 @@ def read_transforms(path: Path, pictures: Path | None = None) -> Capture:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        text = file.read(_MOST_BYTES + 1)
-    if len(text) > _MOST_BYTES:
-        raise SceneError(f"{path}: at most {_MOST_BYTES} bytes are required, found more")
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SceneError(
-            f"{path}: Nerfstudio's transforms.json is required, found no JSON: {str(error)[:150]}"
-        ) from error
+    values = read_json(path, "Nerfstudio's transforms.json", _LIMITS)
     if not isinstance(values, dict):
         raise SceneError(f"{path}: Nerfstudio's transforms.json is required, found JSON of something else")
     return values
 
 
-def _picture(folder: Path, frame: dict[str, Any], what: str) -> Path:
+def _picture(folder: PictureFolder, frame: dict[str, Any], what: str) -> Path:
     name = frame.get("file_path")
     if not isinstance(name, str):
         raise SceneError(f"{what}: file_path, the name of its picture, required, found {listed(sorted(frame))}")
-    path = picture_path(folder, name, what)
+    path = folder.file(name, what)
     # The scenes of the first NeRFs name their pictures without an ending.
-    return path if path.suffix or path.exists() else path.with_suffix(".png")
+    return path if path.suffix or path.exists() else folder.file(f"{name}.png", what)
 
 
-def _number(values: dict[str, Any], name: str, what: str) -> float | None:
+def _number(values: Mapping[str, Any], name: str, what: str) -> float | None:
     """A finite number; None if there is none of this name."""
     value = values.get(name)
     if value is None:
@@ -97,7 +91,7 @@ def _number(values: dict[str, Any], name: str, what: str) -> float | None:
     return float(value)
 
 
-def _lens(values: dict[str, Any], picture: Path, what: str) -> Lens:
+def _lens(values: Mapping[str, Any], picture: Path, what: str) -> Lens:
     model = values.get("camera_model", "OPENCV")
     bent = [name for name in _DISTORTION if _number(values, name, what)]
     if model not in _UNDISTORTED or bent:
@@ -127,6 +121,6 @@ def _viewmat(frame: dict[str, Any], what: str) -> Floats:
         matrix = np.zeros(0)
     if matrix.shape not in ((4, 4), (3, 4)):
         raise SceneError(f"{what}: transform_matrix, 4 rows of 4 finite numbers, required, found something else")
-    pose = rigid(matrix[:3, :3] @ _AXES, matrix[:3, 3], what)
+    pose = rigid(matrix[:3, :3] * _AXES, matrix[:3, 3], what)
     rotation = pose[:3, :3].T
     return rigid(rotation, -rotation @ pose[:3, 3], what)

@@ -21,14 +21,17 @@ import torch
 from torch import Tensor
 
 from .camera import Camera, rotation_rows
+from .file_input import named_errors
 from .file_output import check_writable, replacing
 from .gaussians import SceneError
+from .json_input import JsonLimits, read_json
 from .names import listed, quoted
 
 MAX_SIDE: Final = 16384
 """The largest width and height of a picture in pixels."""
 MAX_BYTES: Final = 65536
 """The largest camera file; those that are written have about 500 bytes."""
+_LIMITS: Final = JsonLimits(MAX_BYTES, nests=1000, values=2000)
 _KEYS: Final = ("width", "height", "viewmat", "position", "rotation", "K", "fov", "near")
 # float32 holds more on both sides, but products of such numbers must be finite and above 0 too.
 _LARGEST: Final = 1e15
@@ -46,14 +49,10 @@ def read_camera(path: str | Path) -> Camera:
         OSError: if it cannot be opened.
     """
     path = Path(path)
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    try:
-        if len(content) > MAX_BYTES:
-            raise SceneError(f"a camera file of at most {MAX_BYTES} bytes is required, found a larger file")
-        return _camera(_parse(content))
-    except SceneError as error:
-        raise SceneError(f"{path}: {error}") from error.__cause__
+    hooks = {"parse_constant": _refuse_constant, "object_pairs_hook": _without_repetition}
+    values = read_json(path, "a camera as JSON", _LIMITS, **hooks)
+    with named_errors(path):
+        return _camera(_named(values))
 
 
 def camera_json(camera: Camera) -> str:
@@ -74,13 +73,8 @@ def write_camera(path: str | Path, camera: Camera) -> None:
         file.write(camera_json(camera).encode())
 
 
-def _parse(content: bytes) -> dict[str, Any]:
-    try:
-        values = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_without_repetition)
-    except SceneError:
-        raise
-    except (ValueError, RecursionError) as error:  # ValueError: not JSON, not UTF-8, or a number of too many digits
-        raise SceneError(f"a camera as JSON is required, found something else: {quoted(str(error))}") from error
+def _named(values: object) -> dict[str, Any]:
+    """The values of a camera by their names, if that is what the file holds."""
     if not isinstance(values, dict):
         raise SceneError(f"a JSON object with the camera is required, found {_kind(values)}")
     unknown = [name for name in values if name not in _KEYS]

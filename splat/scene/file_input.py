@@ -1,8 +1,11 @@
-"""Opening scene files that may be damaged or hostile, and leaving out Gaussians that nothing can be done with."""
+"""Opening files that may be damaged or hostile, and leaving out Gaussians that nothing can be done with."""
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +21,9 @@ MOST_TIMES: Final = 100
 ALWAYS_ALLOWED: Final = 2**26
 """or to this many bytes, whichever is more."""
 
+_LARGE: Final = 2**20
+"""So many bytes may be asked of a file without a look at its size."""
+
 
 class LeftOutWarning(UserWarning):
     """Gaussians of a scene were left out."""
@@ -30,15 +36,54 @@ class LeftOutWarning(UserWarning):
 
 
 @contextmanager
+def opened_file(path: Path) -> Iterator[BinaryIO]:
+    """A regular file, to read from: whatever is read from outside is opened here.
+
+    Raises SceneError if it is a pipe, a socket or a device, OSError if it cannot be opened.
+    """
+    _check_regular(path, path.stat())  # before opening, since some devices do something then
+    with _InputFile(io.FileIO(path, opener=_open_without_waiting)) as file:
+        _check_regular(path, os.fstat(file.fileno()))
+        yield file
+
+
+class _InputFile(io.BufferedReader):
+    """A file that makes no room for more than it has: Python itself makes room for whatever a header asks for."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _LARGE:
+            size = min(size, bytes_left(self))
+        return super().read(size)
+
+
+def _open_without_waiting(name: str, flags: int) -> int:
+    # What has become a pipe meanwhile would be waited for, and a terminal would become this program's.
+    return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _check_regular(path: Path, found: os.stat_result) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind != stat.S_IFREG:
+        words = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}.get(kind, "a device")
+        raise SceneError(f"{path}: a regular file is required, found {words}; save it to a file first")
+
+
+@contextmanager
 def scene_file(path: Path) -> Iterator[BinaryIO]:
-    """A seekable file; a SceneError of the block gets its name in front. OSError if it cannot be opened."""
-    with path.open("rb") as file:
-        try:
-            if not file.seekable():  # its size would be unknown
-                raise SceneError("a regular file is required, found a pipe or similar; save it to a file first")
-            yield file
-        except SceneError as error:
-            raise SceneError(f"{path}: {error}") from error.__cause__
+    """The same; a SceneError of the block gets the file's name in front."""
+    with opened_file(path) as file, named_errors(path):
+        yield file
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """A SceneError of the block gets the file's name in front."""
+    try:
+        yield
+    except SceneError as error:
+        raise SceneError(f"{path}: {error}") from error.__cause__
 
 
 def bytes_left(file: BinaryIO) -> int:

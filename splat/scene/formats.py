@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .file_input import usable
+from .file_input import opened_file, usable
 from .file_output import check_writable
 from .gaussians import Gaussians, SceneError
 from .ply import ply_kind, read_ply
@@ -68,7 +68,7 @@ def read_scene(path: str | Path) -> Gaussians:
         OSError: if it cannot be opened.
     """
     path = Path(path)
-    with path.open("rb"):  # a file that is missing is missing, whatever its name ends in
+    with opened_file(path):  # a file that is missing is missing, whatever its name ends in
         pass
     return FORMATS[suffix_of(path)].read(path)
 

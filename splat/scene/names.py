@@ -1,4 +1,4 @@
-"""How messages show names from files."""
+"""How messages show names from files: they may be long, and written to make a terminal do something."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 _LONGEST = 40
 _MOST = 12
+
+
+def one_line(text: str) -> str:
+    """A text as a line that a terminal shows, and does not obey: what is not printable, line ends too, is escaped."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def quoted(name: str) -> str:

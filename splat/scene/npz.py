@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from .file_input import opened_file
 from .gaussians import SceneError
 from .names import listed
 
@@ -30,14 +31,17 @@ ALWAYS: Final = 2**26
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def read_npz(path: Path, names: Sequence[str]) -> tuple[Arrays, str]:
+def read_npz(path: Path, names: Sequence[str], memory: int | None = None) -> tuple[Arrays, str]:
     """Read the arrays with these names; also return, for messages, the names that the file has.
 
+    `memory` is what may be used, in bytes, if known.
+
     Raises:
-        SceneError: if it is damaged, not an .npz file, or unpacks to far more than its size; the message names it.
+        SceneError: if it is damaged, not an .npz file, or unpacks to far more than its size or to more than `memory`;
+            the message names it.
         OSError: if it cannot be opened.
     """
-    with path.open("rb") as file:
+    with opened_file(path) as file:
         try:
             archive = zipfile.ZipFile(file)
         except Exception as error:  # zipfile and numpy have no common error class for damaged files
@@ -45,17 +49,22 @@ def read_npz(path: Path, names: Sequence[str]) -> tuple[Arrays, str]:
         with archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             wanted = {name: members[name] for name in names if name in members}
-            _check_sizes(path, wanted, file)
+            _check_sizes(path, wanted, file, memory)
             return {name: _read_array(path, name, archive, info) for name, info in wanted.items()}, listed([*members])
 
 
-def _check_sizes(path: Path, members: dict[str, zipfile.ZipInfo], file: BinaryIO) -> None:
+def _check_sizes(path: Path, members: dict[str, zipfile.ZipInfo], file: BinaryIO, memory: int | None) -> None:
     size = file.seek(0, io.SEEK_END)
     unpacked = sum(info.file_size for info in members.values())
     if unpacked > max(MAX_RATIO * size, ALWAYS):
         raise SceneError(
             f"{path}: {listed([*members])} unpack to {unpacked} bytes, more than {MAX_RATIO} times the {size} of the "
             "file; save it uncompressed, with numpy.savez"
+        )
+    if memory is not None and unpacked > memory:
+        raise SceneError(
+            f"{path}: {listed([*members])} unpack to {unpacked / 2**30:.1f} GiB, found {memory / 2**30:.1f} GiB of "
+            "memory; save fewer or smaller pictures"
         )
 
 

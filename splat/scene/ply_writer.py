@@ -31,7 +31,7 @@ def write_ply(path: str | Path, scene: Gaussians) -> None:
     """
     path = check_scene_file(path)
     n = len(scene)
-    rest = scene.sh[:, 1:].transpose(1, 2).reshape(n, -1)
+    rest = scene.sh[:, 1:].transpose(1, 2).flatten(1)
     columns = {
         **_named("xyz", scene.means),
         **_named(("nx", "ny", "nz"), torch.zeros(n, 3)),

@@ -31,13 +31,15 @@ def read_splat(path: str | Path) -> Gaussians:
 
     Gaussians with a NaN, an infinity or a rotation of length 0 are left out, with a warning that says how many.
 
-    Raises SceneError if the file is empty or not a whole number of records, OSError if it cannot be opened.
+    An empty file has none.
+
+    Raises SceneError if the file is not a whole number of records, OSError if it cannot be opened.
     """
     path = Path(path)
     with scene_file(path) as file:
         size = bytes_left(file)
         rows, rest = divmod(size, RECORD.itemsize)
-        if rest or not rows:
+        if rest:
             raise SceneError(f"a .splat file has {RECORD.itemsize} bytes for each Gaussian, found {size} bytes")
         table = np.empty(rows, RECORD)
         for start in range(0, rows, _ROWS):

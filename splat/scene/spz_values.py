@@ -62,7 +62,7 @@ def decode_spz(values: Mapping[str, Bytes], version: int, fractional_bits: int, 
     quats = _from_smallest_three(values["rotations"]) if smallest_three else _from_first_three(values["rotations"])
     sh = np.empty((n, 1 + values["sh"].shape[1] // 3, 3), np.float32)
     sh[:, 0] = (values["colors"] / np.float32(255) - np.float32(0.5)) / np.float32(_COLOR)
-    sh[:, 1:] = (values["sh"].astype(np.float32).reshape(n, -1, 3) - 128) / 128
+    sh[:, 1:] = (values["sh"].astype(np.float32).reshape(n, sh.shape[1] - 1, 3) - 128) / 128
     arrays = (
         means * np.array(axes, np.float32),
         quats * _quaternion_signs(axes),

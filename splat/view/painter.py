@@ -1,4 +1,4 @@
-"""The thread that draws for one page: always the newest request, coarse while new ones come, finer when they stop."""
+"""The thread that draws for one page: the newest request, coarse while new ones come, finer when they stop; errands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 class Painter(Generic[T]):
     """Draws requests in a thread of its own.
 
-    A request that comes while another one is drawn replaces those that still wait: none of them is ever drawn.
+    A request that comes while another one is drawn replaces those that still wait: none of them is ever drawn. Between
+    two of them, the thread does an errand, so that a page never has two pictures in the making.
     """
 
     def __init__(self, name: str, paint: Callable[[T, float], None], failed: Callable[[Exception], None]) -> None:
@@ -24,11 +25,12 @@ class Painter(Generic[T]):
         Args:
             name: of the thread.
             paint: draws and shows a request at a scale (see resolution.py).
-            failed: gets what `paint` raises; the next request is drawn all the same.
+            failed: gets what `paint` or an errand raises; the next request is drawn all the same.
         """
         self._paint, self._failed = paint, failed
         self._news = threading.Condition()
         self._request: T | None = None
+        self._errand: Callable[[], None] | None = None  # until it is done
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -44,11 +46,20 @@ class Painter(Generic[T]):
             self._request = request
             self._news.notify()
 
+    def send(self, errand: Callable[[], None]) -> bool:
+        """Do this before the next request; return at once, and False if there is another errand to be done first."""
+        with self._news:
+            if self._closed or self._errand is not None:
+                return False
+            self._errand = errand
+            self._news.notify()
+            return True
+
     def close(self) -> None:
         """Let the thread end after the picture that it is drawing; return at once."""
         with self._news:
             self._closed = True
-            self._request = None
+            self._request = self._errand = None
             self._news.notify()
 
     def ended(self, seconds: float = 0.0) -> bool:
@@ -71,11 +82,18 @@ class Painter(Generic[T]):
             del request  # and with it the scene, which nobody may look at any more
 
     def _next(self) -> T | None:
-        """The newest request, when there is one; None at the end."""
-        with self._news:
-            self._news.wait_for(lambda: self._closed or self._request is not None)
-            request, self._request = self._request, None
-            return request
+        """The newest request, when there is one and no errand; None at the end."""
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._closed or self._errand is not None or self._request is not None)
+                errand = self._errand
+                if errand is None:
+                    request, self._request = self._request, None
+                    return request
+            self._safely(errand)
+            del errand  # and with it the scene
+            with self._news:
+                self._errand = None
 
     def _changes(self) -> bool:
         """Whether a request comes within the time after which the camera is at rest."""
@@ -85,9 +103,13 @@ class Painter(Generic[T]):
     def _timed(self, request: T, scale: float) -> float | None:
         """The seconds that it took; None if it failed."""
         start = time.perf_counter()
+        return time.perf_counter() - start if self._safely(lambda: self._paint(request, scale)) else None
+
+    def _safely(self, work: Callable[[], None]) -> bool:
+        """Whether it succeeded."""
         try:
-            self._paint(request, scale)
+            work()
         except Exception as error:  # a picture that cannot be drawn must not end the viewer
             self._failed(error)
-            return None
-        return time.perf_counter() - start
+            return False
+        return True

@@ -1,16 +1,16 @@
-"""The web server of `splat view`: it listens, refuses what is not meant for it, and opens a session for each page."""
+"""The web server of `splat view`: it listens behind a guard, and opens a session for each page."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import io
 import socket
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 from .choices import Exhibit
 from .pose import aim_of
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     import viser
 
 INSTALL: Final = "python -m pip install 'viser>=1.1,<1.2'"
-MOST_PAGES: Final = 16
-"""So many pages may be open at once; each has a thread."""
 LONGEST_PICTURE: Final = 60.0
 """The seconds that the end waits for a picture that is being drawn."""
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_TICK: Final = 0.05
 
 
 class ViewError(RuntimeError):
@@ -52,23 +50,18 @@ class Viewer:
 
     async def connected(self, client: viser.ClientHandle) -> None:
         """Open a session for a page; in the event loop, as `disconnected`, so that the two keep their order."""
-        connection = self._server._websock_server._live_connections.get(client.client_id)
-        headers = connection.request.headers if connection is not None and connection.request is not None else {}
-        if not meant_for(self._host, headers):
-            return
-        if len(self._sessions) >= MOST_PAGES:
-            client.add_notification("splat", f"{MOST_PAGES} pages are open, which is the most; close one, and reload")
-            return
-        refuse_uploads(client)
         name, exhibit = self._first
         self._sessions[client.client_id] = Session(client, self._terms, exhibit, name)
 
     async def disconnected(self, client: viser.ClientHandle) -> None:
-        """Forget a page."""
+        """Forget a page; its connection counts until the picture that is drawn for it is done."""
         session = self._sessions.pop(client.client_id, None)
         if session is not None:
             session.close()
-            self._closed = [other for other in (*self._closed, session) if not other.ended()]
+            self._closed.append(session)
+            while not session.ended():
+                await asyncio.sleep(_TICK)
+            self._closed.remove(session)
 
     def close(self) -> None:
         """Stop listening; every page's thread has ended after it."""
@@ -82,34 +75,16 @@ class Viewer:
             session.ended(LONGEST_PICTURE)
 
 
-def meant_for(host: str, headers: Mapping[str, str]) -> bool:
-    """Whether a page was loaded from here.
-
-    Browsers let any web page connect to any address of this machine, and say in `Origin` where the page came from. It
-    must come from where it connects to, and if only this machine is to see the scenes, from a name of this machine.
-    Programs that are not browsers say nothing.
-    """
-    origin = headers.get("Origin")
-    if origin is None:
-        return True
-    try:
-        found, asked = urlsplit(origin), headers.get("Host")
-        return found.netloc == asked and (host not in LOOPBACK or found.hostname in LOOPBACK)
-    except ValueError:
-        return False
-
-
-def refuse_uploads(owner: Any) -> None:
-    """Take nothing from a page but its camera and its controls: it could fill the memory with files."""
-    from viser import _messages
-
-    for message in (_messages.FileTransferStartUpload, _messages.FileTransferPart):
-        owner.gui._websock_interface.unregister_handler(message)
-
-
 @contextmanager
-def open_viewer(host: str, port: int, terms: ViewTerms, name: str) -> Iterator[Viewer]:
+def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Collection[str] = ()) -> Iterator[Viewer]:
     """Listen on an address, and serve pages that begin with the scene of this name, until the block ends.
+
+    Args:
+        host: the address, or a name of this machine.
+        port: 0 for any that is free.
+        terms: what all pages have in common.
+        name: of the scene.
+        allowed: names by which pages may reach the server, beside `host`, IP addresses and localhost.
 
     Raises:
         ViewError: if viser is missing, or the address cannot be listened on.
@@ -117,21 +92,20 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str) -> Iterator[V
     """
     try:
         import viser
-        from viser import _messages
+
+        from .guard import guarded_listening
     except ImportError as error:
         raise ViewError(f"the viewer needs viser, which is not installed ({error}); to fix: {INSTALL}") from error
     # A page may vanish while a picture is drawn for it, which is nothing to warn about.
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
     exhibit = terms.choices.get(name)
-    with _quiet():
+    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}) as asked:
         server = viser.ViserServer(host=host, port=port, verbose=False)
-    # It would publish the viewer on the internet whenever a page asks for it.
-    for message in (_messages.ShareUrlRequest, _messages.ShareUrlDisconnect):
-        server._websock_server.unregister_handler(message)
-    refuse_uploads(server)
     viewer = Viewer(server, terms, (name, exhibit), host)
     try:
+        if not asked:  # it listens in a way that is not known here
+            raise ViewError(f"viser 1.1 is required, found {viser.__version__}; to fix: {INSTALL}")
         if port and server.get_port() != port:  # taken since it was checked, and viser takes the next one
             raise ViewError(_in_use(host, port))
         server.gui.configure_theme(show_share_button=False, show_logo=False, dark_mode=True)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from PIL import Image
@@ -29,6 +30,8 @@ UP: Final[Mapping[str, tuple[float, ...]]] = {
     for sign in ("", "-")
 }
 """The directions of the options --up."""
+BUSY: Final = "a picture is being saved; until it is there, no other one is"
+"""What the page says to further clicks; once."""
 _QUALITY: Final = {"moving": 80, "resting": 95}
 
 
@@ -60,7 +63,7 @@ class Session:
         """Put the controls into the page, and draw what its camera sees of a scene that has this name."""
         self._client, self._terms = client, terms
         self._lock = threading.Lock()
-        self._complaint = ""
+        self._complaint, self._told = "", False
         self._name = name
         self._exhibit: Exhibit | None = exhibit
         degree = min(terms.degree, exhibit.scene.degree)
@@ -204,12 +207,23 @@ class Session:
         self._complaint = ""
 
     def _save_picture(self) -> None:
+        """Let the painter do it: one at a time, and a picture can take as long and as much memory as it likes."""
         look, pose = self._look, self._pose()
         if look is None:
             return
+        with self._lock:
+            if self._painter.send(partial(self._send_picture, look, pose)):
+                self._complaint, self._told = "", False
+            elif not self._told:
+                self._told = True
+                self._client.add_notification("splat", BUSY)
+
+    def _send_picture(self, look: Look, pose: Pose) -> None:
+        """Called in the painter's thread."""
         file = io.BytesIO()
         Image.fromarray(self._terms.draw(look, camera_of(pose, look.near))).save(file, format="PNG")
-        self._client.send_file_download("splat.png", file.getvalue(), save_immediately=True)
+        if not self._painter.closed:
+            self._client.send_file_download("splat.png", file.getvalue(), save_immediately=True)
 
     def _save_camera(self) -> None:
         look = self._look

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -424,6 +425,14 @@ def test_it_needs_a_setup_script_and_torch(tmp_path: Path) -> None:
     assert "pip install torch" in bare.stderr
     assert bare.returncode == 1
     assert "This RUNS setup.py" in adopt(tmp_path, "--help").stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "backend/README.md", "docs/adopt.md"])
+def test_each_page_that_introduces_the_command_says_that_it_runs_the_setup_script(page: str) -> None:
+    _, command, after = (BACKEND.parent / page).read_text(encoding="utf-8").partition("python -m kernelwheel adopt")
+
+    assert command
+    assert re.search(r"\bruns (an existing|the) setup\.py", after[:100])
 
 
 @slow

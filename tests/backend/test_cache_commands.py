@@ -243,8 +243,8 @@ def test_build_makes_the_architectures_that_are_asked_for_and_knows_what_covers_
 
     status, view = cache.json("explain", "--archs", "9.0+PTX")
     assert status == 1
-    assert {"field": "cuda.sass", "change": "8.0 -> 9.0"} in view["differences"]
-    assert {"field": "cuda.ptx", "change": "none -> 9.0"} in view["differences"]
+    assert {"field": "target.cuda.sass", "change": "8.0 -> 9.0"} in view["differences"]
+    assert {"field": "target.cuda.ptx", "change": "none -> 9.0"} in view["differences"]
     (candidate,) = view["candidates"]
     assert [mismatch["dimension"] for mismatch in candidate["mismatches"]] == ["archs"]
 
@@ -305,9 +305,12 @@ def test_explain_names_the_nearest_entry_and_what_differs(cache: Cache, entry: P
     assert status == 1
     assert view["nearest"] == str(cache.store.root / entry.name)
     assert view["differences"] == [
-        {"field": "sources", "change": "1 file changed: twice.h; 1 file added: new.h"},
+        {"field": "content.sources", "change": "1 file changed: twice.h; 1 file added: new.h"},
     ]
-    assert f"nearest: {cache.store.root / entry.name}\n  sources: 1 file changed: twice.h; 1 file added: new.h\n" in out
+    assert (
+        f"nearest: {cache.store.root / entry.name}\n  content.sources: 1 file changed: twice.h; 1 file added: new.h\n"
+        in out
+    )
     assert out.count("  sources: required kernels built from sources") == 2
 
 
@@ -319,7 +322,7 @@ def test_explain_after_an_upgrade_finds_the_entry_of_the_version_before(cache: C
 
     assert status == 1
     assert view["nearest"] == str(made)
-    assert view["differences"] == [{"field": "version", "change": "1.2.2 -> 1.2.3"}]
+    assert view["differences"] == [{"field": "content.version", "change": "1.2.2 -> 1.2.3"}]
     assert [m["dimension"] for m in view["candidates"][0]["mismatches"]] == ["version"]
 
 
@@ -356,14 +359,15 @@ HAD = {
     "version": "1.2.2",
     "sources": {"CMakeLists.txt": "0" * 64, "gone.cu": "1" * 64, "kept.cu": "2" * 64},
     "cxx": {"kind": "gcc", "version": "12.2.0"},
-    "cxx_flags": [],
-    "cuda": {"sass": ["8.0", "9.0"], "ptx": [], "flags": [], "toolkit": TOOLKIT},
+    "options": {"cxx-flags": []},
+    "cuda": {"sass": ["8.0", "9.0"], "ptx": []},
+    "toolkit": TOOLKIT,
 }
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, []),
     "the compiler": ({"cxx": {"kind": "gcc", "version": "13.1"}}, ["cxx.version: 12.2.0 -> 13.1"]),
     "the version": ({"version": "1.2.3"}, ["version: 1.2.2 -> 1.2.3"]),
-    "flags": ({"cxx_flags": ["-O3", "-g"]}, ["cxx_flags: none -> -O3 -g"]),
+    "flags": ({"options": {"cxx-flags": ["-O3", "-g"]}}, ["options.cxx-flags: none -> -O3 -g"]),
     "a file gone": (
         {"sources": {"CMakeLists.txt": "0" * 64, "kept.cu": "2" * 64}}, ["sources: 1 file removed: gone.cu"],
     ),
@@ -372,10 +376,10 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["sources: 7 files added: 0.cu, 1.cu, 2.cu, 3.cu, 4.cu, and 2 more"],
     ),
     "CCCL": (
-        {"cuda": {**HAD["cuda"], "toolkit": {**TOOLKIT, "cccl": "b" * 64}}},  # type: ignore[dict-item]
-        ["cuda.toolkit.cccl: aaaaaaaaaaaa -> bbbbbbbbbbbb"],
+        {"toolkit": {**TOOLKIT, "cccl": "b" * 64}},
+        ["toolkit.cccl: aaaaaaaaaaaa -> bbbbbbbbbbbb"],
     ),
-    "no CUDA": ({"cuda": None}, ["cuda: CUDA 13.0.88 for 8.0 9.0 -> none"]),
+    "no CUDA": ({"cuda": None, "toolkit": None}, ["cuda: SASS 8.0 9.0 -> none", "toolkit: 13.0.88 -> none"]),
     "a field of a newer schema": ({"linker": "mold"}, ["linker: none -> mold"]),
 }  # fmt: skip
 

@@ -483,7 +483,7 @@ def configure(folder: Path, lines: str, least: str = "201703L", chosen: str = "1
     cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
 
     definitions = [f"-D{name}={value}" for name, value in cache.items()]
-    return run([cmake, "-S", folder, "-B", folder / "build", *definitions], cwd=folder, check=False)
+    return run([cmake, "-GNinja", "-S", folder, "-B", folder / "build", *definitions], cwd=folder, check=False)
 
 
 @pytest.mark.parametrize(

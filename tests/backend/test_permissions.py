@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shutil
 import signal
+import struct
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import kernelwheel
 import pytest
 from kernelwheel.build.work_folder import claimed
 from kernelwheel.core.errors import KernelWheelError, StoreError
@@ -31,17 +37,18 @@ pytestmark = [
 ]
 
 
-def as_user(user: int, act: Callable[[], None], real: int | None = None) -> int:
+def as_user(user: int, act: Callable[[], None], real: int | None = None, groups: Sequence[int] = ()) -> int:
     """Fork a child that acts as a user and exits with status 0 if it succeeds; returns its process id.
 
-    With `real`, the program appears to have been started by that user, as a setuid program is.
+    With `real`, the program appears to have been started by that user, as a setuid program is. `groups` are those that
+    the user is in besides the one of the same number.
     """
     child = os.fork()
     if child:
         return child
     status = 1
     try:
-        os.setgroups([])
+        os.setgroups(groups)
         os.setresgid(user, user, user)
         os.setresuid(user if real is None else real, user, user)
         act()
@@ -150,12 +157,115 @@ def test_what_another_user_put_into_a_shared_store_is_refused_before_it_is_read(
     assert succeeded(as_user(VICTIM, look))
 
 
+def test_a_group_whose_members_the_user_database_does_not_list_is_not_a_private_one(public: Path) -> None:
+    """Of a directory service's group, the system tells as much as it does of this one: it exists."""
+    primary = {user.pw_gid for user in pwd.getpwall()}
+    group = next(each.gr_gid for each in grp.getgrall() if not each.gr_mem and each.gr_gid not in primary)
+    shared = public / "shared"
+    shared.mkdir()
+    (shared / "cache").mkdir()
+    for path in (shared, shared / "cache"):
+        os.chown(path, VICTIM, group)
+    shared.chmod(0o2775)
+
+    def replace() -> None:
+        (shared / "cache").rename(shared / "moved")
+        (shared / "cache").mkdir()
+
+    def look() -> None:
+        with pytest.raises(StoreError, match="is not safe") as caught:
+            list(Store(shared / "cache", "tiny", "1.2.3").entries())
+        assert f"the members of group {group} cannot be told" in caught.value.found
+        assert caught.value.remedies[0] == f"chmod go-w {shared}"
+
+    assert succeeded(as_user(VICTIM, look))
+    assert succeeded(as_user(ATTACKER, replace, groups=[group]))
+    assert succeeded(as_user(VICTIM, look))
+
+
+def ask_for_a_cache() -> None:
+    assert len(list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))) == 1
+
+
 def test_a_program_with_another_user_s_rights_uses_no_cache() -> None:
     def run() -> None:
         with pytest.raises(StoreError, match="another user's privileges"):
-            list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))
+            ask_for_a_cache()
 
     assert succeeded(as_user(VICTIM, run, real=ATTACKER))
+
+
+@pytest.mark.parametrize("set_ids", [os.setresuid, os.setresgid])
+@pytest.mark.parametrize(
+    ("real", "effective", "saved"),
+    [
+        (ATTACKER, VICTIM, VICTIM),  # as a setuid program starts
+        (ATTACKER, ATTACKER, VICTIM),  # it has put its privileges aside
+        (VICTIM, ATTACKER, VICTIM),
+        (ATTACKER, VICTIM, ATTACKER),
+        (VICTIM, VICTIM, 0),  # root, for whom it may be anybody's
+        (VICTIM, 0, 0),
+        (0, VICTIM, 0),
+    ],
+)
+def test_a_program_that_can_take_privileges_back_uses_no_cache(
+    set_ids: Callable[[int, int, int], None], real: int, effective: int, saved: int
+) -> None:
+    def run() -> None:
+        set_ids(real, effective, saved)
+        with pytest.raises(StoreError, match="another user's privileges"):
+            ask_for_a_cache()
+
+    assert succeeded(as_user(0, run))
+
+
+@pytest.mark.parametrize("user", [0, VICTIM])
+def test_a_program_with_one_user_s_rights_uses_a_cache(user: int) -> None:
+    assert succeeded(as_user(user, ask_for_a_cache))
+
+
+SAYS = """
+import os
+os.setresuid({0}, {0}, {0})
+from kernelwheel.core.platforms import HERE
+print(HERE.has_other_privileges())
+"""
+ENVIRON = {"PYTHONPATH": str(Path(kernelwheel.__path__[0]).parent), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("real", "said"), [(0, "False"), (VICTIM, "True")])
+def test_a_program_that_started_with_other_privileges_uses_no_cache_however_it_puts_them_aside(
+    real: int, said: str
+) -> None:
+    """The kernel remembers it (AT_SECURE), also of a program whose file has capabilities."""
+    command = [sys.executable, "-c", SAYS.format(0)]
+
+    done = subprocess.run(
+        command, env=ENVIRON, preexec_fn=lambda: os.setresuid(real, 0, 0), text=True, capture_output=True, check=False
+    )
+
+    assert done.stdout == f"{said}\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_program_with_capabilities_of_its_own_uses_no_cache(public: Path) -> None:
+    program = public / "python"
+    shutil.copy(Path(sys.executable).resolve(), program)
+    shutil.copytree(ENVIRON["PYTHONPATH"], public / "backend", ignore=shutil.ignore_patterns("__pycache__"))
+    environ = {**ENVIRON, "PYTHONHOME": sys.base_prefix, "PYTHONPATH": str(public / "backend")}
+    try:
+        # capability.h, struct vfs_cap_data: version 2, effective; cap_dac_read_search, number 2, permitted.
+        os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, 1 << 2, 0, 0, 0))
+        done = subprocess.run(
+            [program, "-c", SAYS.format(VICTIM)],
+            env=environ, user=VICTIM, group=VICTIM, extra_groups=[], cwd="/",
+            text=True, capture_output=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        pytest.skip(f"no file can have capabilities here: {error}")
+
+    assert done.stdout == "True\n", done.stderr
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o027, 0o077])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -97,3 +98,30 @@ def test_names_are_normalized_and_every_link_has_a_digest(tmp_path: Path) -> Non
     assert write_index([wheel], tmp_path / "index") == ["splat-kernels"]
     page = (tmp_path / "index" / "simple" / "splat-kernels" / "index.html").read_text()
     assert 'href="Splat_Kernels-1.0%2Bg1-py3-none-any.whl#sha256=e3b0c442' in page
+
+
+@pytest.mark.parametrize("name", ["javascript:alert(1)", "vbscript:x", "a&b", "ü", "..", "a b", "\x1b[2J"])
+def test_a_file_whose_project_has_no_name_of_one_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}-1.0.tar.gz"
+    file.touch()
+
+    with pytest.raises(BuildError, match="cannot be put into an index"):
+        write_index([file], tmp_path / "index")
+
+    assert not (tmp_path / "index").exists()
+
+
+def test_every_link_leads_to_the_index_itself(tmp_path: Path) -> None:
+    for name in ("javascript:alert(1)", '"><script>', "a%2e%2e"):
+        (tmp_path / "index" / "simple" / name).mkdir(parents=True)
+        (tmp_path / "index" / "simple" / name / "javascript:alert(2)").touch()
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    wheel.touch()
+
+    write_index([wheel], tmp_path / "index")
+
+    pages = list((tmp_path / "index").rglob("index.html"))
+    links = [link for page in pages for link in re.findall(r"<a href=([^>]*)>", page.read_text())]
+    assert len(pages) == 5
+    assert len(links) == 8
+    assert [link for link in links if not re.fullmatch(r'"[\w%.-]+(/|#sha256=[0-9a-f]{64})"', link)] == []

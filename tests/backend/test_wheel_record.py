@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import csv
 import hashlib
+import io
+import stat
 import tracemalloc
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 from kernelwheel.core import manifest as manifests
@@ -51,6 +54,20 @@ def changed(whole: Path, folder: Path, change: Change) -> Path:
     with ZipFile(path, "w") as target:
         for name, data in members.items():
             target.writestr(name, data)
+    return path
+
+
+def add(whole: Path, folder: Path, name: str, mode: int = 0, system: int = 3) -> Path:
+    """The wheel with one more member, and a line in RECORD for it, as a hostile build would pack it."""
+    data, info = b"data", ZipInfo("x")
+    info.filename = info.orig_filename = name  # ZipInfo cuts and changes names
+    info.create_system, info.external_attr = system, mode << 16
+    digest = urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\n").writerow([name.partition("\0")[0], f"sha256={digest}", len(data)])
+    path = changed(whole, folder, lambda members: members.update({RECORD: members[RECORD] + line.getvalue().encode()}))
+    with ZipFile(path, "a") as target:
+        target.writestr(info, data)
     return path
 
 
@@ -178,3 +195,52 @@ def test_sha256_or_better_is_understood(algorithm: str) -> None:
     assert unlike_record(recorded["a.py"], [b"a", b"c"]) == f"its {algorithm} does not match RECORD"
     assert unlike_record(recorded["a.py"], [b"a"]) == "1 bytes; RECORD says 2"
     assert recorded["RECORD"].algorithm == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("../x", "its name leads out of the folder"),
+        ("tiny/../../x", "its name leads out of the folder"),
+        ("/tmp/x", "its name is an absolute path"),
+        ("//host/x", "its name is an absolute path"),
+        ("..\\x", "its name has a backslash"),
+        ("tiny\\x", "its name has a backslash"),
+        ("C:/x", "its name begins with a drive"),
+        ("c:x", "its name begins with a drive"),
+        ("tiny//x", "its name has an empty part"),
+        ("tiny/./x", "its name has an empty part"),
+        ("tiny/\x1b[2Jx", "its name has characters that do not print"),
+        ("tiny/x\0y", "its name has characters that do not print"),
+        ("tiny/\u202egnp.x", "its name has characters that do not print"),
+    ],
+)
+def test_a_member_that_is_unpacked_elsewhere_is_damage(whole: Path, tmp_path: Path, name: str, says: str) -> None:
+    found = view_wheel(add(whole, tmp_path, name))
+
+    assert [says in line for line in found.damage] == [True]
+    assert all(line.isprintable() for line in found.damage)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [(stat.S_IFLNK, "it is a link"), (stat.S_IFIFO, "it is neither a file nor a folder"), (stat.S_IFCHR, "neither")],
+)
+def test_a_member_that_is_no_file_is_damage(whole: Path, tmp_path: Path, kind: int, says: str) -> None:
+    (found,) = view_wheel(add(whole, tmp_path, "tiny/x", kind | 0o777)).damage
+
+    assert found.startswith("tiny/x: ")
+    assert says in found
+
+
+def test_a_member_that_is_there_twice_is_damage(whole: Path, tmp_path: Path) -> None:
+    path = add(whole, tmp_path, "tiny/x")
+    with ZipFile(path, "a") as target, pytest.warns(UserWarning, match="Duplicate"):
+        target.writestr("tiny/x", "other")
+
+    assert view_wheel(path).damage == ("it contains a file twice",)
+
+
+@pytest.mark.parametrize(("name", "mode", "system"), [("tiny/ü.py", 0o100644, 3), ("tiny/x", 0o120777, 0)])
+def test_other_members_are_none(whole: Path, tmp_path: Path, name: str, mode: int, system: int) -> None:
+    assert view_wheel(add(whole, tmp_path, name, mode, system)).damage == ()

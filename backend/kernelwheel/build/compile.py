@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -103,7 +104,8 @@ def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
     """
     for library in wheel.manifest.libraries:
         if library.file in plan.taken:
-            shutil.copyfile(wheel.verify_library(library), folder / library.file)
+            with os.fdopen(wheel.open_library(library), "rb") as source, (folder / library.file).open("wb") as copy:
+                shutil.copyfileobj(source, copy)
 
 
 def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildError:

@@ -35,7 +35,9 @@ class KernelWheelError(Exception):
 
     def __str__(self) -> str:
         """The whole message, one line per part; the further lines of a part are indented."""
-        parts = [self.problem, _labelled("required", self.required), _labelled("found", self.found)]
+        from .printable import printable  # needed only for an error
+
+        parts = [printable(self.problem), _labelled("required", self.required), _labelled("found", self.found)]
         parts += [_labelled("to fix", remedy) for remedy in self.remedies]
         return "\n".join(parts)
 
@@ -82,7 +84,9 @@ def way_out(refusal: OSError) -> str:
 
 
 def _labelled(label: str, text: str) -> str:
-    first, *rest = text.splitlines() or [""]
+    from .printable import TEXT, printable
+
+    first, *rest = printable(text, TEXT).splitlines() or [""]
     return "\n".join([f"  {label + ':':<10} {first}", *(f"  {'':<10} {line}" for line in rest)])
 
 

@@ -308,11 +308,8 @@ _JSON = json.JSONDecoder(
 )
 
 
-def verify(folder: Path, library: Library) -> Path:
-    """Check a library's bytes against its manifest before anything loads it.
-
-    Returns:
-        The library's path.
+def open_verified(folder: Path, library: Library) -> int:
+    """The descriptor of a library whose bytes were checked against its manifest, to be closed by the caller.
 
     Raises:
         IncompatibleArtifactError: the file is missing, or has another size or digest.
@@ -320,27 +317,32 @@ def verify(folder: Path, library: Library) -> Path:
     """
     path = folder / library.file
     try:
-        verify_open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
+        return verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
     except FileNotFoundError as error:
         raise corrupt(path, str(error)) from error
     except OSError as error:
         raise unreadable(path, error) from error
-    return path
 
 
-def verify_open(descriptor: int, library: Library, path: Path) -> None:
-    """The same for an open library, which is closed; `path` is named in errors.
+def verified(descriptor: int, library: Library, path: Path) -> int:
+    """The descriptor of an open library, at its beginning, after the same check; it is closed if that fails.
 
     Raises:
-        IncompatibleArtifactError: as `verify`.
+        IncompatibleArtifactError: as `open_verified`; `path` is named.
         OSError: it cannot be read right now.
     """
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
         size = os.fstat(descriptor).st_size
         found = "" if size == library.size else f"{size} bytes"
-        found = found or (digest if (digest := stream_sha256(stream)) != library.sha256 else "")
-    if found:
-        raise corrupt(path, f"{found}; the manifest says {library.size} bytes, sha256 {library.sha256}")
+        with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as stream:
+            found = found or (digest if (digest := stream_sha256(stream)) != library.sha256 else "")
+            stream.seek(0)
+        if found:
+            raise corrupt(path, f"{found}; the manifest says {library.size} bytes, sha256 {library.sha256}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:

@@ -15,12 +15,14 @@ import stat
 import struct
 import sys
 from bisect import bisect_left
+from pathlib import Path
 
 from .errors import BuildError
 
 if sys.platform == "linux":  # on other systems, this module says that builds are refused
     import fcntl
 
+_AT_SECURE = 23  # elf.h
 HEADER = 64  # bytes at the beginning of a library that say what it is for
 
 
@@ -161,6 +163,17 @@ class Linux:
         return True
 
     @staticmethod
+    def path_of(descriptor: int) -> str:
+        """A path to an open file itself, wherever it was moved, for as long as the descriptor is open.
+
+        It names the process, so that it leads others to the same file: debuggers open what the loader was given.
+
+        Raises:
+            OSError: the system tells no such path (/proc is not mounted).
+        """
+        return f"/proc/{Path('/proc/self').readlink()}/fd/{descriptor}"
+
+    @staticmethod
     def user() -> int:
         """The number of the user whose privileges this process has."""
         return os.geteuid()
@@ -172,8 +185,13 @@ class Linux:
 
     @staticmethod
     def has_other_privileges() -> bool:
-        """Whether its privileges are others than those of whoever started it (setuid, setgid)."""
-        return (os.getuid(), os.getgid()) != (os.geteuid(), os.getegid())
+        """Whether it has other privileges than whoever started it, or had them when it started and may take them back.
+
+        Those of a setuid program that has put them aside are in its saved ids. What came with the program's file, such
+        as capabilities, the kernel says by AT_SECURE, getauxval(3).
+        """
+        differ = len({*os.getresuid()}) > 1 or len({*os.getresgid()}) > 1
+        return differ or _auxiliary(_AT_SECURE) != 0
 
     @staticmethod
     def number_of(user: str) -> int | None:
@@ -202,7 +220,11 @@ class Linux:
 
     @staticmethod
     def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:
-        """The users who may write to an open folder because of its group, by number; None if that cannot be told."""
+        """The users who may write to an open folder because of its group, by number; None if that cannot be told.
+
+        A directory service need not list its users (SSSD with `enumerate = false`), nor the members of its groups. It
+        is taken to list them if it lists this user and the folder's owner, as users and as members.
+        """
         import grp
         import pwd
 
@@ -212,7 +234,17 @@ class Linux:
             named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(info.st_gid).gr_mem}
         except (KeyError, OSError):
             return None
-        return named | {user.pw_uid for user in pwd.getpwall() if user.pw_gid == info.st_gid}
+        users = pwd.getpwall()
+        members = named | {user.pw_uid for user in users if user.pw_gid == info.st_gid}
+        listed = members & {user.pw_uid for user in users}
+        return members if {info.st_uid, os.geteuid()} <= listed else None
+
+
+def _auxiliary(number: int) -> int:
+    """A value that the kernel gave this program when it started; 0 if it gave none."""
+    getauxval = ctypes.pythonapi["getauxval"]
+    getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
+    return int(getauxval(number))
 
 
 # A port adds its class, to these three.

@@ -1,27 +1,35 @@
 """The comparison of two wheels that should be one: which members differ, and where in them.
 
-`python -m kernelwheel compare ONE OTHER` prints it, and exits with 1 if the files are not equal byte for byte.
+`python -m kernelwheel compare ONE OTHER` prints it, and exits with 1 if the files are not equal byte for byte. The
+wheels may be anybody's: they are read block by block, and what they say is printed with control characters escaped.
 """
 
 from __future__ import annotations
 
 import argparse
+import codecs
 import difflib
-import io
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
-from zipfile import BadZipFile, ZipFile, ZipInfo
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import Section, SymbolTableSection
+from typing import IO, NamedTuple
+from zipfile import ZipFile, ZipInfo
 
 from ..core.digests import file_sha256
-from ..core.errors import IncompatibleArtifactError
+from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError, way_out
+from ..core.printable import printable
+from ..store.archive import member_blocks, opened_zip
+from .library_sections import MAGIC, first_byte, section_differences
 
-MOST_LINES = 10  # of one text, section or list
-LARGEST_MEMBER = 1 << 32
+MOST_LINES = 10  # of one text
+MOST_COMPARED = 200  # lines of a text, from the first that differs
+LONGEST_LINE = 200
+WINDOW = 1 << 16  # bytes of a text
+LARGEST_MEMBER = 1 << 32  # bytes
+LARGEST_LIBRARY = 1 << 30  # bytes that are put on disk, to look for sections
 
 
 class WheelDifference(NamedTuple):
@@ -32,7 +40,7 @@ class WheelDifference(NamedTuple):
     how: str
 
     def __str__(self) -> str:
-        return ": ".join(part for part in self if part)
+        return ": ".join(printable(part) for part in self if part)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("other", type=Path, metavar="OTHER")
     args = parser.parse_args(arguments)
     found = compare(args.one, args.other)
-    print("\n".join(map(str, found)) or f"equal, byte for byte: {args.one.name}")
+    print("\n".join(map(str, found)) or f"equal, byte for byte: {printable(args.one.name)}")
     return 1 if found else 0
 
 
@@ -58,33 +66,56 @@ def compare(one: Path, other: Path) -> list[WheelDifference]:
     try:
         if file_sha256(one) == file_sha256(other):
             return names
-        with ZipFile(one) as first, ZipFile(other) as second:
-            found = [*names, *_members(first, second)]
-    except (BadZipFile, OSError) as error:
+        with opened_zip(one) as first, opened_zip(other) as second:
+            found = [*names, *_members(_Wheel(one, first), _Wheel(other, second))]
+    except UnreadableArtifactError:
+        raise
+    except (IncompatibleArtifactError, OSError) as error:
         raise IncompatibleArtifactError(
             "the wheels cannot be compared",
             required=f"two wheels: {one}, {other}",
-            found=f"{type(error).__name__}: {error}",
-            remedies=["build them again"],
+            found=error.found if isinstance(error, IncompatibleArtifactError) else f"{type(error).__name__}: {error}",
+            remedies=[way_out(error) if isinstance(error, OSError) else "build them again"],
         ) from error
     return found or [WheelDifference("", "zip", "the members are equal, the bytes around them are not")]
 
 
-def _members(one: ZipFile, other: ZipFile) -> Iterator[WheelDifference]:
-    ones, others = ({info.filename: info for info in each.infolist()} for each in (one, other))
-    for name in sorted(ones.keys() ^ others.keys()):
-        yield WheelDifference(name, "", "only in the first" if name in ones else "only in the second")
-    common = [name for name in ones if name in others]
-    if common != [name for name in others if name in ones]:
+class _Wheel:
+    """An open wheel; its members by name, and by number for those of one name."""
+
+    def __init__(self, path: Path, archive: ZipFile) -> None:
+        self.path = path
+        self.archive = archive
+        self.members = _numbered(archive)
+
+    def blocks(self, member: tuple[str, int]) -> Iterator[bytes]:
+        return member_blocks(self.path, self.archive, self.members[member], LARGEST_MEMBER)
+
+
+def _numbered(archive: ZipFile) -> dict[tuple[str, int], ZipInfo]:
+    seen: Counter[str] = Counter()
+    members = {}
+    for info in archive.infolist():
+        members[info.filename, seen[info.filename]] = info
+        seen[info.filename] += 1
+    return members
+
+
+def _members(one: _Wheel, other: _Wheel) -> Iterator[WheelDifference]:
+    ones, others = one.members, other.members
+    for name, number in sorted(ones.keys() ^ others.keys()):
+        yield WheelDifference(name, "", "only in the first" if (name, number) in ones else "only in the second")
+    common = [member for member in ones if member in others]
+    if common != [member for member in others if member in ones]:
         yield WheelDifference("", "zip", "the members are in another order")
-    for name in common:
-        yield from _headers(ones[name], others[name])
-        if max(ones[name].file_size, others[name].file_size) > LARGEST_MEMBER:
-            yield WheelDifference(name, "", "too large to compare")
-            continue
-        left, right = one.read(name), other.read(name)
-        if left != right:
-            yield from _contents(name, left, right)
+    for member in common:
+        yield from _headers(ones[member], others[member])
+        try:
+            yield from _contents(member, one, other)
+        except UnreadableArtifactError:
+            raise
+        except IncompatibleArtifactError as error:
+            yield WheelDifference(member[0], "", f"cannot be unpacked: {error.found}")
 
 
 def _headers(one: ZipInfo, other: ZipInfo) -> Iterator[WheelDifference]:
@@ -97,55 +128,85 @@ def _headers(one: ZipInfo, other: ZipInfo) -> Iterator[WheelDifference]:
         yield WheelDifference(one.filename, "zip", "compressed by another zlib")
 
 
-def _contents(name: str, one: bytes, other: bytes) -> Iterator[WheelDifference]:
-    if one.startswith(b"\x7fELF") and other.startswith(b"\x7fELF"):
-        try:
-            yield from _sections(name, ELFFile(io.BytesIO(one)), ELFFile(io.BytesIO(other)))
-        except (ELFError, ValueError) as error:
-            yield WheelDifference(name, "", f"an ELF file that cannot be read: {error}")
+def _contents(member: tuple[str, int], one: _Wheel, other: _Wheel) -> Iterator[WheelDifference]:
+    name, sizes = member[0], tuple(each.members[member].file_size for each in (one, other))
+    found = _first_difference(one.blocks(member), other.blocks(member))
+    if found is None:
         return
-    try:
-        left, right = (text.decode("utf-8").splitlines() for text in (one, other))
-    except UnicodeDecodeError:
-        yield WheelDifference(name, f"byte {_first(one, other)}", f"{len(one)} bytes, {len(other)} bytes")
+    if found.libraries and max(sizes) <= LARGEST_LIBRARY:
+        with _on_disk(one.blocks(member)) as left, _on_disk(other.blocks(member)) as right:
+            places = list(section_differences(left, right))
+        yield from (WheelDifference(name, place, how) for place, how in places)
+        if places:
+            return
+    lines_of = [_lines(text) for text in found.texts]
+    if found.libraries or None in lines_of:
+        yield WheelDifference(name, f"byte {found.at}", f"{sizes[0]} bytes, {sizes[1]} bytes")
         return
-    lines = [line for line in difflib.unified_diff(left, right, lineterm="", n=0) if line[:3] not in ("---", "+++")]
-    for line in lines[:MOST_LINES]:
-        yield WheelDifference(name, "", line[:200])
+    yield WheelDifference(name, f"line {found.line}", "the first that differs")
+    for line in _changes(*(lines or [] for lines in lines_of)):
+        yield WheelDifference(name, "", line)
 
 
-def _sections(name: str, one: ELFFile, other: ELFFile) -> Iterator[WheelDifference]:
-    """The sections that differ, and the symbol at the first differing byte (System V ABI, "Sections")."""
-    ones, others = ({section.name: section for section in each.iter_sections()} for each in (one, other))
-    for section in sorted(ones.keys() ^ others.keys()):
-        yield WheelDifference(name, section, "only in the first" if section in ones else "only in the second")
-    for section in ones:
-        if section not in others or ones[section].header["sh_type"] == "SHT_NOBITS":
-            continue
-        left, right = ones[section].data(), others[section].data()
-        if left != right:
-            at = _first(left, right)
-            symbol = _symbol_at(one, ones[section], at)
-            sizes = f"{len(left)} bytes" + (f", {len(right)} bytes" if len(left) != len(right) else "")
-            yield WheelDifference(
-                name, section, f"differs from byte {at} of {sizes}" + (f", in {symbol}" if symbol else "")
-            )
+class _Found(NamedTuple):
+    """Where two members differ first.
+
+    Attributes:
+        at, line: the byte, counted from 0, and the line, from 1.
+        texts: of each member, WINDOW bytes from the beginning of that line; none if the line is longer than that.
+        libraries: whether both are libraries.
+    """
+
+    at: int
+    line: int
+    texts: tuple[bytes | None, bytes | None]
+    libraries: bool
 
 
-def _symbol_at(elf: ELFFile, section: Section, offset: int) -> str | None:
-    """The symbol that covers a byte of a section, if a symbol table has one."""
-    address = section.header["sh_addr"] + offset
-    for table in elf.iter_sections():
-        if isinstance(table, SymbolTableSection):
-            for symbol in table.iter_symbols():
-                start = symbol.entry.st_value
-                if symbol.name and start <= address < start + symbol.entry.st_size:
-                    return str(symbol.name)
+def _first_difference(ones: Iterator[bytes], others: Iterator[bytes]) -> _Found | None:
+    """Where two members differ first, of their blocks; None if they are equal."""
+    at, line, before, libraries = 0, 1, b"", None
+    for one, other in zip_longest(ones, others, fillvalue=b""):
+        if libraries is None:
+            libraries = one.startswith(MAGIC) and other.startswith(MAGIC)
+        if one != other:
+            first = first_byte(one, other)
+            known = before + one[:first]
+            line += one.count(b"\n", 0, first)
+            start = known.rfind(b"\n") + 1
+            if at + first > len(known) and not start:  # the line begins even earlier
+                return _Found(at + first, line, (None, None), libraries)
+            more = next(ones, b""), next(others, b"")
+            left, right = ((known[start:] + rest)[:WINDOW] for rest in (one[first:] + more[0], other[first:] + more[1]))
+            return _Found(at + first, line, (left, right), libraries)
+        at, line, before = at + len(one), line + one.count(b"\n"), one[-WINDOW:]
     return None
 
 
-def _first(one: bytes, other: bytes) -> int:
-    """The first byte at which two differ."""
-    return next(
-        (n for n, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), min(len(one), len(other))
+def _lines(text: bytes | None) -> list[str] | None:
+    """The first lines of a text; None if it is none."""
+    if text is None or b"\0" in text:
+        return None
+    try:  # it may end in the middle of a character
+        return codecs.getincrementaldecoder("utf-8")().decode(text).split("\n")[:MOST_COMPARED]
+    except UnicodeDecodeError:
+        return None
+
+
+def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
+    changes = (
+        line for line in difflib.unified_diff(one, other, lineterm="", n=0) if line[:2] not in ("--", "++", "@@")
     )
+    for number, line in enumerate(changes):
+        if number == MOST_LINES:
+            return
+        yield line[:LONGEST_LINE]
+
+
+def _on_disk(blocks: Iterable[bytes]) -> IO[bytes]:
+    """A file with these blocks, which is removed when it is closed."""
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
+        file.writelines(blocks)
+        stack.pop_all()
+    return file

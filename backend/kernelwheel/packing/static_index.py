@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -27,6 +28,7 @@ PAGE = (
     '<!doctype html>\n<html><head><meta charset="utf-8"><meta name="pypi:repository-version" content="1.0">'
     "<title>{title}</title></head>\n<body>\n{links}\n</body></html>\n"
 )
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"  # PEP 508, "Names", as normalized
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,14 +71,17 @@ def write_index(files: Sequence[Path], folder: Path) -> list[str]:
     for name in names:
         made = sorted(path for path in (simple / name).iterdir() if path.name != "index.html")
         _write(simple / name, {path.name: f"{quote(path.name)}#sha256={file_sha256(path)}" for path in made})
-    _write(simple, {name: f"{name}/" for name in names})
+    _write(simple, {name: f"{quote(name)}/" for name in names})
     return names
 
 
 def _project_of(file: Path) -> str:
     """The normalized name of a file's project (PEP 503, "Normalized Names")."""
     try:
-        name = parse_wheel_filename(file.name)[0] if file.suffix == ".whl" else parse_sdist_filename(file.name)[0]
+        parsed = parse_wheel_filename(file.name) if file.suffix == ".whl" else parse_sdist_filename(file.name)
+        name = canonicalize_name(parsed[0])
+        if not re.fullmatch(_NAME, name):  # of an sdist, any text is parsed as one
+            raise InvalidSdistFilename(f"{name!a} is no name of a project")
     except (InvalidWheelFilename, InvalidSdistFilename) as error:
         raise BuildError(
             f"{file.name} cannot be put into an index",
@@ -84,7 +89,7 @@ def _project_of(file: Path) -> str:
             found=str(error),
             remedies=["name the files that a build has made: dist/*.whl dist/*.tar.gz"],
         ) from error
-    return canonicalize_name(name)
+    return name
 
 
 def _write(folder: Path, links: Mapping[str, str]) -> None:

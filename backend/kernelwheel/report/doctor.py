@@ -220,8 +220,7 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     if view["variables"]:
         parts += ["", "Set in the environment", rows_text(list(view["variables"].items()))]
     parts += ["", "Findings" if view["findings"] else "No findings"]
-    for finding in view["findings"]:
-        parts += [f"  {finding['what']}: {finding['found']}", f"    to fix: {finding['remedy']}"]
+    parts += [str(Finding(**finding)) for finding in view["findings"]]
     return "\n".join(parts)
 
 

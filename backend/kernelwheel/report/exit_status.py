@@ -6,13 +6,14 @@ reads the output any more.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, TextIO, cast
 
+from ..build.progress import abandon
 from ..core.errors import KernelWheelError
+from ..core.printable import TEXT, printable
 
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -35,12 +36,12 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
     except KeyboardInterrupt:
         return _fail(program, "interrupted", INTERRUPTED)
     except _OutputError as error:
-        _abandon(sys.stdout)
+        abandon(sys.stdout)
         if isinstance(error.__cause__, BrokenPipeError):
             return BROKEN_PIPE
         return _fail(program, f"standard output cannot be written to: {error}")
     except BrokenPipeError:  # on standard error; those on standard output are handled above
-        _abandon(sys.stderr)
+        abandon(sys.stderr)
         return BROKEN_PIPE
     except messages as error:
         return _fail(program, str(error))
@@ -48,9 +49,9 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
 
 def _fail(program: str, message: str, status: int = 1) -> int:
     try:
-        print(f"{program}: {message}", file=sys.stderr, flush=True)
+        print(f"{program}: {printable(message, TEXT)}", file=sys.stderr, flush=True)
     except OSError:
-        _abandon(sys.stderr)
+        abandon(sys.stderr)
     return status
 
 
@@ -59,7 +60,10 @@ class _OutputError(Exception):
 
 
 class _Output:
-    """Standard output, with its failures raised as _OutputError."""
+    """Standard output, with its failures raised as _OutputError, and what does not print escaped.
+
+    So no command needs to know which of its words are from somebody else's file.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -71,7 +75,7 @@ class _Output:
         if self._stream is None:
             raise _OutputError("it is closed")
         try:
-            return self._stream.write(text)
+            return self._stream.write(printable(text, TEXT))
         except OSError as error:
             raise _OutputError(error) from error
 
@@ -95,13 +99,3 @@ def _checked_output() -> Iterator[None]:
     finally:
         sys.stdout = before
         output.flush()
-
-
-def _abandon(stream: TextIO | None) -> None:
-    """Discard what is not yet written: Python would write it at exit, and complain."""
-    if stream is None:
-        return
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)

@@ -153,9 +153,11 @@ def _files(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value of a Plan, shortened: a digest to its first digits, the CUDA half to its version and SASS."""
-    if isinstance(value, Mapping) and "toolkit" in value:
-        return f"CUDA {value['toolkit'].get('version')} for {_short(value.get('sass'))}"
+    """A value of a Plan, shortened: a digest to its first digits, the toolkit to its version, CUDA targets to SASS."""
+    if isinstance(value, Mapping) and "sass" in value:
+        return f"SASS {_short(value['sass'])}"
+    if isinstance(value, Mapping) and "version" in value:
+        return str(value["version"])
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value)) or "none"
     if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):

@@ -16,6 +16,7 @@ from ..core import host as hosts
 from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
+from ..core.printable import printable
 from ..core.verdict import Mismatch, Verdict, check
 from ..store import archive
 from ..store.archive import Packed
@@ -52,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(view.to_json(), indent=1))
     else:
-        print(view.wheel)
+        print(printable(view.wheel))
         print(manifest_text(view.manifest))
         for damage in view.damage:
-            print(f"damaged: {damage}")
+            print(f"damaged: {printable(damage)}")
         print(verdict_text(view.verdict.mismatches))
     return 1 if view.damage or view.verdict.mismatches else 0
 

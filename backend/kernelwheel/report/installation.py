@@ -15,6 +15,7 @@ from ..core.errors import REINSTALL
 from ..core.files import is_seen
 from ..core.manifest import Manifest
 from ..core.platforms import HERE
+from ..core.printable import printable
 from ..core.settings import set_variables
 from ..store.wheel_record import Recorded, parse_record, unlike_record
 
@@ -36,6 +37,11 @@ class Finding:
     what: str
     found: str
     remedy: str
+
+    def __str__(self) -> str:
+        """It on two lines, or more if several things were found."""
+        found = "\n    ".join(printable(line) for line in self.found.split("\n"))
+        return f"  {self.what}: {found}\n    to fix: {printable(self.remedy)}"
 
 
 @dataclass(frozen=True)

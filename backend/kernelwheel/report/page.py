@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 from typing import Any
 
 from ..core.errors import IncompatibleArtifactError
 from ..core.manifest import Manifest
+from ..core.printable import TEXT, printable
 from .presentation import settings_text
 
 MOST_MEMBERS = 25
@@ -85,8 +86,8 @@ def page_html(page: Page) -> str:
     """The page as HTML."""
     mark, sentence = page.status
     body = [
-        f"<h1>{escape(page.wheel)}</h1>",
-        f'<p class="status {mark}">{escape(sentence)}</p>',
+        f"<h1>{_escape(page.wheel)}</h1>",
+        f'<p class="status {mark}">{_escape(sentence)}</p>',
         *_section("What it needs", _table([], _needs(page))),
         *_section("Libraries", _table(["file", "size", "device", "SASS", "PTX", "sha256"], _libraries(page.manifest))),
         *_section("Checks", _table(["check", "outcome", "said"], map(_check, page.checks))),
@@ -98,7 +99,7 @@ def page_html(page: Page) -> str:
     head = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(page.wheel)}</title><style>{STYLE}</style></head>\n<body>\n"
+        f"<title>{_escape(page.wheel)}</title><style>{STYLE}</style></head>\n<body>\n"
     )
     return head + "\n".join(body) + "\n</body></html>\n"
 
@@ -228,8 +229,13 @@ def _kilobytes(size: int) -> str:
 # HTML
 
 
+def _escape(text: str) -> str:
+    """Text from anybody as HTML: neither a tag nor a character that turns the text around it."""
+    return escape_html(printable(text, TEXT))
+
+
 def _section(title: str, table: str) -> list[str]:
-    return [f"<h2>{escape(title)}</h2>", table or "<p>None.</p>"]
+    return [f"<h2>{_escape(title)}</h2>", table or "<p>None.</p>"]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -237,20 +243,20 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [_row(row, headless=not head) for row in rows]
     if not lines:
         return ""
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    top = "".join(f"<th>{_escape(name)}</th>" for name in head)
     kind, first = ("", f"<tr>{top}</tr>") if head else (' class="facts"', "")
     return f'<div class="scroll"><table{kind}>{first}' + "\n".join(lines) + "</table></div>"
 
 
 def _row(cells: Sequence[str], headless: bool) -> str:
-    first = f"<th>{escape(cells[0])}</th>" if headless else _cell(cells[0])
+    first = f"<th>{_escape(cells[0])}</th>" if headless else _cell(cells[0])
     return f"<tr>{first}{''.join(map(_cell, cells[1:]))}</tr>"
 
 
 def _cell(text: str) -> str:
     if text in MARKS or text in ("not offered", "no room"):
-        return f'<td class="{MARKS.get(text, "open")}">{escape(text)}</td>'
+        return f'<td class="{MARKS.get(text, "open")}">{_escape(text)}</td>'
     if text.endswith((" kB", " MB")) and text[0].isdigit():
-        return f'<td class="number">{escape(text)}</td>'
-    shown = f"<pre>{escape(text)}</pre>" if "\n" in text else escape(text)
+        return f'<td class="number">{_escape(text)}</td>'
+    shown = f"<pre>{_escape(text)}</pre>" if "\n" in text else _escape(text)
     return f"<td><code>{shown}</code></td>" if len(text) == 64 else f"<td>{shown}</td>"

@@ -223,7 +223,7 @@ class Kernels:
 
     def _import(self, name: str, artifact: Artifact) -> None:
         """Import the first module requested; if the loader rejects it, the search goes on."""
-        verify_modules(artifact)
+        verify_modules(artifact, besides=name)
         if name in artifact.manifest.modules:
             self._modules[name] = import_module(self.installed.package, name, artifact)
 

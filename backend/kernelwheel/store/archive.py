@@ -28,6 +28,7 @@ from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Library, Manifest
 from ..core.manifest_schema import short
 from ..core.platforms import HEADER, is_library_for
+from .member_names import wrong_member
 from .wheel_record import LARGEST_RECORD, parse_record, unlike_record
 
 BLOCK = 1 << 20
@@ -174,8 +175,7 @@ def _padded(size: int) -> int:
 
 
 def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
-    _check_directory(source, stream)
-    archive = ZipFile(stream)
+    archive = _zip(source, stream)
     members = archive.infolist()
     found = [info for info in members if info.filename.endswith(f"/_native/{manifests.FILE}")]
     if len(found) != 1:
@@ -200,10 +200,50 @@ def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
         return _zip_member(source, archive, info, library.size)
 
     def read_member(info: ZipInfo, most: int) -> bytes:
-        return b"".join(_member_blocks(source, archive, info, most))
+        return b"".join(member_blocks(source, archive, info, most))
 
     damage = partial(_record_damage, source, stream, archive)
     return Packed(source, manifest, text, open_library, damage, tuple(members), read_member)
+
+
+@contextmanager
+def opened_zip(source: Path) -> Iterator[ZipFile]:
+    """Open a zip file from anywhere, to be read by `member_blocks`.
+
+    Raises:
+        IncompatibleArtifactError: it is not one that can be read in bounded memory, and time in proportion to its size.
+        UnreadableArtifactError: it cannot be read right now.
+    """
+    with _documented(source):
+        stream = source.open("rb")
+    with stream:
+        with _documented(source):
+            archive = _zip(source, stream)
+            if _overlaps(archive, stream):
+                raise not_ours(source, "its members overlap")
+        yield archive
+
+
+def member_blocks(source: Path, archive: ZipFile, info: ZipInfo, most: int) -> Iterator[bytes]:
+    """The blocks of a member that has `most` bytes or fewer; all have BLOCK bytes but the last.
+
+    Raises:
+        IncompatibleArtifactError: it has more, or cannot be unpacked.
+        UnreadableArtifactError: it cannot be read right now.
+    """
+    with _documented(source), _zip_member(source, archive, info, most) as member:
+        while block := member.read(BLOCK):
+            yield block
+
+
+def _zip(source: Path, stream: IO[bytes]) -> ZipFile:
+    _check_directory(source, stream)
+    return ZipFile(stream)
+
+
+def _overlaps(archive: ZipFile, stream: IO[bytes]) -> bool:
+    """Whether members share bytes. If not, all of them unpack to a thousand times the file at most (deflate)."""
+    return sum(info.compress_size for info in archive.infolist()) > stream.seek(0, os.SEEK_END)
 
 
 def _record_damage(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:
@@ -220,11 +260,13 @@ def _record_damage(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterato
 
 
 def _unlike_record(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:
+    for info in archive.infolist():
+        if wrong := wrong_member(info):
+            yield f"{_shown(info.orig_filename)}: {wrong}"
     everything = [info for info in archive.infolist() if not info.is_dir()]
     members = {info.filename: info for info in everything}
     records = [name for name in members if re.fullmatch(r"[^/]+\.dist-info/RECORD", name)]
-    # Deflate makes a thousand bytes of one at most, so what is read is bounded by the file, unless members overlap.
-    if sum(info.compress_size for info in everything) > stream.seek(0, os.SEEK_END):
+    if _overlaps(archive, stream):
         yield "its members overlap"
         return
     if len(records) != 1 or len(members) < len(everything):
@@ -232,7 +274,7 @@ def _unlike_record(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterato
         return
     (record,) = records
     try:
-        recorded = parse_record(b"".join(_member_blocks(source, archive, members.pop(record), LARGEST_RECORD)))
+        recorded = parse_record(b"".join(member_blocks(source, archive, members.pop(record), LARGEST_RECORD)))
     except ValueError as error:
         yield f"RECORD: {error}"
         return
@@ -241,7 +283,7 @@ def _unlike_record(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterato
     for name, info in members.items():
         said = recorded.get(name)
         if said is not None and said.algorithm:
-            unlike = unlike_record(said, _member_blocks(source, archive, info, info.file_size))
+            unlike = unlike_record(said, member_blocks(source, archive, info, info.file_size))
         else:  # signatures of RECORD cannot be in it
             unlike = "" if name in (f"{record}.jws", f"{record}.p7s") else "RECORD has no digest of it"
         if unlike:
@@ -251,12 +293,6 @@ def _unlike_record(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterato
 def _shown(name: str) -> str:
     """The name of a member for a message: in full, unless it is one that nobody gives."""
     return name if len(name) <= LONGEST_SHOWN and name.isprintable() else short(name)
-
-
-def _member_blocks(source: Path, archive: ZipFile, info: ZipInfo, most: int) -> Iterator[bytes]:
-    with _documented(source), _zip_member(source, archive, info, most) as member:
-        while block := member.read(BLOCK):
-            yield block
 
 
 def _check_directory(source: Path, stream: IO[bytes]) -> None:

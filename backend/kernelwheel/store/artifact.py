@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,23 +32,28 @@ class Artifact(Record):
         """Its libraries."""
         return [self.folder / library.file for library in self.manifest.libraries]
 
-    def verify_library(self, library: Library) -> Path:
-        """Check a library against the manifest before anything loads it; in a Store, also who could have changed it.
+    def open_library(self, library: Library) -> int:
+        """Check a library against the manifest before anything uses it; in a Store, also who could have changed it.
 
         A wheel's library lies beside the package's own code: whoever could change one could change the other.
 
         Returns:
-            Its path.
+            The descriptor of the file that was checked, to be used and closed by the caller: its path may lead to
+            another file by now.
 
         Raises:
-            IncompatibleArtifactError: as `manifest.verify`.
-            StoreError: as `Store.verify_library`.
+            IncompatibleArtifactError: as `manifest.open_verified`.
+            StoreError: as `Store.open_library`.
         """
         if self.store:
-            return self.store.verify_library(self.folder, library)
-        return manifests.verify(self.folder, library)
+            return self.store.open_library(self.folder, library)
+        return manifests.open_verified(self.folder, library)
+
+    def verify_library(self, library: Library) -> None:
+        """The same check alone."""
+        os.close(self.open_library(library))
 
     def verify(self) -> None:
-        """Check every library as `verify_library` does."""
+        """Check every library as `open_library` does."""
         for library in self.manifest.libraries:
             self.verify_library(library)

@@ -112,27 +112,26 @@ class Store(Record):
             raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
         return Artifact(folder, manifest, self)
 
-    def verify_library(self, folder: Path, library: Library) -> Path:
+    def open_library(self, folder: Path, library: Library) -> int:
         """Check an entry's library against its manifest, and that nobody else can change it afterwards.
 
         Owner, mode and bytes are all read from the same open file.
 
         Returns:
-            Its path.
+            Its descriptor, to be closed by the caller.
 
         Raises:
             StoreError: somebody else can change it.
-            IncompatibleArtifactError: as `manifest.verify`.
+            IncompatibleArtifactError: as `manifest.open_verified`.
         """
         path = folder / library.file
         try:
             with self.guard.opened(folder) as inside:
-                manifests.verify_open(self.guard.open_file(inside, library.file, path), library, path)
+                return manifests.verified(self.guard.open_file(inside, library.file, path), library, path)
         except FileNotFoundError as error:
             raise manifests.corrupt(path, str(error)) from error
         except OSError as error:
             raise manifests.unreadable(path, error) from error
-        return path
 
     def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
         """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined.

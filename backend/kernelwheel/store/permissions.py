@@ -48,7 +48,7 @@ class Guard(Record):
 
     On the way to the cache folder, links are followed if a trusted user made them. A folder on the way may be writable
     by all if its sticky bit is set, as for /tmp; above the cache folder, a folder may also be writable by a group whose
-    members are all trusted. Below the cache folder, links are refused and nobody else may write at all.
+    members are known and all trusted. Below the cache folder, links are refused and nobody else may write at all.
 
     Attributes:
         folder: the cache folder, an absolute path.
@@ -162,8 +162,11 @@ class Guard(Record):
         if self.trust.includes(info.st_uid):
             if HERE.protects_entries(info):
                 return  # others can add to it, but cannot rename or remove what is ours
-            if above and not HERE.everyone_may_write(info) and _is_group_of(self.trust, descriptor, info):
-                return
+            if above and not HERE.everyone_may_write(info):
+                members = HERE.group_writers(descriptor, info)
+                if members is not None and all(map(self.trust.includes, members)):
+                    return  # as a user's private group
+                raise self._unsafe(path, info, "folder", _said_of(members, info))
         raise self._unsafe(path, info, "folder")
 
     def _open_inner(self, parent: int, name: str, path: Path, make: int | None) -> int:
@@ -182,7 +185,7 @@ class Guard(Record):
     def _is_ours_alone(self, info: os.stat_result) -> bool:
         return self.trust.everyone or (self.trust.includes(info.st_uid) and not HERE.others_may_write(info))
 
-    def _unsafe(self, path: Path, info: os.stat_result, kind: str) -> StoreError:
+    def _unsafe(self, path: Path, info: os.stat_result, kind: str, group: str = "") -> StoreError:
         right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)
         if not right_kind:
             remedy = f"remove {path}"
@@ -194,7 +197,8 @@ class Guard(Record):
             f"{self.name} is not safe: {path}",
             required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
             "to, because loading a library runs its code",
-            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {HERE.user()}",
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {HERE.user()}"
+            + (f"; {group}" if group else ""),
             remedies=[remedy, f"or set {self.variable} to another folder"],
         )
 
@@ -227,7 +231,11 @@ def _exchanged(old: int, new: int) -> int:
     return new
 
 
-def _is_group_of(trust: Trust, descriptor: int, info: os.stat_result) -> bool:
-    """Whether all members of the group that can write to a folder are trusted, as in a user's private group."""
-    members = HERE.group_writers(descriptor, info)
-    return members is not None and all(map(trust.includes, members))
+def _said_of(members: set[int] | None, info: os.stat_result) -> str:
+    """What is known of the members of a folder's group, for an error."""
+    if members is not None:
+        return f"its group has the members {', '.join(map(str, sorted(members)))}"
+    return (
+        f"the members of group {info.st_gid} cannot be told: it has an access control list, or the user database does "
+        "not list the owner and this user in that group, as a directory service (SSSD, Active Directory) need not"
+    )

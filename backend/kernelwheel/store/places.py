@@ -66,7 +66,8 @@ def trust_of(settings: Settings) -> Trust:
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",
             required="one user: the environment of whoever started the program decides where caches are",
-            found=f"user {HERE.starter()}, privileges of user {HERE.user()} (setuid or setgid)",
+            found=f"user {HERE.starter()}, privileges of user {HERE.user()}, or privileges put aside or given by the "
+            "program's file (setuid, setgid, capabilities; AT_SECURE)",
             remedies=["install a wheel that was built for this machine"],
         )
     return Trust(

@@ -7,6 +7,7 @@ and libraries, so a wheel can be imported too.
 from __future__ import annotations
 
 import io
+import os
 import secrets
 import tarfile
 from collections.abc import Callable
@@ -40,7 +41,7 @@ def export(artifact: Artifact, target: Path) -> None:
         with tarfile.open(temporary, mode="x:", format=tarfile.USTAR_FORMAT) as file:
             _add(file, manifests.FILE, len(text), io.BytesIO(text))
             for library in artifact.manifest.libraries:
-                with artifact.verify_library(library).open("rb") as stream:
+                with os.fdopen(artifact.open_library(library), "rb") as stream:
                     _add(file, library.file, library.size, stream)
         temporary.replace(target)
     except BaseException:

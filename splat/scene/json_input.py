@@ -1,0 +1,54 @@
+"""Reading JSON files that may be damaged or hostile: Python makes 2 GB of 64 MB of empty objects.
+
+What a file can become is bounded before it is parsed: its bytes, its objects and lists, and its values. Nesting is
+bounded by Python's own parser, which gives up at some depth.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .file_input import bytes_left, scene_file
+from .gaussians import SceneError
+from .names import quoted
+
+
+class JsonLimits(NamedTuple):
+    """What a file may have at most."""
+
+    bytes: int
+    nests: int
+    """Objects and lists, which take about 70 to 250 bytes of memory each."""
+    values: int
+    """Names, numbers and words, which take about 60 bytes each."""
+
+
+def read_json(path: Path, what: str, limits: JsonLimits, **hooks: Any) -> Any:
+    """What a file holds. `what` says in messages what is required; `hooks` are those of `json.loads`.
+
+    Raises:
+        SceneError: if it is no JSON, or exceeds a limit; the message names the file.
+        OSError: if it cannot be opened.
+    """
+    with scene_file(path) as file:
+        size = bytes_left(file)
+        if size > limits.bytes:
+            raise SceneError(f"{what} of at most {limits.bytes} bytes is required, found {size}")
+        return _parse(file.read(size), what, limits, hooks)
+
+
+def _parse(content: bytes, what: str, limits: JsonLimits, hooks: dict[str, Any]) -> Any:
+    # In words, too, these characters count: there can be no more nests and values than that.
+    nests = content.count(b"{") + content.count(b"[")
+    values = nests + content.count(b",") + content.count(b":") + 1
+    for name, found, most in (("objects and lists", nests, limits.nests), ("values", values, limits.values)):
+        if found > most:
+            raise SceneError(f"{what} of at most {most} {name} is required, found up to {found}")
+    try:
+        return json.loads(content, **hooks)
+    except SceneError:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError: not JSON, not UTF-8, or a number of too many digits
+        raise SceneError(f"{what} is required, found something else: {quoted(str(error))}") from error

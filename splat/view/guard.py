@@ -1,0 +1,132 @@
+"""What stands before viser's server: it refuses connections, requests and messages before viser sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, Final
+
+import websockets.asyncio.server
+from websockets.asyncio.server import Server, ServerConnection
+from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+
+from .origin import HEADERS, Refusal, name_refusal, origin_refusal, query_refusal
+from .page_messages import LONGEST, is_expected
+
+MOST_PAGES: Final = 16
+"""So many pages may be open at once; each has a thread."""
+MOST_CONNECTIONS: Final = 64
+"""So many connections may be open at once, those included that have said nothing yet: they have 10 seconds to."""
+
+_FULL: Final = Refusal(
+    HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_PAGES} pages are open, which is the most; close one, and reload"
+)
+_one_at_a_time = threading.Lock()
+
+
+class GuardedConnection(ServerConnection):
+    """A connection that is counted as soon as it is there, and on which only expected messages arrive."""
+
+    is_page = False
+    """Whether a websocket was opened on it, or is about to be."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, or end at once if there are too many."""
+        super().connection_made(transport)
+        if len(self.server.handlers) > MOST_CONNECTIONS:
+            self.transport.abort()
+
+    async def recv(self, decode: bool | None = None) -> str | bytes:  # type: ignore[override]
+        """The next message; a page that sends something else is closed, and this raises ConnectionClosed."""
+        message = await super().recv(decode)
+        if is_expected(message):
+            return message
+        await self.close(CloseCode.POLICY_VIOLATION, "a camera or a control's value is required, found another message")
+        return await super().recv(decode)
+
+
+Answer = Callable[[GuardedConnection, Request], Response | None]
+
+
+def guarded_answer(answer: Answer, names: Collection[str]) -> Answer:
+    """How the first request of a connection is answered, where viser would answer like `answer`.
+
+    Args:
+        answer: gives a response, or None where a websocket is to be opened.
+        names: by which the server may be reached, beside IP addresses and localhost.
+    """
+
+    def guarded(connection: GuardedConnection, request: Request) -> Response | None:
+        hosts = request.headers.get_all("Host")
+        refusal = name_refusal(hosts, names) or query_refusal(request.path)
+        if refusal is None and count_pages(connection.server) >= MOST_PAGES:
+            refusal = _FULL
+        if refusal is None:
+            response = answer(connection, request)
+            if response is not None:
+                return response
+            refusal = origin_refusal(request.headers.get_all("Origin"), hosts[0])
+        if refusal is None:
+            connection.is_page = True
+            return None
+        response = connection.respond(refusal.status, f"splat view: {refusal.text}\n")
+        if refusal.status == HTTPStatus.SEE_OTHER:
+            response.headers["Location"] = "./"  # not what was asked for, which may be //another.example
+        return response
+
+    return guarded
+
+
+def count_pages(server: Server) -> int:
+    """How many pages have a connection that is open, or still at work for them."""
+    return sum(isinstance(connection, GuardedConnection) and connection.is_page for connection in server.handlers)
+
+
+def add_headers(connection: ServerConnection, request: Request, response: Response) -> None:
+    """Say in an answer what pages may do; refusals and websockets included."""
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+
+
+@contextmanager
+def guarded_listening(names: Collection[str]) -> Iterator[list[int]]:
+    """Let viser, when it begins to listen within the block, do so behind the guard; yields the ports it asked for.
+
+    viser offers no way to do this, so the function that it listens by is another one meanwhile.
+    """
+    listen = websockets.asyncio.server.serve
+    ports: list[int] = []
+
+    def listen_guarded(handler: Any, host: str, port: int, *, process_request: Answer, **options: Any) -> Any:
+        ports.append(port)
+        options |= {
+            "process_request": guarded_answer(process_request, names),
+            "process_response": add_headers,
+            "max_size": LONGEST,
+            "create_connection": GuardedConnection,
+            "logger": _logger(),
+        }
+        return listen(handler, host, port, **options)
+
+    with _one_at_a_time:
+        setattr(websockets.asyncio.server, "serve", listen_guarded)  # noqa: B010 - a class, for mypy
+        try:
+            yield ports
+        finally:
+            setattr(websockets.asyncio.server, "serve", listen)  # noqa: B010
+
+
+def _logger() -> logging.Logger:
+    """Tells of everything but what is not HTTP: anybody can send that."""
+    logger = logging.getLogger("splat.view")
+    logger.addFilter(_is_worth_telling)
+    return logger
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    return record.getMessage() != "opening handshake failed"

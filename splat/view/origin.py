@@ -1,0 +1,112 @@
+"""Who may ask the viewer's server for something: the names by which it is reached, the pages that are its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+HEADERS: Final[Mapping[str, str]] = {
+    # viser's page is one file: its scripts, styles and data are in it, its worker and its pictures are made by it, and
+    # it unpacks itself by WebAssembly. It would also run scripts that its server sends, which takes 'unsafe-eval'; what
+    # else lacks that is viser's own way of drawing splats, which complains once and is not used.
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'unsafe-inline' 'wasm-unsafe-eval'",
+            "style-src 'unsafe-inline'",
+            "worker-src blob:",
+            "img-src blob: data:",
+            "font-src data:",
+            "connect-src 'self' data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    ),
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""What every answer says to the browser."""
+_HOST: Final = re.compile(r"(?P<literal>\[[0-9a-f:.]+\])(:\d{1,5})?|(?P<name>[a-z0-9._-]+)(:\d{1,5})?")
+
+
+class Refusal(NamedTuple):
+    """Why a request is not answered as it would like."""
+
+    status: HTTPStatus
+    text: str
+    """Shown where the page would be."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on this address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_host_name(text: str) -> bool:
+    """Whether this can be the name of a machine, without a port, as browsers write it."""
+    found = _HOST.fullmatch(text.lower())
+    return found is not None and found["name"] == text.lower()
+
+
+def name_refusal(hosts: Sequence[str], names: Collection[str]) -> Refusal | None:
+    """Why a request with these headers `Host` is refused, if it is.
+
+    A browser takes all pages of one name and port for one site, wherever the name leads while they are open: who owns
+    the name of a page can let it lead here afterwards. Nobody owns an IP address in that way, or `localhost`.
+
+    Args:
+        hosts: what `Host` says, each time that it is there.
+        names: the names that are allowed beside those, in lower case.
+    """
+    found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+    if found is not None:
+        literal, name = found["literal"], found["name"]
+        if _is_address(literal[1:-1], 6) if literal else name in {"localhost", *names} or _is_address(name, 4):
+            return None
+    asked = repr(", ".join(hosts)[:200])
+    return Refusal(
+        HTTPStatus.FORBIDDEN,
+        f"an IP address, localhost or a name that --allow-name gives is required in the page's address, found {asked}",
+    )
+
+
+def query_refusal(target: str) -> Refusal | None:
+    """Why a request for this is refused, if it is: viser's page would take another server's address from a query."""
+    if "?" not in target:
+        return None
+    return Refusal(HTTPStatus.SEE_OTHER, "an address without ? is required")
+
+
+def origin_refusal(origins: Sequence[str], host: str) -> Refusal | None:
+    """Why a websocket is refused, if it is.
+
+    Browsers let any web page open one to any address, and say in `Origin` where the page came from: it must come from
+    where it connects to. Programs that are not browsers say nothing.
+
+    Args:
+        origins: what `Origin` says, each time that it is there.
+        host: what `Host` says.
+    """
+    own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https")}  # https: a proxy in front of this server
+    if not origins or (len(origins) == 1 and origins[0].lower() in own):
+        return None
+    return Refusal(
+        HTTPStatus.FORBIDDEN,
+        f"a page from {host[:200]} is required, found one from {', '.join(origins)[:200]!r}; a proxy must pass Host on",
+    )
+
+
+def _is_address(text: str, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == version
+    except ValueError:
+        return False

@@ -1,0 +1,51 @@
+"""What the viewer takes from a page: where its camera is, and the value of a control; nothing else that viser takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+LONGEST: Final = 64 * 1024
+"""Bytes of one message."""
+
+
+class CameraMessage(msgspec.Struct, tag_field="type", tag="ViewerCameraMessage", forbid_unknown_fields=True):
+    """Where a page's camera is; its numbers are checked by camera_of()."""
+
+    wxyz: tuple[float, float, float, float]
+    position: tuple[float, float, float]
+    fov: float
+    near: float
+    far: float
+    image_height: int
+    image_width: int
+    look_at: tuple[float, float, float]
+    up_direction: tuple[float, float, float]
+
+
+class NewValue(msgspec.Struct, forbid_unknown_fields=True):
+    """A control's value, and no other attribute of it, which viser would set."""
+
+    value: bool | float | str | tuple[float, float, float]
+
+
+class ControlMessage(msgspec.Struct, tag_field="type", tag="GuiUpdateMessage", forbid_unknown_fields=True):
+    """A control that was used."""
+
+    uuid: str
+    updates: NewValue
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage)
+
+
+def is_expected(message: str | bytes) -> bool:
+    """Whether a page of ours sends such messages."""
+    if isinstance(message, str):
+        return False
+    try:
+        _DECODER.decode(message)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,229 @@
+"""What commands print of somebody else's files: nothing that a terminal obeys, and no line that a name has made."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+from zipfile import ZipFile, ZipInfo
+
+import pytest
+from kept import fill, kernels_of
+from kernelwheel.__main__ import main
+from kernelwheel.build import progress
+from kernelwheel.core.errors import BuildError
+from kernelwheel.core.printable import printable
+from kernelwheel.report import cache_commands, doctor, page
+from kernelwheel.report.exit_status import finish
+from kernelwheel.runtime import Kernels
+from kernelwheel.store.entries import Store
+from samples import sample
+from test_comparison import elf
+
+# Sets a terminal's title and clears it, goes back in the line, turns what follows around; and lines of its own.
+LINE = "a forged line"
+HOSTILE = f"a\x1b]0;b\x07\x1b[2J\x9b2J\x7f\r\u202egnp\u2066\u2028c\n{LINE}\n"
+OWN = HOSTILE.replace("\n", "")  # a folder that the user has named
+
+
+def assert_harmless(said: str) -> None:
+    assert said
+    lines = said.split("\n")
+    assert [line for line in lines if not line.replace("\t", "").isprintable()] == []
+    assert [line for line in lines if line == LINE] == []
+    assert "\\x1b]0;b\\x07" in said, "the name is there"
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def wheel(path: Path, *members: tuple[str, bytes]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with ZipFile(path, "w") as archive:
+        for name, data in members:
+            archive.writestr(ZipInfo(name), data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([(HOSTILE, b"")], []),
+        ([(HOSTILE, b"1")], [(HOSTILE, b"2")]),
+        ([("a", HOSTILE.encode())], [("a", b"")]),
+        ([("a", elf((1, 9, 0), names=HOSTILE.encode() + b"\0", more=b"1"))], [("a", elf((1, 9, 0), more=b"2"))]),
+        ([("a", elf((2, 24, 0), names=HOSTILE.encode() + b"\0", more=struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 99)))],
+         [("a", elf((2, 24, 0), names=HOSTILE.encode() + b"\0", more=struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 98)))]),
+    ],
+    ids=["name", "differing name", "text", "section", "symbol"],
+)  # fmt: skip
+def test_compare(
+    tmp_path: Path, one: list[tuple[str, bytes]], other: list[tuple[str, bytes]], capsys: Captured
+) -> None:
+    status = main(["compare", str(wheel(tmp_path / "1" / "w.whl", *one)), str(wheel(tmp_path / "2" / "w.whl", *other))])
+
+    assert status == 1
+    assert_harmless(capsys.readouterr().out)
+
+
+def test_compare_of_files_with_such_names(tmp_path: Path, capsys: Captured) -> None:
+    one, other = wheel(tmp_path / HOSTILE, ("a", b"1")), wheel(tmp_path / "b", ("a", b"2"))
+    no_wheel = tmp_path / f"{HOSTILE}.txt"
+    no_wheel.write_text("no wheel")
+
+    assert main(["compare", str(one), str(other)]) == 1
+    assert_harmless(capsys.readouterr().out)
+    assert main(["compare", str(one), str(no_wheel)]) == 1
+    assert_harmless(capsys.readouterr().err)
+
+
+@pytest.fixture
+def native(entry: Path, tmp_path: Path) -> Path:
+    """The folder of tiny's Artifact, as installed."""
+    return Path(shutil.copytree(entry, tmp_path / "site" / "tiny" / "_native"))
+
+
+def test_inspect(native: Path, tmp_path: Path, capsys: Captured) -> None:
+    files = [(f"tiny/_native/{path.name}", path.read_bytes()) for path in sorted(native.iterdir())]
+    path = wheel(tmp_path / f"{HOSTILE}.whl", *files, (HOSTILE, b""), ("d.dist-info/RECORD", HOSTILE.encode()))
+
+    assert main(["inspect", str(path), "--html", str(tmp_path / "page.html")]) == 1
+
+    assert_harmless(capsys.readouterr().out)
+    lines = (tmp_path / "page.html").read_text(encoding="utf-8").split("\n")
+    assert [line for line in lines if not line.isprintable()] == []
+
+
+def test_a_page_about_a_wheel_has_no_link_whatever_its_metadata_say(native: Path, tmp_path: Path) -> None:
+    address = "javascript:alert(1)"
+    sbom = {"components": [{"name": address, "version": address, "licenses": [{"license": address}]}]}
+    manifest = sample()._replace(package=address)
+    rows = [{"python": address, "torch": address, "outcome": address, "said": f"<a href='{address}'>"}]
+    checks = [{"name": address, "passed": True, "said": f'"><script src="{address}">'}]
+
+    text = page.page_html(page.Page(f"{address}.whl", manifest, [address], [(address, 1, 1)], sbom, checks, rows))
+
+    assert address in text
+    assert [word for word in ("<a", "<script", "<img", "<iframe", "href", "src=", "<form") if word in _tags(text)] == []
+
+
+def _tags(text: str) -> str:
+    """What is in the tags of a page."""
+    return " ".join("<" + part.partition(">")[0] for part in text.split("<")[1:])
+
+
+def run_cache(kernels: Kernels, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    cache_commands.add_arguments(parser)
+    return finish("tiny", lambda: cache_commands.run(parser.parse_args(words), kernels))
+
+
+def test_cache_import_of_a_tar_file(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:
+    with tarfile.open(tmp_path / HOSTILE, "w", format=tarfile.USTAR_FORMAT, encoding="utf-8") as file:
+        file.addfile(tarfile.TarInfo(HOSTILE), io.BytesIO())
+
+    assert run_cache(kernels_of(tiny_checkout, tmp_path / "cache"), "import", str(tmp_path / HOSTILE)) == 1
+
+    assert_harmless(capsys.readouterr().err)
+
+
+def test_cache_import_of_a_wheel(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:
+    path = wheel(tmp_path / "w.whl", (f"{HOSTILE}/_native/manifest.json", b"{}"))
+
+    assert run_cache(kernels_of(tiny_checkout, tmp_path / "cache"), "import", str(path)) == 1
+
+    said = capsys.readouterr().err
+    assert [line for line in said.split("\n") if not line.isprintable() or line == LINE] == []
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["explain"], ["verify"], ["path"], ["prune", "--older-than", "0"], ["clear"]]
+)
+def test_a_cache_in_a_folder_of_such_a_name(
+    tiny_checkout: Path, entry: Path, tmp_path: Path, words: list[str], capsys: Captured
+) -> None:
+    cache = tmp_path / OWN
+    stored = fill(Store(cache, "tiny", "1.2.3"), entry)
+    library = stored.folder / "libtiny_cpu.so"
+    library.write_bytes(library.read_bytes()[:-1])
+    (cache / "tiny" / HOSTILE).mkdir()
+    (cache / "tiny" / ".build" / HOSTILE).mkdir(parents=True)
+
+    run_cache(kernels_of(tiny_checkout, cache), *words)
+
+    said = "".join(capsys.readouterr())
+    assert [line for line in said.split("\n") if not line.isprintable() or line == LINE] == []
+
+
+def test_doctor(native: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    (native / f"{HOSTILE}.so").touch()
+    monkeypatch.setenv("LD_PRELOAD", HOSTILE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(native.parents[1])])
+    kernels = Kernels("tiny", "1.2.3", native, {"TINY_CACHE_DIR": str(tmp_path / OWN)})
+
+    assert finish("tiny", lambda: doctor.run(argparse.Namespace(json=False), kernels)) == 1
+
+    assert_harmless(capsys.readouterr().out)
+
+
+def test_index(tmp_path: Path, capsys: Captured) -> None:
+    for name in (f"{HOSTILE}.whl", f"{HOSTILE}-1.0.tar.gz"):
+        (tmp_path / name).touch()
+
+        assert main(["index", str(tmp_path / name), "--out", str(tmp_path / "index")]) == 1
+        assert_harmless(capsys.readouterr().err)
+
+
+def raise_error() -> NoReturn:
+    raise BuildError(f"{HOSTILE} failed", required=HOSTILE, found=HOSTILE, remedies=[HOSTILE])
+
+
+def raise_system_error() -> NoReturn:
+    raise FileNotFoundError(2, "No such file", HOSTILE)
+
+
+@pytest.mark.parametrize("act", [raise_error, raise_system_error])
+def test_errors(act: Callable[[], NoReturn], capsys: Captured) -> None:
+    assert finish("tiny", act) == 1
+
+    assert_harmless(capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_an_error_that_nobody_catches() -> None:
+    script = "from test_printed import raise_error; raise_error()"
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environ, check=False)
+
+    assert_harmless(done.stderr.decode())
+
+
+def test_progress(capsys: Captured) -> None:
+    with progress.shown("tiny") as say:
+        say(f"waiting for {HOSTILE}")
+
+    said = capsys.readouterr().err
+    assert [line for line in said.split("\n") if not line.isprintable() or line == LINE] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "shown"),
+    [
+        ("Größe 10 €", "", "Größe 10 €"),
+        ("a\tb\nc", "\n\t", "a\tb\nc"),
+        ("a\tb\nc", "", "a\\tb\\nc"),
+        ("\x1b[31m\x9b\x7f\x00", "", "\\x1b[31m\\x9b\\x7f\\x00"),
+        ("\u202e\u2066\u200f\u2028\ufeff", "", "\\u202e\\u2066\\u200f\\u2028\\ufeff"),
+        ("\udc80", "", "\\udc80"),
+    ],
+)
+def test_what_does_not_print_is_escaped(text: str, kept: str, shown: str) -> None:
+    assert printable(text, kept) == shown
