@@ -250,7 +250,8 @@ def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decid
     one, other = (machine.draw(**{option.name: value}) for value in PAIRS[option.name](machine))
 
     assert (one.fingerprint != other.fingerprint) == (option.decides in ("content", "target"))
-    assert (one.content != other.content) == (option.decides == "content")
+    without = option.name == "cuda"  # without CUDA kernels, options for them are no part of the content
+    assert (one.content != other.content) == (option.decides == "content" or without)
 
 
 @pytest.fixture(scope="module")
