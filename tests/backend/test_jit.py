@@ -529,12 +529,13 @@ def test_a_wheel_s_library_is_compiled_again_with_other_flags_or_if_all_is_to_be
 @needs_cuda_torch
 def test_a_library_that_changes_while_it_is_taken_is_not_in_an_entry(installed: Editable) -> None:
     change = """
-from pathlib import Path
 from tiny._kernelwheel.build import compile as compiling
-copy = compiling.shutil.copyfile
-def copy_another(found, to):
-    Path(to).write_bytes(Path(found).read_bytes() + b"x") if "libtiny_cpu" in str(to) else copy(found, to)
-compiling.shutil.copyfile = copy_another
+copy = compiling.shutil.copyfileobj
+def copy_another(source, to):
+    copy(source, to)
+    if "libtiny_cpu" in to.name:
+        to.write(b"x")
+compiling.shutil.copyfileobj = copy_another
 """
     said = installed.failure(GPU.replace("tiny.KERNELS", change + "tiny.KERNELS"))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+from .printable import TEXT, printable
+
 # It does not name the package: on a package index, that name may belong to another one.
 REINSTALL = "reinstall the package from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
 # errno values if this process, or the whole machine, has too many open files.
@@ -35,8 +37,6 @@ class KernelWheelError(Exception):
 
     def __str__(self) -> str:
         """The whole message, one line per part; the further lines of a part are indented."""
-        from .printable import printable  # needed only for an error
-
         parts = [printable(self.problem), _labelled("required", self.required), _labelled("found", self.found)]
         parts += [_labelled("to fix", remedy) for remedy in self.remedies]
         return "\n".join(parts)
@@ -84,8 +84,6 @@ def way_out(refusal: OSError) -> str:
 
 
 def _labelled(label: str, text: str) -> str:
-    from .printable import TEXT, printable
-
     first, *rest = printable(text, TEXT).splitlines() or [""]
     return "\n".join([f"  {label + ':':<10} {first}", *(f"  {'':<10} {line}" for line in rest)])
 
