@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 
 MACHINE = os.environ["PATH"]
@@ -35,11 +36,12 @@ _ASKED_FOR = re.compile(
 
 def make_path(folder: Path) -> str:
     """A PATH with this environment's own programs, and links in `folder` to those that the README asks for."""
-    for place in MACHINE.split(os.pathsep):
-        for program in sorted(Path(place).iterdir()) if place and Path(place).is_dir() else ():
-            link = folder / program.name
-            if _ASKED_FOR.fullmatch(program.name) and not link.is_symlink():
-                link.symlink_to(program)
+    for place in filter(None, MACHINE.split(os.pathsep)):
+        with suppress(OSError):  # no such folder, or one that this user may not list
+            for program in Path(place).absolute().iterdir():
+                link = folder / program.name
+                if _ASKED_FOR.fullmatch(program.name) and not link.is_symlink():
+                    link.symlink_to(program)
     return os.pathsep.join((sysconfig.get_path("scripts"), str(folder)))
 
 
