@@ -62,6 +62,14 @@ def test_the_page_has_three_files_and_shows_what_commands_print() -> None:
     assert len(kinds) > 6
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/adopt.md"])
+def test_other_pages_get_kernelwheel_in_the_same_way(page: str) -> None:
+    wheel, links = COMMANDS[0].replace("splat/backend", "backend/").splitlines()
+
+    assert f"{wheel}\n" in (text := (REPOSITORY / page).read_text(encoding="utf-8"))
+    assert f"{links}\n" in text
+
+
 @pytest.mark.slow
 def test_who_does_as_the_page_says_sees_what_it_shows(user: dict[str, str], tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "backend", tmp_path / "splat/backend", ignore=shutil.ignore_patterns("__pycache__"))
