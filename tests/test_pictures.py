@@ -30,6 +30,7 @@ def test_the_pages_show_pictures_that_are_there_and_all_of_them() -> None:
 
 @pytest.mark.slow
 @pytest.mark.once
+@pytest.mark.every_program
 @pytest.mark.parametrize("name", ["demo.jpg", "viewer.jpg", "doctor.svg"])
 def test_they_are_made_anew(tmp_path: Path, name: str) -> None:
     pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")

@@ -68,7 +68,7 @@ def artifact(request: pytest.FixtureRequest, tmp_path: Path, libraries: Path) ->
     shutil.copytree(libraries / "right", folder)
     shutil.copytree(libraries / "foreign", folder.with_name("foreign"))
     found = (described(folder / OPERATORS, None), described(folder / MODULE, "one"))
-    manifest = Manifest("tiny", "1.2.3", "f" * 64, "5" * 64, PLAN, BUILT_WITH, REQUIRES, found)
+    manifest = Manifest("tiny", "1.2.3", "f" * 64, "5" * 64, PLAN, {}, BUILT_WITH, REQUIRES, found)
     return Artifact(folder, manifest, store)
 
 
@@ -94,12 +94,12 @@ def import_one(artifact: Artifact) -> None:
 
 def load_extension(artifact: Artifact) -> None:
     """The library of operators, as an extension's."""
-    plan = {**PLAN, "extensions": [{"name": "libtiny_cpu", "cuda": "none", "archs": []}]}
+    plan = {"content": {**PLAN["content"], "extensions": [{"name": "libtiny_cpu", "cuda": "none", "archs": []}]}}
     loading.load_extension("libtiny_cpu", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
 
 
 def import_extension(artifact: Artifact) -> None:
-    plan = {**PLAN, "extensions": [{"name": "one", "cuda": "none", "archs": []}]}
+    plan = {"content": {**PLAN["content"], "extensions": [{"name": "one", "cuda": "none", "archs": []}]}}
     loading.load_extension("one", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
 
 
@@ -209,10 +209,12 @@ def test_what_the_loader_was_given_leads_debuggers_to_the_file(
     """gdb opens the path that the loader knows, from its own process."""
 
     def act() -> list[str]:
+        before = set(loading._given)  # by the tests before this one
         use(artifact)
         other = [sys.executable, "-c", "import os, sys; print(os.path.realpath(sys.argv[1]))"]
         return [
-            subprocess.run([*other, path], capture_output=True, text=True, check=True).stdout for path in loading._given
+            subprocess.run([*other, path], capture_output=True, text=True, check=True).stdout
+            for path in loading._given - before
         ]
 
     file = MODULE if use in (import_one, import_extension) else OPERATORS
@@ -271,7 +273,7 @@ def test_a_library_is_not_taken_for_another_whose_descriptor_was_closed(artifact
         for each in (artifact, other):
             load(each)
             names.append(loaded())
-            (path,) = (path for path in Path("/proc/self/fd").iterdir() if str(path.resolve()).endswith(OPERATORS))
+            (path,) = (path for path in Path("/proc/self/fd").iterdir() if path.resolve() == each.folder / OPERATORS)
             os.close(int(path.name))
         return names
 
