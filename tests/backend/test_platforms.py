@@ -61,7 +61,7 @@ ALLOWED = {
     "build/resources.py": {"processes": "cores, memory, control groups"},
     "build/torch_stubs.py": {"files of libraries": "reads the functions of torch's"},
     "core/manifest_schema.py": {"versions of libc": "how a manifest writes them"},
-    "packing/library_sections.py": {"files of libraries": "shows where two differ"},
+    "packing/elf_sections.py": {"files of libraries": "shows where two differ"},
     "packing/tags.py": {"tags": "manylinux by auditwheel's policies"},
     "packing/wheel.py": {
         "files of libraries": "refuses those that no Plan made",

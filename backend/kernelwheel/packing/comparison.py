@@ -22,7 +22,7 @@ from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError, way_out
 from ..core.printable import printable
 from ..store.archive import member_blocks, opened_zip
-from .library_sections import MAGIC, first_byte, section_differences
+from .elf_sections import MAGIC, first_byte, section_differences
 
 MOST_LINES = 10  # of one text
 MOST_COMPARED = 200  # lines of a text, from the first that differs
