@@ -123,7 +123,8 @@ def places() -> list[tuple[str, str]]:
 
 def meaning(words: list[str]) -> set[str]:
     """The options of a command line without input and output; folders by what they are."""
-    said, waiting = set(), iter(words[1:])
+    # A newer torch puts a launcher that it finds on PATH before nvcc.
+    said, waiting = set(), iter(words[2 if Path(words[0]).name in ("ccache", "sccache") else 1 :])
     for word in waiting:
         if word in ("-c", "-o", "-x", "-isystem", "--compiler-options", "-Xcompiler", "-ccbin", "-MF", "-MT"):
             value = next(waiting)
