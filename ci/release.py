@@ -180,7 +180,7 @@ def build(checkout: Path, way: Way, epoch: str, platforms: Sequence[str] = ()) -
 def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> None:
     """The parts of the CUDA toolkit for another platform, in nvcc's release, for `target-packages`."""
     sys.path.insert(0, str(ROOT / "backend"))
-    from kernelwheel.toolchain.cross import WHEELS
+    from kernelwheel.compiler.cross.target_platform import WHEELS
 
     release = ".".join(nvcc.split(".")[:2])
     tag = f"--platform=manylinux_2_17_{platform.removeprefix('linux-')}"

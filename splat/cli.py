@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import __version__
-from ._kernelwheel.report.exit_status import finish
+from ._kernelwheel.cli.exit_status import finish
 from .commands import (
     cache_command,
     convert_command,

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 import pytest
-from kernelwheel.build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from kernelwheel.build.package import read_toml
-from kernelwheel.toolchain.cross import WHEELS
+from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
+from kernelwheel.compiler.cross.target_platform import WHEELS
+from kernelwheel.core.package import read_toml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

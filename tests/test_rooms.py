@@ -19,14 +19,13 @@ BACKEND, SPLAT = REPOSITORY / "backend" / "kernelwheel", REPOSITORY / "splat"
 ROOMS = {
     BACKEND: {
         "core": set(),
-        "toolchain": {"core"},
         "store": {"core"},
-        "build": {"core", "toolchain", "store"},
-        "runtime": {"core", "toolchain", "store", "build"},
-        "report": {"core", "toolchain", "store", "build", "runtime"},
-        "packing": {"core", "toolchain", "store", "build"},
-        "adoption": {"core", "toolchain", "store", "build"},
-        "": {"core", "toolchain", "store", "build", "report", "packing", "adoption"},
+        "loader": {"core", "store", "compiler"},
+        "compiler": {"core", "store"},
+        "cli": {"core", "store", "loader", "compiler"},
+        "packing": {"core", "store", "compiler"},
+        "adoption": {"core", "store", "compiler"},
+        "": {"core", "store", "loader", "compiler", "cli", "packing", "adoption"},
     },
     SPLAT: {
         "ops": {""},

@@ -9,10 +9,10 @@ import runpy
 import sys
 from collections.abc import Sequence
 
+from .cli import inspection
+from .cli.command_line import COMMANDS, run_command
+from .cli.exit_status import INTERRUPTED, finish
 from .core.errors import IncompatibleArtifactError
-from .report import inspection
-from .report.command_line import COMMANDS, run_command
-from .report.exit_status import INTERRUPTED, finish
 
 NAME = str(__package__)
 # The package whose own copy of the backend this is; empty in the distribution itself.

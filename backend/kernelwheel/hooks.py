@@ -14,20 +14,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from .build.progress import print_line
 from .core import platforms, requirements, settings
 from .core.errors import KernelWheelError, SettingsError
 from .core.platforms import platform_name
+from .core.progress import print_line
 from .core.variables import variable_set
 
 with requirements.imports_checked_later():
     from setuptools import build_meta
 
-    from .build import plan as plans
-    from .build.cached_build import cached_build
-    from .build.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-    from .build.package import PackageFacts, read_project, read_toml
-    from .build.source_files import source_digests
+    from .compiler import plan as plans
+    from .compiler.cached_build import cached_build
+    from .compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
+    from .compiler.cross.target_platform import on_its_torch
+    from .compiler.toolchain import toolchain
+    from .compiler.toolchain.binding import torch_release
+    from .compiler.toolchain.nvcc import NvccLimits
+    from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
+    from .core.package import PackageFacts, read_project, read_toml
+    from .core.source_files import source_digests
     from .packing import (
         abi_audit,
         editable,
@@ -41,11 +46,6 @@ with requirements.imports_checked_later():
     )
     from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
-    from .toolchain import toolchain
-    from .toolchain.binding import torch_release
-    from .toolchain.cross import on_its_torch
-    from .toolchain.nvcc import NvccLimits
-    from .toolchain.torch_files import Torch, brought_by_torch, find_torch
 
 Config = Mapping[str, Any] | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .._kernels import KERNELS
-from .._kernelwheel.report import cache_commands
+from .._kernelwheel.cli import cache_commands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .._kernels import KERNELS
-from .._kernelwheel.report import doctor
+from .._kernelwheel.cli import doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

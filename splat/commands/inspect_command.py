@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .._kernelwheel.report import inspection
+from .._kernelwheel.cli import inspection
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from .._kernelwheel.report.exit_status import INTERRUPTED as INTERRUPTED
+from .._kernelwheel.cli.exit_status import INTERRUPTED as INTERRUPTED
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from kernelwheel.toolchain.torch_files import find_torch
+from kernelwheel.compiler.toolchain.torch_files import find_torch
 from processes import Done, run
 
 TORCH = find_torch()

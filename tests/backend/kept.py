@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelwheel.core import manifest as manifests
-from kernelwheel.runtime import Kernels, cache_build
-from kernelwheel.runtime.finding import find
+from kernelwheel.loader import Kernels, cache_build
+from kernelwheel.loader.find import find
 from kernelwheel.store import publishing
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store

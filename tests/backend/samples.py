@@ -31,7 +31,7 @@ PLAN: Values = {
         "options": {"cxx-flags": ["-DA=x y"], "link-flags": [], "cuda-flags": ["-lineinfo"], "glibc": "2.28"},
     },
     "tools": {
-        "recipe": {"build/cmake_driver.py": "3" * 64},
+        "recipe": {"compiler/cmake_driver.py": "3" * 64},
         "cxx": {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"},
         "toolkit": TOOLKIT,
         "headers": {"torch": "7" * 64},

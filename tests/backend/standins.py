@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwheel.build import plan as plans
-from kernelwheel.build.package import Abi, PackageFacts
-from kernelwheel.build.plan import Plan
+from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.cross.target_platform import CrossTarget, cross_platform
+from kernelwheel.compiler.plan import Plan
+from kernelwheel.compiler.toolchain.cuda import decide_cuda
+from kernelwheel.compiler.toolchain.cxx import find_cxx
+from kernelwheel.compiler.toolchain.launchers import Launchers
+from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.core import settings
+from kernelwheel.core.package import Abi, PackageFacts
 from kernelwheel.core.settings import Settings
-from kernelwheel.toolchain.cross import CrossTarget, cross_platform
-from kernelwheel.toolchain.cuda import decide_cuda
-from kernelwheel.toolchain.cxx import find_cxx
-from kernelwheel.toolchain.launchers import Launchers
-from kernelwheel.toolchain.toolchain import Toolchain
-from kernelwheel.toolchain.torch_files import read_torch
 
 # What `nvcc --list-gpu-code` of each release prints.
 GPU_CODES = {

@@ -18,10 +18,10 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.core.manifest import Manifest
-from kernelwheel.report.inspection import view_wheel
 from kernelwheel.store import archive, transfer
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store

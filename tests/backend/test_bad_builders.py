@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
-from kernelwheel.build.package import read_toml
+from kernelwheel.compiler.toolchain.cuda import decide_cuda
+from kernelwheel.compiler.toolchain.torch_files import STABLE_HEADER
 from kernelwheel.core import requirements
+from kernelwheel.core.package import read_toml
 from kernelwheel.store.entries import Store
 from kernelwheel.store.inventory import find_damage, take_inventory
-from kernelwheel.toolchain.cuda import decide_cuda
-from kernelwheel.toolchain.torch_files import STABLE_HEADER
 from packaging.requirements import Requirement
 from processes import Done, clean_environment, run
 from standins import make_cxx, make_program, settings_with

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kernelwheel.compiler.toolchain import binding, toolchain
+from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
+from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.core.errors import BuildError
-from kernelwheel.toolchain import binding, toolchain
-from kernelwheel.toolchain.binding import CUDA_HEADERS, Binding
-from kernelwheel.toolchain.toolchain import Toolchain
 from packaging import tags
 from processes import RunPython
 from standins import Machine, make_machine, make_torch, settings_with
@@ -182,9 +182,9 @@ def test_a_module_without_cuda_needs_none(machine: Machine) -> None:
 def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> None:
     make_torch(tmp_path / "site", "2.13.0+cpu")
     script = """
-from kernelwheel.toolchain import binding
+from kernelwheel.compiler.toolchain import binding
 from kernelwheel.core import settings
-from kernelwheel.toolchain import toolchain
+from kernelwheel.compiler.toolchain import toolchain
 tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
 assert binding.bind(tools, python=True).torch == "2.13.0+cpu"
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from kernelwheel.build.package import read_toml
+from kernelwheel.core.package import read_toml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
+from kernelwheel.cli import cache_commands, explain
 from kernelwheel.core import architectures
 from kernelwheel.core.manifest import Library
-from kernelwheel.report import cache_commands, explain
-from kernelwheel.runtime import Kernels, coverage
+from kernelwheel.loader import Kernels, coverage
 from kernelwheel.store.entries import Store
 from kernelwheel.store.publishing import making
 
@@ -76,7 +76,7 @@ def no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a compile started")
 
-    monkeypatch.setattr("kernelwheel.build.compile.compile_plan", refuse)
+    monkeypatch.setattr("kernelwheel.compiler.compile.compile_plan", refuse)
 
 
 def flip(path: Path) -> None:

@@ -15,24 +15,25 @@ import pytest
 from builds import TORCH, Wheel, build, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from kernelwheel.build import plan as plans
-from kernelwheel.build.cmake_build import toolchain_file
-from kernelwheel.build.headers import header_folders
-from kernelwheel.build.package import PackageFacts
-from kernelwheel.build.torch_stubs import LINKED, stable_functions
-from kernelwheel.build.work_links import link_toolkit
+from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.cmake_build import toolchain_file
+from kernelwheel.compiler.cross import target_platform
+from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
+from kernelwheel.compiler.headers import header_folders
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.binding import Binding, find_cuda_library
+from kernelwheel.compiler.toolchain.cxx import find_cxx
+from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
+from kernelwheel.compiler.toolchain.nvcc import Nvcc, inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
+from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.compiler.work_links import link_toolkit
+from kernelwheel.core import compatible, platforms
 from kernelwheel.core import host as hosts
 from kernelwheel.core import manifest as manifests
-from kernelwheel.core import platforms, verdict
 from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing.tags import linux_tag
-from kernelwheel.toolchain import cross, toolchain
-from kernelwheel.toolchain.binding import Binding, find_cuda_library
-from kernelwheel.toolchain.cxx import find_cxx
-from kernelwheel.toolchain.cxx_identity import cxx_identity
-from kernelwheel.toolchain.nvcc import Nvcc, inspect_nvcc
-from kernelwheel.toolchain.toolkit import toolkit_identity
-from kernelwheel.toolchain.torch_files import read_torch
 from processes import RunPython
 from programs import find_optional
 from standins import Machine, make_cxx, make_machine, make_target_python, make_toolkit, make_torch, settings_with
@@ -185,7 +186,7 @@ def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Pa
 def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
     manifest = manifests.read(arm_wheel.native)
 
-    (mismatch,) = verdict.check(manifest, hosts.probe()).mismatches
+    (mismatch,) = compatible.check(manifest, hosts.probe()).mismatches
 
     found = mismatch.dimension, mismatch.required, mismatch.found
     assert found == ("platform", "linux-aarch64", platforms.platform_name())
@@ -230,7 +231,7 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
 
 def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, tmp_path: Path) -> None:
     part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
 
     link_toolkit(tmp_path / "cuda", found)
 
@@ -244,7 +245,7 @@ def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, t
 
 def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
     make_part(tmp_path / "packages/nvidia/cu13")
-    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
 
     here, there = toolkit_identity(nvcc), toolkit_identity(found)
 
@@ -256,7 +257,7 @@ def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path
 def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
     (nvcc.root / "lib64" / "libcublas.so.13").touch()
     part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
 
     assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
     assert find_cuda_library("cublas", found, tmp_path) is None
@@ -311,7 +312,7 @@ hooks.get_requires_for_build_wheel()
 def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platforms, "platform_name", lambda: "linux-aarch64")
 
-    caught = error(lambda: cross.platform_of(settings_with(platform="linux-x86_64")))
+    caught = error(lambda: target_platform.platform_of(settings_with(platform="linux-x86_64")))
 
     assert str(caught).splitlines()[0] == "kernels for linux-x86_64 cannot be built on linux-aarch64"
     assert "natively" in caught.remedies[0]
@@ -378,7 +379,7 @@ def test_cmake_and_nvcc_are_told_what_clang_compiles_for(nvcc: Nvcc, tmp_path: P
     )
     make_part(nvcc.root / TARGET)
     tools = machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off", **FOR_ARM))
-    cuda = replace(tools.cuda, nvcc=cross.for_target(nvcc, settings_with(), AARCH64))
+    cuda = replace(tools.cuda, nvcc=target_platform.for_target(nvcc, settings_with(), AARCH64))
 
     with_clang, with_gcc = (toolchain_file(replace(tools, cxx=cxx, cuda=cuda)) for cxx in (clang, gcc))
 
@@ -401,7 +402,7 @@ def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
 def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
     part = make_part(nvcc.root / TARGET)
 
-    found = cross.for_target(nvcc, settings_with(), AARCH64)
+    found = target_platform.for_target(nvcc, settings_with(), AARCH64)
 
     assert (found.include, found.cudart) == (part / "include", part / "lib/libcudart_static.a")
     assert (found.path, found.root) == (nvcc.path, nvcc.root)
@@ -410,14 +411,14 @@ def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
 def test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none(nvcc: Nvcc, tmp_path: Path) -> None:
     part = make_part(tmp_path / "packages/nvidia/cu13")
 
-    found = cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
 
     assert found.target is not None
     assert (found.target.name, found.target.lib) == ("sbsa-linux", part / "lib")
 
 
 def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:
-    caught = error(lambda: cross.for_target(nvcc, settings_with(), AARCH64))
+    caught = error(lambda: target_platform.for_target(nvcc, settings_with(), AARCH64))
 
     assert f"{nvcc.root / TARGET}: no include/cuda_runtime.h" in caught.found
     assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime==13.0.*'" in caught.remedies[0]
@@ -429,7 +430,9 @@ def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_command
 def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
     place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
 
-    caught = error(lambda: cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64))
+    caught = error(
+        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    )
 
     assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
 
@@ -437,7 +440,9 @@ def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking
 def test_a_part_of_another_release_is_refused(nvcc: Nvcc, tmp_path: Path) -> None:
     make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
 
-    caught = error(lambda: cross.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64))
+    caught = error(
+        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    )
 
     assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in caught.found
 
@@ -447,7 +452,7 @@ def test_a_torch_of_another_version_than_the_target_s_is_refused(tmp_path: Path)
     make_torch(tmp_path / "packages", "2.13.0+cu130", "13.0")
     chosen = settings_with(target_packages=str(tmp_path / "packages"))
 
-    caught = error(lambda: cross.find_target(chosen, AARCH64, here))
+    caught = error(lambda: target_platform.find_target(chosen, AARCH64, here))
 
     assert "torch 2.13.0+cu130" in caught.required
     assert "torch 2.11.0+cpu" in caught.found
@@ -458,7 +463,7 @@ def with_target_torch(machine: Machine, folder: Path) -> toolchain.Toolchain:
     """What a machine compiles with, for Arm and beside the torch in a folder."""
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     tools = machine.toolchain(chosen)
-    target = cross.find_target(settings_with(target_packages=str(folder)), AARCH64, tools.torch)
+    target = target_platform.find_target(settings_with(target_packages=str(folder)), AARCH64, tools.torch)
     return replace(tools, cross=target)
 
 
@@ -490,7 +495,7 @@ def for_modules(folder: Path, *, cuda: str = "auto", python: bool = True) -> too
 
 
 def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) -> None:
-    tools = cross.on_its_torch(for_modules(tmp_path), python=True)
+    tools = target_platform.on_its_torch(for_modules(tmp_path), python=True)
     tools = replace(tools, cuda=replace(tools.cuda, nvcc=None))
     facts = PackageFacts("tiny", "native", "2.10", "torch")
     machine = Machine(tmp_path / "machine")
@@ -503,7 +508,7 @@ def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) 
 
 
 def test_libraries_on_all_of_torch_need_no_python(tmp_path: Path) -> None:
-    tools = cross.on_its_torch(for_modules(tmp_path, python=False), python=False)
+    tools = target_platform.on_its_torch(for_modules(tmp_path, python=False), python=False)
 
     assert tools.torch.root == tmp_path / "packages/torch"
 
@@ -512,7 +517,7 @@ def test_a_build_for_this_machine_keeps_its_torch(tmp_path: Path) -> None:
     machine = make_machine(tmp_path)
     tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
 
-    assert cross.on_its_torch(tools, python=True) is tools
+    assert target_platform.on_its_torch(tools, python=True) is tools
 
 
 def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_commands(tmp_path: Path) -> None:
@@ -520,9 +525,11 @@ def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_comma
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     tools = machine.toolchain(chosen)
 
-    both = error(lambda: cross.on_its_torch(tools, python=True))
-    torch_alone = error(lambda: cross.on_its_torch(tools, python=False))
-    python_alone = error(lambda: cross.on_its_torch(for_modules(tmp_path / "other", python=False), python=True))
+    both = error(lambda: target_platform.on_its_torch(tools, python=True))
+    torch_alone = error(lambda: target_platform.on_its_torch(tools, python=False))
+    python_alone = error(
+        lambda: target_platform.on_its_torch(for_modules(tmp_path / "other", python=False), python=True)
+    )
 
     assert both.required == "torch for linux-aarch64, and the headers of the Python that imports it"
     assert [line.split(":")[0] for line in both.found.splitlines()] == ["no torch for it", "no Python for it"]
@@ -538,7 +545,7 @@ def test_a_torch_for_another_python_than_the_target_s_is_refused(tmp_path: Path)
     root = tmp_path / "packages/torch"
     (root / "_C.cpython-312-aarch64-linux-gnu.so").rename(root / "_C.cpython-311-aarch64-linux-gnu.so")
 
-    caught = error(lambda: cross.on_its_torch(tools, python=True))
+    caught = error(lambda: target_platform.on_its_torch(tools, python=True))
 
     assert caught.found == "_C.cpython-311-aarch64-linux-gnu.so"
     assert caught.required.startswith("_C.cpython-312-aarch64-linux-gnu.so and lib/libtorch_python.so")
@@ -550,7 +557,7 @@ def test_cuda_modules_need_a_torch_with_cuda_for_the_target(tmp_path: Path) -> N
     assert tools.cross.torch is not None
     without = replace(tools, cross=replace(tools.cross, torch=replace(tools.cross.torch, version="2.11.0", cuda=None)))
 
-    caught = error(lambda: cross.on_its_torch(without, python=True))
+    caught = error(lambda: target_platform.on_its_torch(without, python=True))
 
     assert (caught.required, caught.found) == ("one for CUDA 99.0", "torch 2.11.0, for CPUs alone")
     assert "-C cuda=off" in caught.remedies[1]
@@ -580,14 +587,14 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 @pytest.fixture
 def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
-    from kernelwheel.runtime import jit
-    from kernelwheel.runtime.source import Source
+    from kernelwheel.compiler import run_time
+    from kernelwheel.core.kernel_source import Source
 
     machine = make_machine(tmp_path)
-    monkeypatch.setattr(jit.toolchain, "find_toolchain", lambda chosen, *_: machine.toolchain(chosen))
+    monkeypatch.setattr(run_time.toolchain, "find_toolchain", lambda chosen, *_: machine.toolchain(chosen))
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     source = Source(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources, {})
-    plan, _ = jit.draw_plan_here(source, "1.2.3", chosen, False, hosts.probe())
+    plan, _ = run_time.draw_plan_here(source, "1.2.3", chosen, False, hosts.probe())
     return plan.platform
 
 

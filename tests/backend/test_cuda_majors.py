@@ -9,19 +9,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from kernelwheel.build.package import Abi, PackageFacts, split_table
+from kernelwheel.cli import foresight
+from kernelwheel.cli.presentation import manifest_text, targets_text
+from kernelwheel.compiler import run_time
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
+from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.extension import is_of_cuda_major
 from kernelwheel.core.host import Host
+from kernelwheel.core.kernel_source import Source
 from kernelwheel.core.manifest import Library
-from kernelwheel.report import foresight
-from kernelwheel.report.presentation import manifest_text, targets_text
-from kernelwheel.runtime import Kernels, jit
-from kernelwheel.runtime.source import Source
-from kernelwheel.toolchain import toolchain
-from kernelwheel.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
-from kernelwheel.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
-from kernelwheel.toolchain.torch_files import Torch, read_torch
+from kernelwheel.core.package import Abi, PackageFacts, split_table
+from kernelwheel.loader import Kernels
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
 from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
@@ -197,7 +198,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
     monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
     monkeypatch.setattr(foresight, "find_torch", lambda: torch)
-    monkeypatch.setattr(jit, "require_tools", lambda: None)
+    monkeypatch.setattr(run_time, "require_tools", lambda: None)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
     return machine.sources
@@ -207,7 +208,7 @@ def draw_here(folder: Path, host: Host, abi: Abi = "stable") -> str:
     """The release of CUDA that a compile at run time would use."""
     source = Source(PackageFacts("tiny", "native", "2.10", abi), folder, {})
     settings = settings_with(os.environ)
-    plan, _ = jit.draw_plan_here(source, "1.2.3", settings, True, host)
+    plan, _ = run_time.draw_plan_here(source, "1.2.3", settings, True, host)
     assert plan.cuda is not None
     assert plan.cuda.sass == ("9.0",)
     return plan.cuda.toolkit["version"]

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from kernelwheel.core import architectures
+from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
-from kernelwheel.core.verdict import Wanted, check
-from kernelwheel.runtime.decision import Decision, Request, against, decide
-from kernelwheel.runtime.finding import foresee
+from kernelwheel.loader.find import foresee
+from kernelwheel.loader.selection import Decision, Request, against, decide
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import PLAN

@@ -16,7 +16,7 @@ import pytest
 from builds import TORCH
 from declared import PIP, make_user_index
 from editables import REQUIRE, SMALL
-from kernelwheel.build.package import read_toml
+from kernelwheel.core.package import read_toml
 from packaging.requirements import Requirement
 from processes import RunPython, run
 

@@ -17,16 +17,17 @@ from typing import Any
 import pytest
 from builds import TORCH, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
+from kernelwheel.cli import doctor
+from kernelwheel.cli import installation as installations
+from kernelwheel.cli.installation import Installation
+from kernelwheel.compiler import run_time
+from kernelwheel.compiler.toolchain import cuda
 from kernelwheel.core.errors import (
     REINSTALL,
 )
 from kernelwheel.core.manifest import Library
-from kernelwheel.report import doctor
-from kernelwheel.report import installation as installations
-from kernelwheel.report.installation import Installation
-from kernelwheel.runtime import Kernels, jit
+from kernelwheel.loader import Kernels
 from kernelwheel.store.entries import Store
-from kernelwheel.toolchain import cuda
 from processes import RunPython
 from samples import sample
 
@@ -38,15 +39,15 @@ MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))
 PREDICT = """
 import json, os, sys
 from pathlib import Path
-from kernelwheel.report import doctor
+from kernelwheel.cli import doctor
 from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.runtime import Kernels
+from kernelwheel.loader import Kernels
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
 (expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
 calls = []
-import kernelwheel.build.compile
-real = kernelwheel.build.compile.compile_plan
-kernelwheel.build.compile.compile_plan = lambda *words, **options: calls.append(1) or real(*words, **options)
+import kernelwheel.compiler.compile
+real = kernelwheel.compiler.compile.compile_plan
+kernelwheel.compiler.compile.compile_plan = lambda *words, **options: calls.append(1) or real(*words, **options)
 try:
     kernels.require("cpu")
     happened = "compile" if calls else "load"
@@ -489,7 +490,7 @@ def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
 
     assert prediction(view, "cpu")["outcome"] == "fail"
     assert "cmake missing" in prediction(view, "cpu")["because"]
-    assert jit.INSTALL_TOOLS in prediction(view, "cpu")["remedies"]
+    assert run_time.INSTALL_TOOLS in prediction(view, "cpu")["remedies"]
 
 
 @needs_cpu_torch

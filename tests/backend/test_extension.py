@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from declared import HEAD, LIGHT, TABLE, extension, make_package
-from kernelwheel.build.extension_lists import cmake_lists
-from kernelwheel.build.package import PackageFacts, read_project, split_table
-from kernelwheel.build.source_files import files_of, find_sources, source_digests
+from kernelwheel.compiler.extension_lists import cmake_lists
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.extension import KEYS, Extension, from_plan, read_extensions
+from kernelwheel.core.package import PackageFacts, read_project, split_table
+from kernelwheel.core.source_files import files_of, find_sources, source_digests
 from kernelwheel.packing import module_files, setuptools_project
 from kernelwheel.reference import settings_page
 from standins import Machine, make_machine

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from kept import fill
+from kernelwheel.compiler.run_time import INSTALL_TOOLS
 from kernelwheel.core.errors import REINSTALL
-from kernelwheel.runtime.jit import INSTALL_TOOLS
 from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import rewrite_manifest
@@ -24,10 +24,10 @@ BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
-import kernelwheel.build.compile
-from kernelwheel.report import cache_commands
-from kernelwheel.report import doctor
-from kernelwheel.runtime import Kernels
+import kernelwheel.compiler.compile
+from kernelwheel.cli import cache_commands
+from kernelwheel.cli import doctor
+from kernelwheel.loader import Kernels
 if os.environ.get("WITHOUT"):
     sys.modules[os.environ["WITHOUT"]] = None
 parser = argparse.ArgumentParser()
@@ -48,7 +48,7 @@ class Started(Exception):
 def refuse(*_, **__):
     raise Started
 
-kernelwheel.build.compile.compile_plan = refuse
+kernelwheel.compiler.compile.compile_plan = refuse
 
 def outcome(act):
     from kernelwheel.core.errors import KernelWheelError
@@ -61,7 +61,7 @@ def outcome(act):
     return "load", ""
 
 def build(kernels):
-    from kernelwheel.runtime import cache_build
+    from kernelwheel.loader import cache_build
     if kernels.host.cuda:
         kernels.probe_gpus()
     cuda = cache_build.wants_cuda(kernels.installed, kernels.host)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwheel.build.headers import check_headers, headers_of
+from kernelwheel.compiler.headers import check_headers, headers_of
+from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.core.errors import BuildError
-from kernelwheel.toolchain.toolchain import Toolchain
 from standins import Machine, make_machine, settings_with
 
 

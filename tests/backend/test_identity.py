@@ -20,13 +20,13 @@ OPTION = """    cxx_std: Option[str] = Option(
 PURE = """
 import sys
 from pathlib import Path
-from kernelwheel.build.work_folder import work_name
+from kernelwheel.compiler.work_folder import work_name
 from kernelwheel.core import host
-from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.reference import settings_page
-from kernelwheel.report.explain import differences
-from kernelwheel.report.presentation import settings_text
-from kernelwheel.runtime.jit import takes
+from kernelwheel.cli.explain import differences
+from kernelwheel.cli.presentation import settings_text
+from kernelwheel.compiler.run_time import takes
 from samples import sample
 from standins import make_machine, settings_with
 

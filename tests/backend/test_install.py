@@ -78,8 +78,8 @@ import sys, torch
 before = set(sys.modules)
 import tiny
 loaded = set(sys.modules) - before
-assert "tiny._kernelwheel.runtime.kernels" in loaded
-ours = {"tiny._kernelwheel." + name for name in ("hooks", "build", "toolchain", "core.settings", "wheel")}
+assert "tiny._kernelwheel.loader.kernels" in loaded
+ours = {"tiny._kernelwheel." + name for name in ("hooks", "compiler", "core.settings", "wheel")}
 theirs = {name for name in loaded if name.split(".")[0] in ("setuptools", "scikit_build_core", "elftools", "wheel")}
 assert loaded & ours | theirs == set(), loaded & ours | theirs
 """

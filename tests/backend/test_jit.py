@@ -14,7 +14,7 @@ import pytest
 from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
-from kernelwheel.report.presentation import manifest_text
+from kernelwheel.cli.presentation import manifest_text
 from samples import rewrite_manifest
 
 pytestmark = pytest.mark.once
@@ -529,7 +529,7 @@ def test_a_wheel_s_library_is_compiled_again_with_other_flags_or_if_all_is_to_be
 @needs_cuda_torch
 def test_a_library_that_changes_while_it_is_taken_is_not_in_an_entry(installed: Editable) -> None:
     change = """
-from tiny._kernelwheel.build import compile as compiling
+from tiny._kernelwheel.compiler import compile as compiling
 copy = compiling.shutil.copyfileobj
 def copy_another(source, to):
     copy(source, to)
@@ -555,7 +555,7 @@ def test_never_compiles_no_cuda_kernels_either(installed: Editable) -> None:
 @needs_cuda_torch
 def test_a_missing_nvcc_is_an_error_that_says_what_to_install(installed: Editable) -> None:
     nowhere = """
-from tiny._kernelwheel.toolchain import cuda
+from tiny._kernelwheel.compiler.toolchain import cuda
 cuda.nvcc_places = lambda *_: iter([("PATH", "/nowhere/nvcc")])
 """
     said = installed.failure(GPU.replace("tiny.KERNELS", nowhere + "tiny.KERNELS"))

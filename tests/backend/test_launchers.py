@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build
 from editables import SMALL, make_editable
-from kernelwheel.build import plan as plans
-from kernelwheel.build.compile import compile_plan
-from kernelwheel.build.package import PackageFacts
+from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
 from kernelwheel.core import settings
 from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.toolchain import toolchain
-from kernelwheel.toolchain.launchers import Launchers, find_launchers
+from kernelwheel.core.package import PackageFacts
 from processes import clean_environment
 from standins import make_cxx, make_machine, make_program, settings_with
 

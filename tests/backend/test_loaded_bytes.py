@@ -22,7 +22,7 @@ import torch
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError
 from kernelwheel.core.manifest import Library, Manifest
-from kernelwheel.runtime import loading
+from kernelwheel.loader import loading
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import BUILT_WITH, PLAN, REQUIRES

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from kernelwheel.cli.presentation import manifest_text
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core import manifest_schema
+from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.core.content import PARTS
 from kernelwheel.core.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library
-from kernelwheel.core.verdict import Wanted, check
-from kernelwheel.report.presentation import manifest_text
-from kernelwheel.runtime import Kernels
+from kernelwheel.loader import Kernels
 from samples import CPU_LIBRARY, CUDA_LIBRARY, Values, follow_plan, sample
 from standins import make_machine
 
@@ -200,7 +200,7 @@ WRONG: dict[str, list[object]] = {
     "plan": [[], "x", {}, None],
     "plan.schema": ["1", None, -1, 1.0],
     "plan.content.sources": [[], {"CMakeLists.txt": 1}, {"CMakeLists.txt": "1" * 63}, {"x\u001b[2J": "1" * 64}],
-    "plan.tools.recipe": [None, {"build/cmake_driver.py": None}],
+    "plan.tools.recipe": [None, {"compiler/cmake_driver.py": None}],
     "plan.tools.cxx": ["gcc", [], {}, None],
     "plan.tools.cxx.version": [12, None, "x" * 5000],
     "plan.content.options": [[], "x", None, {"-": "x"}],

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 from kept import kernels_of
-from kernelwheel.build import compile as compile_module
+from kernelwheel.compiler import compile as compile_module
+from kernelwheel.compiler import run_time
+from kernelwheel.compiler.toolchain.cuda import no_nvcc
+from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.core import manifest
+from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.core.errors import REINSTALL, KernelWheelError, command
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Manifest, Requires
-from kernelwheel.core.verdict import Wanted, check
-from kernelwheel.runtime import jit, refusal
-from kernelwheel.toolchain.cuda import no_nvcc
-from kernelwheel.toolchain.torch_files import Torch
+from kernelwheel.loader import refusal
 from samples import PLAN
 from standins import settings_with
 
@@ -122,15 +123,15 @@ def test_no_error_advises_to_fetch_the_package_by_its_name() -> None:
 
 
 def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
-    pip, install, *names = shlex.split(jit.INSTALL_TOOLS)
+    pip, install, *names = shlex.split(run_time.INSTALL_TOOLS)
     monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
 
     with pytest.raises(KernelWheelError) as caught:
-        jit.require_tools()
+        run_time.require_tools()
 
     assert (pip, install) == ("pip", "install")
     assert names == ["scikit-build-core", "pyelftools", "packaging", "cmake", "ninja"]
-    assert caught.value.remedies[0] == jit.INSTALL_TOOLS
+    assert caught.value.remedies[0] == run_time.INSTALL_TOOLS
     assert "cmake missing" in caught.value.found
 
 

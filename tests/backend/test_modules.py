@@ -15,11 +15,11 @@ import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
 from kept import publish
-from kernelwheel.build.cmake_driver import CMAKE_VERSION
-from kernelwheel.build.readback import needed
+from kernelwheel.cli.presentation import manifest_text
+from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
+from kernelwheel.compiler.readback import needed
 from kernelwheel.core import manifest as manifests
 from kernelwheel.packing.wheel import FOR_BUILDS
-from kernelwheel.report.presentation import manifest_text
 from packaging.specifiers import SpecifierSet
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda
@@ -107,7 +107,7 @@ def test_the_wheel_has_the_runtime_half_and_what_a_compile_at_run_time_needs(cla
         for path in [*BACKEND.rglob("*.py"), *BACKEND.rglob("*.cmake")]
         if (name := path.relative_to(BACKEND).as_posix()).split("/")[0] not in FOR_BUILDS
     }
-    assert {"runtime/stand_in.py", "build/compile.py", "cmake/KernelWheel.cmake"} <= set(packed)
+    assert {"loader/stand_in.py", "compiler/compile.py", "cmake/KernelWheel.cmake"} <= set(packed)
     assert {"scale.cpp", "scale_cuda.cu", "CMakeLists.txt"} <= set(contents(classic_wheel.native / "src"))
 
 
@@ -191,7 +191,7 @@ assert torch.ops.tiny.twice(torch.ones(1)).item() == 2.0
 assert classic.KERNELS.module("_C") is not baroque.KERNELS.module("_C")
 kernels = {{type(package.KERNELS) for package in (classic, tiny, baroque)}}
 assert {{kind.__module__ for kind in kernels}} == {{
-    f"{{name}}._kernelwheel.runtime.kernels" for name in ("classic", "tiny", "baroque")}}
+    f"{{name}}._kernelwheel.loader.kernels" for name in ("classic", "tiny", "baroque")}}
 """
     run_python(script, path=[site, cpu_wheel.unpacked, other])
 

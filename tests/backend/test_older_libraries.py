@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from kernelwheel.toolchain.cxx import Cxx, find_cxx
-from kernelwheel.toolchain.older_libraries import LINKED_IN, older_symbols, source_files
+from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
+from kernelwheel.compiler.toolchain.older_libraries import LINKED_IN, older_symbols, source_files
 from standins import make_cxx, make_program, settings_with
 
 LIBC = """\

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from kernelwheel.__main__ import main
+from kernelwheel.cli.page import Page, page_html, read_matrix, read_results
 from kernelwheel.core.errors import IncompatibleArtifactError
-from kernelwheel.report.page import Page, page_html, read_matrix, read_results
 from samples import CUDA_LIBRARY, sample
 
 WHEEL = "tiny-1.2.3-py3-none-manylinux_2_28_x86_64.whl"

@@ -29,7 +29,7 @@ import json, resource, sys
 from pathlib import Path
 import torch
 from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.runtime import Kernels
+from kernelwheel.loader import Kernels
 none, (soft, hard) = resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)
 
 def told(ask):
@@ -56,7 +56,7 @@ import ctypes, json, os, sys
 from pathlib import Path
 import torch
 from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.runtime import Kernels
+from kernelwheel.loader import Kernels
 shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 native, error, looks, folder = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode()
 

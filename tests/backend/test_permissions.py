@@ -20,7 +20,7 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
-from kernelwheel.build.work_folder import claimed
+from kernelwheel.compiler.work_folder import claimed
 from kernelwheel.core.errors import KernelWheelError, StoreError
 from kernelwheel.core.settings import resolve
 from kernelwheel.store import places

@@ -12,12 +12,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from kernelwheel.build import plan as plans
-from kernelwheel.build.package import PackageFacts
-from kernelwheel.build.plan import Plan
+from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.plan import Plan
 from kernelwheel.core import architectures
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.options import OPTIONS, REGISTRY, Option
+from kernelwheel.core.package import PackageFacts
 from kernelwheel.core.platforms import PLATFORMS, platform_name
 from kernelwheel.core.settings import Settings
 from processes import RunPython
@@ -443,7 +443,7 @@ def test_what_shapes_a_compile_is_in_the_fingerprint() -> None:
     backend = Path(plans.__file__).parent.parent
     recipe = {Path(name).stem for name in plans.RECIPE}
     imported = set()
-    for name in ("build/compile.py", *(name for name in plans.RECIPE if name.endswith(".py"))):
+    for name in ("compiler/compile.py", *(name for name in plans.RECIPE if name.endswith(".py"))):
         for node in ast.walk(ast.parse((backend / name).read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
                 whole = (node.module is not None and "." in node.module) or (node.level == 1 and node.module)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
+from kernelwheel.compiler import run_time
 from kernelwheel.core import platforms
 from kernelwheel.core.errors import BuildError
 from kernelwheel.core.platforms import HERE, PLATFORMS, library_file
-from kernelwheel.runtime import jit, provide
+from kernelwheel.loader import obtain
 from processes import RunPython
 
 BACKEND = Path(kernelwheel.__path__[0])
@@ -54,12 +55,12 @@ NAMES = {
 ALLOWED = {
     "adoption/setup_flags.py": {"options for the linker": "of a setup.py, which are left out"},
     "adoption/setup_runs.py": {"processes": "ends what a setup.py has started"},
-    "build/cmake_build.py": {"processes": "the driver's session, and the locks that it keeps"},
-    "build/cmake_driver.py": {"processes": "ends compilers; runs alone, without this package"},
-    "build/compile.py": {"versions of libc": "what the symbols of a library say, for its manifest"},
-    "build/readback.py": {"files of libraries": "reads them"},
-    "build/resources.py": {"processes": "cores, memory, control groups"},
-    "build/torch_stubs.py": {"files of libraries": "reads the functions of torch's"},
+    "compiler/cmake_build.py": {"processes": "the driver's session, and the locks that it keeps"},
+    "compiler/cmake_driver.py": {"processes": "ends compilers; runs alone, without this package"},
+    "compiler/compile.py": {"versions of libc": "what the symbols of a library say, for its manifest"},
+    "compiler/readback.py": {"files of libraries": "reads them"},
+    "compiler/resources.py": {"processes": "cores, memory, control groups"},
+    "compiler/cross/torch_stubs.py": {"files of libraries": "reads the functions of torch's"},
     "core/manifest_schema.py": {"versions of libc": "how a manifest writes them"},
     "packing/elf_sections.py": {"files of libraries": "shows where two differ"},
     "packing/tags.py": {"tags": "manylinux by auditwheel's policies"},
@@ -67,21 +68,21 @@ ALLOWED = {
         "files of libraries": "refuses those that no Plan made",
         "names of libraries": "the same, by the suffixes of all systems",
     },
-    "report/installation.py": {"the loader's variables": "doctor: what they make the loader find"},
-    "runtime/kernels.py": {"processes": "a lock after a fork"},
+    "cli/installation.py": {"the loader's variables": "doctor: what they make the loader find"},
+    "loader/kernels.py": {"processes": "a lock after a fork"},
     "store/locks.py": {
         "folders by descriptor": "the lock file is no link",
         "processes": "which of them keep a lock",
     },
     "store/permissions.py": {"folders by descriptor": "what was checked is what is used"},
     "store/places.py": {"folders": "the user's cache, by platformdirs"},
-    "toolchain/cxx.py": {"names of libraries": "what a cross compiler must have"},
-    "toolchain/cxx_identity.py": {"names of libraries": "what a compiler links in"},
-    "toolchain/older_libraries.py": {
+    "compiler/toolchain/cxx.py": {"names of libraries": "what a cross compiler must have"},
+    "compiler/toolchain/cxx_identity.py": {"names of libraries": "what a compiler links in"},
+    "compiler/toolchain/older_libraries.py": {
         "names of libraries": "those of glibc",
         "versions of libc": "the symbols of glibc and libstdc++",
     },
-    "toolchain/programs.py": {"the loader's variables": "what a compiler may see"},
+    "compiler/toolchain/programs.py": {"the loader's variables": "what a compiler may see"},
 }
 
 
@@ -245,7 +246,7 @@ def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_pyth
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [provide.provide, jit.draw_plan_here])
+@pytest.mark.parametrize("build", [obtain.provide, run_time.draw_plan_here])
 def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything(
     monkeypatch: pytest.MonkeyPatch, build: Callable[..., object]
 ) -> None:

@@ -18,12 +18,12 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from kept import fill, kernels_of
 from kernelwheel.__main__ import main
-from kernelwheel.build import progress
+from kernelwheel.cli import cache_commands, doctor, page
+from kernelwheel.cli.exit_status import finish
+from kernelwheel.core import progress
 from kernelwheel.core.errors import BuildError
 from kernelwheel.core.printable import printable
-from kernelwheel.report import cache_commands, doctor, page
-from kernelwheel.report.exit_status import finish
-from kernelwheel.runtime import Kernels
+from kernelwheel.loader import Kernels
 from kernelwheel.store.entries import Store
 from samples import sample
 from test_comparison import elf

@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
-from kernelwheel.build import plan as plans
-from kernelwheel.build.compile import compile_plan
-from kernelwheel.build.package import PackageFacts
-from kernelwheel.build.work_folder import Work, lay_out, work_path
+from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.toolchain import Torch
+from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.compiler.work_folder import Work, lay_out, work_path
 from kernelwheel.core.digests import file_sha256
 from kernelwheel.core.errors import BuildError
-from kernelwheel.toolchain import toolchain
-from kernelwheel.toolchain.toolchain import Torch
-from kernelwheel.toolchain.torch_files import read_torch
+from kernelwheel.core.package import PackageFacts
 from processes import run
 from programs import find_optional
 from standins import make_machine, settings_with

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from editables import Editable
 from kept import relabel
-from kernelwheel.build import resources
-from kernelwheel.build.resources import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB, Resources
+from kernelwheel.compiler import resources
+from kernelwheel.compiler.resources import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB, Resources
 from kernelwheel.core import manifest as manifests
 from kernelwheel.store.entries import Store
 from processes import RunPython
@@ -211,7 +211,7 @@ def test_the_affinity_of_this_process_limits_the_cores(run_python: RunPython) ->
     script = """
 import os
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-from kernelwheel.build import resources
+from kernelwheel.compiler import resources
 print(resources.find_resources().cores)
 """
     assert run_python(script, path=[Path(__file__).parents[2] / "backend"]).stdout == "1\n"
@@ -238,7 +238,7 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
 
 NO_DESCRIPTORS = """
 import resource
-from kernelwheel.build import resources
+from kernelwheel.compiler import resources
 before = resources.find_resources()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))

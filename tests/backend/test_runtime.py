@@ -16,6 +16,7 @@ import pytest
 import torch
 from editables import SMALL, make_editable
 from kept import build_cpu, fill, find_cpu, kernels_of
+from kernelwheel.cli import doctor
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import (
     BuildError,
@@ -27,9 +28,8 @@ from kernelwheel.core.errors import (
 )
 from kernelwheel.core.manifest import Library, Manifest
 from kernelwheel.core.remembered import remembered
-from kernelwheel.report import doctor
-from kernelwheel.runtime import Kernels
-from kernelwheel.runtime import kernels as runtime
+from kernelwheel.loader import Kernels
+from kernelwheel.loader import kernels as runtime
 from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
@@ -273,7 +273,7 @@ def test_a_store_that_cannot_be_used_is_no_failure_to_build() -> None:
 
 CLOSED = """
 import os, sys
-from kernelwheel.build.progress import print_line, shown
+from kernelwheel.core.progress import print_line, shown
 if sys.argv[1] == "closed":
     sys.stderr = None
 else:

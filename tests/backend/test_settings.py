@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import pytest
-from kernelwheel.build.package import split_table
 from kernelwheel.core import options, settings
 from kernelwheel.core.errors import SettingsError
 from kernelwheel.core.options import REGISTRY, Option
+from kernelwheel.core.package import split_table
 
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {

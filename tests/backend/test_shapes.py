@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
 from declared import PIP, REPOSITORY, make_user_index
-from kernelwheel.build.readback import needed
+from kernelwheel.cli.presentation import manifest_text
+from kernelwheel.compiler.readback import needed
 from kernelwheel.core import manifest as manifests
 from kernelwheel.packing.comparison import compare
-from kernelwheel.report.presentation import manifest_text
 from processes import RunPython, run
 
 pytestmark = pytest.mark.slow

@@ -79,7 +79,7 @@ AT_ONCE = """
 import argparse, contextlib, hashlib, io, json, os, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.report import cache_commands
+from tiny._kernelwheel.cli import cache_commands
 go, how = Path(sys.argv[1]), sys.argv[2]
 for ready in map(Path, sys.argv[3:]):
     if os.fork() == 0:
@@ -283,10 +283,10 @@ ZYGOTE = """
 import os, signal, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.build import compile
-from tiny._kernelwheel.build import cached_build
+from tiny._kernelwheel.compiler import compile
+from tiny._kernelwheel.compiler import cached_build
 from tiny._kernelwheel.store import publishing as store
-from tiny._kernelwheel.build import work_folder
+from tiny._kernelwheel.compiler import work_folder
 kernels = tiny.KERNELS
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -589,11 +589,11 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.build import compile
-from tiny._kernelwheel.runtime import jit
-from tiny._kernelwheel.build import progress
+from tiny._kernelwheel.compiler import compile
+from tiny._kernelwheel.compiler import run_time
+from tiny._kernelwheel.core import progress
 from tiny._kernelwheel.core import settings
-from tiny._kernelwheel.runtime import source
+from tiny._kernelwheel.core import kernel_source
 from tiny._kernelwheel.store import publishing as store
 from tiny._kernelwheel.core.errors import KernelWheelError
 import platformdirs
@@ -619,13 +619,13 @@ LIST_AS_NOBODY = """
 import os, sys
 import tiny
 from tiny._kernelwheel.core import verdict
-from tiny._kernelwheel.toolchain import cxx
-from tiny._kernelwheel.report import doctor
-from tiny._kernelwheel.build import cmake_driver
-from tiny._kernelwheel.runtime import jit
-from tiny._kernelwheel.toolchain import nvcc
+from tiny._kernelwheel.compiler.toolchain import cxx
+from tiny._kernelwheel.cli import doctor
+from tiny._kernelwheel.compiler import cmake_driver
+from tiny._kernelwheel.compiler import run_time
+from tiny._kernelwheel.compiler.toolchain import nvcc
 from tiny._kernelwheel.store import inventory
-from tiny._kernelwheel.toolchain import toolchain
+from tiny._kernelwheel.compiler.toolchain import toolchain
 os.setgid(65534)
 os.setuid(65534)
 store = list(tiny.KERNELS.installed.stores())[-1]
@@ -761,8 +761,8 @@ def test_without_locks_each_makes_its_own_and_the_loser_keeps_its_copy(small: Ed
 import hashlib
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.build import compile
-from tiny._kernelwheel.runtime import jit
+from tiny._kernelwheel.compiler import compile
+from tiny._kernelwheel.compiler import run_time
 from tiny._kernelwheel.store import publishing as store
 real_fsync = store._fsync
 def fsync(path):  # both have a whole copy before the first is published

@@ -17,10 +17,10 @@ import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
 from declared import CUDA_SOURCE, HEAD, LIGHT, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
-from kernelwheel.build.package import PackageFacts
+from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.core.extension import read_extensions
+from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing import other_torch
-from kernelwheel.toolchain.torch_files import Torch
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
 
@@ -108,7 +108,7 @@ assert _C.__name__ == "light._C" == answer.__module__
 assert _C.__file__.endswith("light/_native/light._C.so"), _C.__file__
 assert "answer" in dir(_C) and pickle.loads(pickle.dumps(answer)) is answer
 assert light.answer() == 42
-assert sys.modules["light._kernelwheel.runtime.stand_in"]
+assert sys.modules["light._kernelwheel.loader.stand_in"]
 """
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda
+from kernelwheel.compiler.toolchain.cxx import find_cxx, host_limits
+from kernelwheel.compiler.toolchain.nvcc import Nvcc, find_cuobjdump
+from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
+from kernelwheel.compiler.toolchain.torch_files import find_torch, read_torch
 from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.toolchain import toolchain
-from kernelwheel.toolchain.cuda import CudaDecision, decide_cuda
-from kernelwheel.toolchain.cxx import find_cxx, host_limits
-from kernelwheel.toolchain.nvcc import Nvcc, find_cuobjdump
-from kernelwheel.toolchain.toolkit import toolkit_identity
-from kernelwheel.toolchain.torch_files import find_torch, read_torch
 from processes import RunPython
 from standins import (
     GPU_CODES,
@@ -87,7 +87,7 @@ from pathlib import Path
 from standins import Machine
 machine = Machine(Path(sys.argv[1]))
 from kernelwheel import hooks
-from kernelwheel.toolchain.torch_files import find_torch
+from kernelwheel.compiler.toolchain.torch_files import find_torch
 assert find_torch().root == machine.torch
 machine.draw()
 assert "torch" not in sys.modules
@@ -100,7 +100,7 @@ assert "torch" not in sys.modules
 def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_python: RunPython) -> None:
     script = """
 import sys
-from kernelwheel.toolchain.torch_files import find_torch
+from kernelwheel.compiler.toolchain.torch_files import find_torch
 from kernelwheel.core.errors import BuildError
 sys.path = [sys.argv[1]]
 try:
@@ -630,7 +630,7 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
 # These run where the kernels run, and may ask.
 LOOK_AS_NOBODY = """
 import os, sys
-from kernelwheel.toolchain import nvcc
+from kernelwheel.compiler.toolchain import nvcc
 os.setgid(65534)
 os.setuid(65534)
 print(nvcc.inspect_nvcc("X", sys.argv[1], "13.0", (), {}).outcome)

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, needs_cuda_torch
-from kernelwheel.build import cmake_build
-from kernelwheel.build import plan as plans
-from kernelwheel.build.compile import compile_plan
-from kernelwheel.build.package import PackageFacts
+from kernelwheel.compiler import cmake_build
+from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.cuda import decide_cuda, no_nvcc
+from kernelwheel.compiler.toolchain.cxx import host_limits
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, Nvcc, NvccLimits, find_cudart
+from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.core.errors import BuildError
+from kernelwheel.core.package import PackageFacts
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
-from kernelwheel.toolchain import toolchain
-from kernelwheel.toolchain.cuda import decide_cuda, no_nvcc
-from kernelwheel.toolchain.cxx import host_limits
-from kernelwheel.toolchain.nvcc import LIKE_TORCH, Nvcc, NvccLimits, find_cudart
-from kernelwheel.toolchain.torch_files import Torch
 from packaging.version import Version
 from programs import find_optional
 from standins import NOWHERE, make_cxx, make_program, settings_with

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from kernelwheel.core import manifest as manifests
+from kernelwheel.core.compatible import Mismatch, Wanted, check
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
-from kernelwheel.core.verdict import Mismatch, Wanted, check
 from processes import RunPython
 from samples import PLAN, sample
 
@@ -329,7 +329,7 @@ import json, sys
 sys.modules["torch"] = None
 import kernelwheel.core.architectures  # imported at first need: our own code is no input
 from kernelwheel.core import manifest as manifests
-from kernelwheel.core.verdict import Wanted, check
+from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.core.host import Host
 manifest = manifests.from_bytes(sys.argv[1].encode(), "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)

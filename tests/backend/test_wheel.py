@@ -13,7 +13,7 @@ from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
 import pytest
-from kernelwheel.build.plan import Plan
+from kernelwheel.compiler.plan import Plan
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import BuildError
 from kernelwheel.core.options import OLDEST_ZIP_TIME

@@ -14,9 +14,9 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
+from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.core import manifest as manifests
 from kernelwheel.core.errors import IncompatibleArtifactError
-from kernelwheel.report.inspection import view_wheel
 from kernelwheel.store import archive, wheel_record
 from kernelwheel.store.wheel_record import parse_record, unlike_record
 from samples import Values, rewrite_manifest

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..build.package import read_toml
 from ..core.errors import KernelWheelError
+from ..core.package import read_toml
 from . import project_tables
 from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
 from .pyproject_text import Tables, add_tables, toml_text

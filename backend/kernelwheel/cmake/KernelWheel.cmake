@@ -85,7 +85,7 @@ if(KERNELWHEEL_CUDA)
   set(KERNELWHEEL_COMPRESSION -Xfatbin=-compress-all)
 endif()
 
-# The interface of an older glibc and libstdc++ (toolchain/older_libraries.py): stub libraries, and an archive of what is
+# The interface of an older glibc and libstdc++ (compiler/toolchain/older_libraries.py): stub libraries, and an archive of what is
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
@@ -122,7 +122,7 @@ if(KERNELWHEEL_OLDER)
 endif()
 
 # In a build for another platform, torch's libraries here cannot be linked to. Stubs with their names and functions can
-# (build/torch_stubs.py).
+# (compiler/cross/torch_stubs.py).
 set(KERNELWHEEL_TORCH_LINKED "${KERNELWHEEL_TORCH}/lib")
 if(KERNELWHEEL_TORCH_STUBS)
   set(KERNELWHEEL_TORCH_LINKED "${CMAKE_BINARY_DIR}/torch")
@@ -319,7 +319,7 @@ function(kernelwheel_add_pybind11_module target)
   target_link_libraries(${target} PRIVATE torch_python)
 endfunction()
 
-# What the lists that are made for an extension's table say besides; see build/extension_lists.py.
+# What the lists that are made for an extension's table say besides; see compiler/extension_lists.py.
 
 function(kernelwheel_name_module target name)
   set_property(TARGET ${target} PROPERTY KERNELWHEEL_MODULE ${name})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..build.plan import Plan
+from ..compiler.plan import Plan
 from ..core.errors import BuildError
 from ..store.artifact import Artifact
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from packageurl import PackageURL
 
+from ..compiler.toolchain.nvcc import CUDART, Nvcc
+from ..compiler.toolchain.toolchain import Toolchain
+from ..compiler.toolchain.toolkit_identity import cudart_version
 from ..core.manifest import Library, Manifest
-from ..toolchain.nvcc import CUDART, Nvcc
-from ..toolchain.toolchain import Toolchain
-from ..toolchain.toolkit import cudart_version
 
 # What NVIDIA's own wheels declare.
 NVIDIA = "LicenseRef-NVIDIA-Proprietary"

@@ -8,7 +8,7 @@ from email.parser import HeaderParser
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from ..toolchain.binding import torch_release
+from ..compiler.toolchain.binding import torch_release
 
 # What the runtime imports beside torch: for reports, for the cache folder, and for a compile.
 RUNTIME_NEEDS = ("packaging>=24", "platformdirs>=4", "rich>=13", 'tomli>=2; python_version < "3.11"')

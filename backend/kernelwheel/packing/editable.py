@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
-from ..build.package import NOTE, PackageFacts
+from ..core.package import NOTE, PackageFacts
 from .core_metadata import completed, field_of
 from .module_files import module_file, module_files
 from .wheel import runtime_files, write_wheel

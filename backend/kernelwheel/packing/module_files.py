@@ -9,7 +9,7 @@ from ..core.extension import Extension, refuse
 
 _TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
 
-from {package}._kernelwheel.runtime.stand_in import stand_for_{what}
+from {package}._kernelwheel.loader.stand_in import stand_for_{what}
 
 __getattr__, __dir__ = stand_for_{what}(__name__, "{package}", "{distribution}")
 '''

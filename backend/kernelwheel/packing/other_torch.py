@@ -7,9 +7,9 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..build.package import PackageFacts
-from ..toolchain.binding import torch_release
-from ..toolchain.torch_files import Torch, version_in
+from ..compiler.toolchain.binding import torch_release
+from ..compiler.toolchain.torch_files import Torch, version_in
+from ..core.package import PackageFacts
 
 
 def note(facts: PackageFacts, torch: Torch, site: Path) -> Iterator[str]:

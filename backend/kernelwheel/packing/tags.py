@@ -16,11 +16,11 @@ from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
-from ..build.readback import NeededSymbol, needed, needed_symbols
+from ..compiler.cross.target_platform import cross_platform
+from ..compiler.readback import NeededSymbol, needed, needed_symbols
 from ..core.errors import BuildError
 from ..core.platforms import HERE, Platform
 from ..core.settings import Settings
-from ..toolchain.cross import cross_platform
 
 MOST_REASONS = 20
 

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile
 
-from ..build.plan import Plan
+from ..compiler.plan import Plan
 from ..core import manifest as manifests
 from ..core.errors import BuildError
 from ..core.platforms import HERE

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import manifest as manifests
+from ..core.compatible import Mismatch
 from ..core.errors import (
     IncompatibleArtifactError,
     OtherSchemaError,
@@ -17,7 +18,6 @@ from ..core.errors import (
 )
 from ..core.files import is_folder
 from ..core.manifest_schema import is_digest
-from ..core.verdict import Mismatch
 from .artifact import Artifact
 from .entries import Store
 

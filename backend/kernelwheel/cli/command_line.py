@@ -1,0 +1,62 @@
+"""The command line of a package's own copy of the backend: `doctor`, `inspect` and `cache`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from ..core.errors import IncompatibleArtifactError, command
+from ..loader.kernels import Kernels
+from . import cache_commands, doctor, inspection
+
+COMMANDS = {
+    "doctor": (doctor, "show what is installed, what this machine has, and whether they fit"),
+    "inspect": (inspection, "show what a wheel contains and whether it fits this machine"),
+    "cache": (cache_commands, "manage the store of compiled kernels"),
+}
+
+
+def run_command(package: str, arguments: Sequence[str]) -> int:
+    """Run one command for a package and return its exit status.
+
+    Raises:
+        KernelWheelError: the command failed, or the package's kernels were not found.
+    """
+    parser = argparse.ArgumentParser(prog=command(package), description=f"the compiled kernels of {package}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, summary) in COMMANDS.items():
+        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+    args = parser.parse_args(arguments)
+    if args.command == "inspect":
+        return inspection.run(args)
+    kernels = find_kernels(package)
+    return cache_commands.run(args, kernels) if args.command == "cache" else doctor.run(args, kernels)
+
+
+def find_kernels(package: str) -> Kernels:
+    """The `Kernels` that a package constructs when it is imported, or equal ones if it constructs none by then.
+
+    Raises:
+        IncompatibleArtifactError: it constructs none, and which distribution it is from is not clear.
+    """
+    module = importlib.import_module(package)
+    return Kernels.constructed.get(package) or _constructed_here(package, module)
+
+
+def _constructed_here(package: str, module: ModuleType) -> Kernels:
+    names = set(importlib.metadata.packages_distributions().get(package.partition(".")[0], ()))
+    if len(names) != 1 or module.__file__ is None:
+        raise IncompatibleArtifactError(
+            f"the version of {package} is not known",
+            required=f"a `Kernels` constructed by `import {package}`, or one installed distribution that has {package}",
+            found=", ".join(sorted(names)) or f"no distribution that has {package}",
+            remedies=[
+                "install the package with pip, from one wheel or checkout",
+                "or construct its `Kernels` on import",
+            ],
+        )
+    return Kernels(package, importlib.metadata.version(names.pop()), Path(module.__file__).parent / "_native")

@@ -1,0 +1,140 @@
+"""The report of `inspect`: what a wheel or exported file contains, and whether it fits this machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..core import host as hosts
+from ..core.compatible import Mismatch, Verdict, check
+from ..core.digests import file_sha256
+from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..core.manifest import Manifest
+from ..core.printable import printable
+from ..store import archive
+from ..store.archive import Packed
+from . import page
+from .cache_arguments import existing_file
+from .presentation import manifest_text, verdict_text
+
+LARGEST_SBOM = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `inspect`."""
+    parser.add_argument("wheel", type=existing_file, metavar="WHEEL", help="the wheel file to inspect")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page about it, too")
+    results = "for the page: a file with the results of "
+    parser.add_argument("--results", type=existing_file, metavar="FILE", help=f"{results}checks, from ci/wheels")
+    parser.add_argument("--matrix", type=existing_file, metavar="FILE", help=f"{results}environments, from ci/matrix")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the wheel contains; return 1 if it is damaged or does not fit."""
+    view = view_wheel(args.wheel)
+    if args.html:
+        checks = page.read_results(_text(args.results), args.results.name) if args.results else []
+        digest = file_sha256(args.wheel)
+        rows = page.read_matrix(_text(args.matrix), args.matrix.name, digest) if args.matrix else []
+        whole = page.Page(view.wheel, view.manifest, view.damage, view.members, view.sbom, checks, rows)
+        try:
+            args.html.write_text(page.page_html(whole), encoding="utf-8")
+        except OSError as error:
+            print(f"{args.html} cannot be written: {error}", file=sys.stderr)
+            return 1
+    if args.json:
+        print(json.dumps(view.to_json(), indent=1))
+    else:
+        print(printable(view.wheel))
+        print(manifest_text(view.manifest))
+        for damage in view.damage:
+            print(f"damaged: {printable(damage)}")
+        print(verdict_text(view.verdict.mismatches))
+    return 1 if view.damage or view.verdict.mismatches else 0
+
+
+@dataclass(frozen=True)
+class WheelView:
+    """A wheel's manifest, any damage to its files, and its Verdict on this machine.
+
+    Attributes:
+        wheel: the file's name.
+        manifest: its manifest.
+        damage: how its files differ from its manifest and RECORD.
+        verdict: whether it can be used here.
+        members: name, size in the file and size unpacked, of every member.
+        sbom: its software bill of materials, empty if there is none.
+    """
+
+    wheel: str
+    manifest: Manifest
+    damage: tuple[str, ...]
+    verdict: Verdict
+    members: tuple[tuple[str, int, int], ...] = ()
+    sbom: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The view as plain JSON values."""
+        return {
+            "wheel": self.wheel,
+            "manifest": self.manifest.to_json(),
+            "damage": list(self.damage),
+            "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
+        }
+
+
+def view_wheel(path: Path) -> WheelView:
+    """Read a wheel or exported file without unpacking it.
+
+    Its libraries are checked against its manifest, all files of a wheel against its RECORD, and the manifest against
+    this machine.
+
+    Raises:
+        IncompatibleArtifactError: the file contains no Artifact.
+    """
+    damage = []
+    with archive.opened(path) as packed:
+        for library in packed.manifest.libraries:
+            try:
+                for _ in packed.blocks(library):
+                    pass
+            except UnreadableArtifactError:
+                raise
+            except IncompatibleArtifactError as error:
+                damage.append(error.found.removeprefix(f"{path}: "))
+        damage += packed.record_damage()
+        members = tuple((info.filename, info.compress_size, info.file_size) for info in packed.members)
+        sbom = _sbom(packed)
+    return WheelView(path.name, packed.manifest, tuple(damage), _verdict(packed.manifest), members, sbom)
+
+
+def _verdict(manifest: Manifest) -> Verdict:
+    """The Verdict on this machine; a release is inspected where there is no torch, too."""
+    if importlib.util.find_spec("torch") is None:
+        needs = f"torch {manifest.requires.torch}"
+        return Verdict((Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),))
+    return check(manifest, hosts.with_gpus(hosts.probe()))
+
+
+def _sbom(packed: Packed) -> Mapping[str, Any]:
+    """A wheel's software bill of materials (PEP 770), as far as it can be read."""
+    for info in packed.members:
+        if fnmatchcase(info.filename, "*.dist-info/sboms/*.cdx.json") and info.file_size <= LARGEST_SBOM:
+            try:
+                values = json.loads(packed.read_member(info, LARGEST_SBOM))
+            except (ValueError, RecursionError):
+                return {}
+            return values if isinstance(values, dict) else {}
+    return {}
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

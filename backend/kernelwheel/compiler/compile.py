@@ -1,0 +1,260 @@
+"""The one function that compiles a Plan into an Artifact, for wheels and for the JIT."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ..core import manifest as manifests
+from ..core.errors import BuildError, way_out
+from ..core.extension import refuse
+from ..core.manifest import Library, Manifest, Requires
+from ..core.variables import own_variable
+from ..core.version import VERSION
+from ..store.artifact import Artifact
+from ..store.entries import Store
+from ..store.permissions import NOBODY_ELSE, Trust
+from . import cmake_build, readback, resources
+from .cmake_driver import CMAKE_VERSION, NINJA_VERSION
+from .headers import check_headers, headers_of
+from .plan import Plan
+from .toolchain.binding import torch_release
+from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit_identity import cccl_version
+from .work_folder import claimed, headers_read, lay_out, mark_whole, tidy
+
+Say = Callable[[str], None]
+# Errors that mean nothing more can be written.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+def compile_plan(
+    plan: Plan,
+    toolchain: Toolchain,
+    source_root: Path,
+    destination: Path,
+    *,
+    jobs: int,
+    say: Say,
+    known_peak_mb: int | None = None,
+    store: Store | None = None,
+    trust: Trust = NOBODY_ELSE,
+    wheel: Artifact | None = None,
+) -> Artifact:
+    """Compile a Plan.
+
+    It is compiled in a folder of the user's cache named after the Plan, with torch and the toolkit reached through
+    links inside it. Objects left by an earlier compile are reused. The same Plan gives the same bytes, wherever that
+    folder is.
+
+    Args:
+        plan: what to compile.
+        toolchain: what to compile with; its identities are in the Plan.
+        source_root: the folder with the Plan's sources.
+        destination: the folder that becomes the Artifact; empty, or created here.
+        jobs: how many compilers to run at once; 0 for as many as this process has cores and memory for.
+        say: receives progress, one line per call.
+        known_peak_mb: how much memory one compiler needed before, from `resources.known_peak`.
+        store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
+        trust: who may write to the temporary folder, if that is used.
+        wheel: the Artifact that has the libraries which the Plan takes.
+
+    Raises:
+        BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
+            of memory, or the libraries are not what the Plan specifies.
+    """
+    with ExitStack() as held:
+        place = store.builds if store else Path(tempfile.gettempdir())
+        try:
+            work = held.enter_context(claimed(plan, store, store.trust if store else trust, say))
+            place = work.path
+            headers = headers_of(plan, toolchain, source_root)
+            lay_out(work, plan, toolchain, source_root, headers)
+            say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
+            at_once = resources.plan_jobs(jobs, resources.find_resources(), known_peak_mb)
+            say(f"compilers at once: {at_once.count}: {at_once.because}")
+            peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, say)
+            check_headers(plan, headers, headers_read(work))
+            if wheel:
+                _take(plan, wheel, work.path / "out")
+            libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
+            manifest = _describe_artifact(plan, toolchain, peak_mb, libraries, work.path / "out")
+            mark_whole(work, plan, headers)
+        except OSError as error:
+            raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
+        destination.mkdir(parents=True, exist_ok=True)
+        for library in manifest.libraries:
+            shutil.copy2(work.path / "out" / library.file, destination)
+        manifests.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
+        tidy(work)
+    return Artifact(destination, manifest)
+
+
+def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
+    """Copy the libraries that the Plan takes from a wheel.
+
+    Raises:
+        IncompatibleArtifactError: one is not what the wheel's manifest says.
+    """
+    for library in wheel.manifest.libraries:
+        if library.file in plan.taken:
+            with os.fdopen(wheel.open_library(library), "rb") as source, (folder / library.file).open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+
+
+def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildError:
+    """The error for a file that cannot be read or written, in the work folder or anywhere else."""
+    path = Path(error.filename) if isinstance(error.filename, str) else place
+    if error.errno in NO_ROOM or (isinstance(error, PermissionError) and path.is_relative_to(place)):
+        return BuildError(
+            "the kernels cannot be compiled: a file cannot be written",
+            required=f"a folder with enough free space that this user can write to: {place}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[f"free some space there, or set {variable} to another folder"],
+        )
+    return BuildError(
+        "the kernels cannot be compiled: a file cannot be read or written",
+        required=f"a file that this user can read and write: {path}",
+        found=f"{type(error).__name__}: {error}",
+        remedies=[way_out(error)],
+    )
+
+
+def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
+    """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
+    libraries = tuple(readback.read_library(path, toolchain.cuobjdump) for path in paths)
+    for library in libraries:  # the files of a wheel may have changed while they were copied
+        if library.sha256 != plan.taken.get(library.file, library.sha256):
+            raise manifests.corrupt(library.file, f"sha256 {library.sha256}, not that in the wheel's manifest")
+    made = [library for library in libraries if library.device == "cuda"]
+    unlike = any((library.sass, library.ptx) != plan.targets(library.file) for library in made) if plan.cuda else made
+    if not libraries or bool(made) != (plan.cuda is not None) or unlike:
+        raise BuildError(
+            "the compilers did not produce what the Plan specifies",
+            required=f"libraries for {plan.kernels}",
+            found="\n".join(f"{lib.file}: SASS {lib.sass or 'none'}, PTX {lib.ptx or 'none'}" for lib in libraries)
+            or "no libraries",
+            remedies=[_fix_targets(plan)],
+        )
+    _refuse_libraries_of_another_major(plan, toolchain, paths)
+    if plan.extensions:
+        return tuple(_of_extension(plan, library, path) for library, path in zip(libraries, paths, strict=True))
+    _check_abi(plan, libraries)
+    return libraries
+
+
+def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> None:
+    """Reject operators made by an nvcc of another CUDA major than torch's, if they need libraries of that major too."""
+    needed = readback.libraries_of_cuda_major(paths)
+    nvcc, torch = toolchain.cuda.nvcc, toolchain.torch
+    if needed and nvcc and nvcc.release[0] != torch.cuda_major:
+        raise BuildError(
+            f"{plan.package} needs CUDA libraries, and nvcc is for another CUDA than torch",
+            required=f"nvcc and CUDA libraries for CUDA {torch.cuda_major}, as torch {torch.version}",
+            found=f"nvcc {nvcc.version}; needed by what it made: {', '.join(needed)}",
+            remedies=["build with an nvcc for torch's CUDA", "or link these libraries statically"],
+        )
+
+
+def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
+    """Check a library against its extension's `kind`, and give it the name that it is imported by."""
+    extension = next(each for each in plan.extensions if each.file(plan.platform) == library.file)
+    if extension.kind == "module":
+        if library.module != extension.module:
+            refuse(
+                extension.name,
+                "kind",
+                f"PyInit_{extension.module}, as from PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)",
+                f"PyInit_{library.module}" if library.module else "no function PyInit_...",
+                "name the extension as its sources do, or, if they register operators only, set its kind",
+            )
+        return library._replace(module=extension.name)
+    if library.module or (symbols := readback.python_symbols(path)):
+        found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
+        refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
+    return library
+
+
+def _fix_targets(plan: Plan) -> str:
+    if plan.extensions:
+        return "report this, with the build log: the extensions were not compiled as they were declared"
+    return "fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"
+
+
+def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
+    """Check the libraries against `abi`, which decides the wheel's tag and the checks at run time."""
+    modules = [f"{library.file}: Python imports it as {library.module}" for library in libraries if library.module]
+    if modules and not plan.binding:
+        raise BuildError(
+            f'{plan.package} has modules that are bound to one Python, but its abi is not "torch"',
+            required="operator libraries, added by kernelwheel_add_op_library",
+            found="\n".join(modules),
+            remedies=['set abi = "torch" in [tool.kernelwheel] of pyproject.toml'],
+        )
+    if plan.binding and not modules:
+        raise BuildError(
+            f'{plan.package} declares abi = "torch", but has no module that is bound to one Python',
+            required="a module, added by kernelwheel_add_pybind11_module",
+            found="\n".join(f"{library.file}: an operator library" for library in libraries),
+            remedies=[
+                'remove abi = "torch" from [tool.kernelwheel] of pyproject.toml: one wheel then serves every Python'
+            ],
+        )
+
+
+def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
+    """The part of `built_with` that records reasons: different settings may lead to the same Plan."""
+    return {
+        "cuda": {"enabled": plan.cuda is not None, "because": toolchain.cuda.reason},
+        "settings": toolchain.settings.record(str(plan.cuda.archs) if plan.cuda else None),
+    }
+
+
+def _describe_artifact(
+    plan: Plan, toolchain: Toolchain, peak_mb: int, libraries: tuple[Library, ...], folder: Path
+) -> Manifest:
+    paths = [folder / library.file for library in libraries]
+    nvcc = toolchain.cuda.nvcc
+    cuda = plan.cuda is not None and nvcc is not None
+    binds_cuda = plan.binding is not None or readback.libraries_of_cuda_major(paths)
+    glibc = readback.newest_symbol_version(paths, "GLIBC_")
+    built_with = {
+        "kernelwheel": VERSION,
+        "torch": toolchain.torch.version,
+        "torch_cuda": toolchain.torch.cuda,
+        "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
+        "nvcc": nvcc.version if cuda and nvcc else None,
+        "cccl": cccl_version(nvcc) if cuda and nvcc else None,
+        # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
+        "cmake": CMAKE_VERSION,
+        "ninja": NINJA_VERSION,
+        "peak_mb": peak_mb,
+        **decisions(plan, toolchain),
+    }
+    requires = Requires(
+        torch=f"{torch_release(toolchain.torch.version)}.*" if plan.binding else plan.torch_target,
+        platform=plan.platform,
+        libc=glibc.replace("GLIBC_", "glibc "),
+        libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
+        cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
+        driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
+        driver_for_ptx="{}.{}".format(*nvcc.release) if cuda and nvcc else None,
+        python=plan.binding.python if plan.binding else None,
+    )
+    return Manifest(
+        package=plan.package,
+        version=plan.version,
+        fingerprint=plan.fingerprint,
+        sources=plan.sources_digest,
+        plan=plan.to_json(),
+        digests=plan.digests,
+        built_with=built_with,
+        requires=requires,
+        libraries=libraries,
+    )

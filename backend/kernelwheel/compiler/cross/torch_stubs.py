@@ -1,0 +1,44 @@
+"""Libraries to link against in a build for another platform, where torch's own cannot be: their names and functions.
+
+Operators use torch's stable ABI alone, whose functions are the same on every platform, so the torch on this machine
+says what they are. Nothing of such a library gets into what is linked against it but its name.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...core.platforms import HERE
+from ..toolchain.older_libraries import stub_source
+from ..toolchain.torch_files import Torch
+
+# The libraries of torch that operators are linked to.
+LINKED = (HERE.shared("torch_cpu"), HERE.shared("torch_cuda"))
+# Functions of torch's stable ABI (PyTorch notes, "LibTorch Stable ABI"): C names with these beginnings.
+_STABLE = (b"aoti_torch_", b"torch_")
+
+
+def stub_files(torch: Torch) -> dict[str, str]:
+    """The sources of these libraries, by file: `libtorch_cpu.so.cpp`."""
+    paths = (torch.root / "lib" / name for name in LINKED)
+    return {f"{path.name}.cpp": stub_source(sorted(stable_functions(path))) for path in paths if path.is_file()}
+
+
+def stable_functions(library: Path) -> Iterator[str]:
+    """The functions of torch's stable ABI that a library exports, on any platform (System V ABI, "Symbol Table").
+
+    A library of torch has hundreds of thousands of symbols, so each is read as a record of bytes.
+    """
+    from elftools.elf.elffile import ELFFile  # not installed where nothing is compiled, such as beside `doctor`
+
+    with library.open("rb") as stream:
+        elf = ELFFile(stream)
+        table, text = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")
+        if table is None or text is None:
+            return
+        names = text.data()
+        for start, _info, _other, section, _value, _size in struct.iter_unpack("<IBBHQQ", table.data()):
+            if section and names.startswith(_STABLE, start):
+                yield names[start : names.index(b"\0", start)].decode("ascii")

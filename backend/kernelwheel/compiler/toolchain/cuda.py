@@ -1,0 +1,177 @@
+"""The decision whether to build CUDA kernels, and with which nvcc: from settings and torch, never hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.errors import BuildError, SettingsError
+from ...core.settings import Settings
+from .nvcc import LIKE_TORCH, Nvcc, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
+from .torch_files import Torch
+
+
+@dataclass(frozen=True)
+class CudaDecision:
+    """Whether CUDA kernels are built, with which nvcc, and why; `reason` contains no path of this machine."""
+
+    nvcc: Nvcc | None
+    reason: str
+    candidates: tuple[NvccCandidate, ...]
+
+
+def look_for_nvcc(
+    settings: Settings,
+    torch: Torch,
+    environ: Mapping[str, str],
+    path: Sequence[str],
+    limits: NvccLimits = LIKE_TORCH,
+) -> Iterator[NvccCandidate]:
+    """Every place where nvcc may be, in order of precedence, with the outcome. Runs every nvcc that exists.
+
+    Args:
+        settings: may name one.
+        torch: has CUDA.
+        environ: for PATH.
+        path: sys.path, where pip may have installed a toolkit that is not beside torch.
+        limits: which majors will do.
+    """
+    sites = package_folders(torch, path)
+    for origin, place in nvcc_places(settings, sites, environ):
+        yield inspect_nvcc(origin, place, str(torch.cuda), sites, environ, limits)
+
+
+def decide_cuda(
+    settings: Settings,
+    torch: Torch,
+    environ: Mapping[str, str],
+    path: Sequence[str] = (),
+    nvccs: Iterable[NvccCandidate] | None = None,
+    limits: NvccLimits = LIKE_TORCH,
+) -> CudaDecision:
+    """Whether to build CUDA kernels: the setting `cuda`, then `torch.version.cuda`; never hardware.
+
+    The first nvcc of torch's CUDA major is taken. One of another major, if `limits` allow it, is taken if the settings
+    name it, or if there is no other.
+
+    Args:
+        settings: may switch them on or off, and name an nvcc.
+        torch: the torch to build against.
+        environ: for PATH.
+        path: sys.path, where pip may have installed a toolkit that is not beside torch.
+        nvccs: the result of `look_for_nvcc` with the same limits; None: it is called here.
+        limits: which majors of nvcc will do.
+
+    Raises:
+        BuildError: CUDA is required but torch has none, or there is no nvcc that will do.
+        SettingsError: the same kind of setting names an nvcc in one toolkit, and another toolkit.
+    """
+    origin = settings.origin("cuda")
+    if settings.cuda == "off":
+        return CudaDecision(None, f"cuda is off ({origin})", ())
+    if torch.cuda is None:
+        kind = f"a build for ROCm {torch.hip}" if torch.hip else "a build without CUDA"
+        if settings.cuda == "auto":
+            return CudaDecision(None, f"torch {torch.version} is {kind} (torch.version.cuda is None)", ())
+        raise BuildError(
+            "CUDA kernels are required, but the torch to build against has no CUDA",
+            required=f"a torch with torch.version.cuda set, because cuda is on ({origin})",
+            found=f"torch {torch.version}, {kind}",
+            remedies=[
+                "install a CUDA build of torch in the environment that builds the wheel",
+                f"or do not require CUDA kernels: cuda is on ({origin})",
+            ],
+        )
+    named = {str(settings.origin("nvcc")), str(settings.origin("cuda-home"))}
+    candidates: list[NvccCandidate] = []
+    taken = None
+    for candidate in look_for_nvcc(settings, torch, environ, path, limits) if nvccs is None else nvccs:
+        candidates.append(candidate)
+        if candidate.nvcc and (candidate.origin in named or candidate.nvcc.release[0] == torch.cuda_major):
+            taken = candidate
+            break
+        taken = taken or (candidate if candidate.nvcc else None)
+    if taken is None or taken.nvcc is None:
+        raise no_nvcc(torch, candidates, settings, limits)
+    _refuse_two_toolkits(settings, taken, torch.cuda, package_folders(torch, path), environ, limits)
+    return CudaDecision(taken.nvcc, _reason(torch, taken.nvcc), tuple(candidates))
+
+
+def _reason(torch: Torch, nvcc: Nvcc) -> str:
+    reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
+    if nvcc.release[0] == torch.cuda_major:
+        return reason
+    return f"{reason}; with nvcc {nvcc.version}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
+
+
+def _refuse_two_toolkits(
+    settings: Settings,
+    taken: NvccCandidate,
+    torch_cuda: str,
+    sites: Sequence[Path],
+    environ: Mapping[str, str],
+    limits: NvccLimits,
+) -> None:
+    """Refuse CUDACXX from one toolkit with CUDA_HOME of another, or the same by `-C`.
+
+    Only the user knows which one is meant. It is not a contradiction if one of them will not do, or if `-C` overrides a
+    variable.
+    """
+    origin, home = settings.origin("nvcc"), settings.origin("cuda-home")
+    if taken.origin != str(origin) or not settings.cuda_home or origin.place != home.place:
+        return
+    other = inspect_nvcc(str(home), str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, sites, environ, limits)
+    if taken.nvcc and other.nvcc and other.nvcc.root != taken.nvcc.root:
+        raise SettingsError(
+            f"{origin} and {home} name two CUDA toolkits",
+            required="one toolkit" if limits.any_major else f"one toolkit for CUDA {torch_cuda.split('.')[0]}",
+            found="\n".join(f"{c.origin}: {c.nvcc.root}: {c.outcome}" for c in (taken, other) if c.nvcc),
+            remedies=[f"leave out {origin} or {home}, whichever is not meant"],
+        )
+
+
+def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
+    """The folders where pip may have installed a toolkit: torch's first, then those on sys.path."""
+    return tuple(dict.fromkeys([torch.root.parent, *(Path(folder) for folder in path if folder)]))
+
+
+def no_nvcc(
+    torch: Torch, candidates: list[NvccCandidate], settings: Settings, limits: NvccLimits = LIKE_TORCH
+) -> BuildError:
+    """The error if torch has CUDA but no nvcc will do: a CPU-only wheel is never built silently."""
+    wanted, required = _wanted(torch, limits)
+    packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl cuda-version={torch.cuda}"
+    toolkit = f"a CUDA {torch.cuda_major}.x toolkit (conda: conda install -c conda-forge {packages})"
+    return BuildError(
+        f"torch {torch.version} is built for CUDA {torch.cuda}, but no usable nvcc{wanted} was found",
+        required=required,
+        found="\n".join(f"{c.origin}: {c.place}: {c.outcome}" for c in candidates),
+        remedies=[
+            *_bring_nvcc(torch, limits),
+            f"or set CUDA_HOME or CUDACXX to {toolkit}",
+            f"or build without CUDA kernels: {settings.variable('cuda')}=off (pip: also -C cuda=off; "
+            "cache build: --cuda off)",
+        ],
+    )
+
+
+def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
+    """Which nvcc there is none of, and what is required."""
+    if not limits.any_major:
+        return f" for CUDA {torch.cuda_major}", f"nvcc from CUDA {torch.cuda_major}.x"
+    other = "which the kernels then need a driver for"
+    if limits.driver is not None:
+        other = "which the driver, for CUDA {}.{}, serves".format(*limits.driver)
+    return "", f"nvcc from CUDA {torch.cuda_major}.x, or of another major, {other}"
+
+
+def _bring_nvcc(torch: Torch, limits: NvccLimits) -> list[str]:
+    """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
+    install = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
+    if (torch.cuda_major or 0) >= 13:
+        return [install.format(torch.toolkit or f"{torch.cuda}.*")]
+    own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
+    if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
+        return [install.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {own}"]
+    return [own, "or build against a torch for CUDA 13, for which pip has a complete nvcc"]

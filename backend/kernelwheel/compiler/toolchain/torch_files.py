@@ -1,0 +1,128 @@
+"""The installed torch, read from its files: its version, its CUDA, and the toolkit release it requires."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from ...core.errors import BuildError
+from ...core.files import is_file
+from ...core.platforms import HERE
+
+STABLE_HEADER = "include/torch/csrc/stable/library.h"
+
+
+@dataclass(frozen=True)
+class Torch:
+    """An installed torch, known from its files.
+
+    Attributes:
+        root: the package folder, with include/ and lib/.
+        version: `2.15.0+cu132`.
+        cuda: `torch.version.cuda`, for example `13.2`; None for a build without CUDA.
+        hip: `torch.version.hip`; None for a build without ROCm.
+        toolkit: the release of pip's cuda-toolkit that its metadata requires, `13.0.2`; None if it requires none.
+    """
+
+    root: Path
+    version: str
+    cuda: str | None
+    hip: str | None
+    toolkit: str | None = None
+
+    @property
+    def cuda_major(self) -> int | None:
+        """The major of `cuda`."""
+        return int(self.cuda.split(".")[0]) if self.cuda else None
+
+
+def find_torch() -> Torch:
+    """The torch that this Python would import, read from its files, because its import may be slow or broken."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError(
+            "torch's headers are needed to compile, but this Python has no torch",
+            required="torch >= 2.10 in the build environment",
+            found="no package torch on sys.path",
+            remedies=[
+                "build with isolation (the default of pip, uv and build), which installs torch for the build",
+                "or, without isolation: pip install torch",
+            ],
+        )
+    root = Path(next(iter(spec.submodule_search_locations)))
+    return read_torch(root)
+
+
+def read_torch(root: Path) -> Torch:
+    """Read a torch from its package folder.
+
+    Raises:
+        BuildError: files that a compile needs are missing.
+    """
+    cpu, cuda = (f"lib/{HERE.shared(stem)}" for stem in ("torch_cpu", "torch_cuda"))
+    needed = ["version.py", STABLE_HEADER, cpu]
+    missing = [name for name in needed if not (root / name).is_file()]
+    values = {} if "version.py" in missing else _assigned_strings(root / "version.py")
+    if not missing and values.get("cuda") and not (root / cuda).is_file():
+        missing.append(cuda)
+    if missing or not values.get("__version__"):
+        raise BuildError(
+            "the installed torch is incomplete, or older than 2.10",
+            required="a torch with its headers, libraries and version.py",
+            found="missing in torch's folder: " + (", ".join(missing) or "__version__ in version.py"),
+            remedies=["pip install --force-reinstall 'torch>=2.10'"],
+        )
+    return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
+
+
+def brought_by_torch(torch: Torch) -> frozenset[str]:
+    """The file names of the libraries that torch's wheel and those it depends on bring."""
+    site = torch.root.parent
+    folders = (torch.root / "lib", *site.glob("nvidia/*/lib"))
+    return frozenset(path.name for folder in folders for path in folder.glob(f"*{HERE.suffix}*"))
+
+
+def version_in(root: Path) -> str | None:
+    """The version of the torch in a package folder; None if there is none."""
+    file = root / "version.py"
+    return _assigned_strings(file).get("__version__") if is_file(file) else None
+
+
+def _pinned_toolkit(site: Path) -> str | None:
+    """The release of cuda-toolkit that the torch installed in `site` requires (Core metadata, Requires-Dist)."""
+    # Searched by name alone: for 2.11.0+cu130 from PyPI, the folder is torch-2.11.0.dist-info too.
+    for distribution in importlib.metadata.distributions(name="torch", path=[str(site)]):
+        for line in distribution.requires or []:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:  # about something else: torch is installed all the same
+                continue
+            exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
+            if canonicalize_name(requirement.name) == "cuda-toolkit" and exact:
+                return exact[0]
+    return None
+
+
+def _assigned_strings(path: Path) -> dict[str, str | None]:
+    """The module-level `name = 'literal'` of a Python file, annotated or not."""
+    found: dict[str, str | None] = {}
+    try:
+        module = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):  # truncated, or not text: it tells nothing
+        return found
+    for node in module.body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant) and isinstance(value.value, (str, type(None))):
+            found.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
+    return found

@@ -1,0 +1,187 @@
+"""An installed package: its own Artifact, its settings, its sources and its stores.
+
+Read-only. Whatever an import does not need is read on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core import manifest as manifests
+from ..core import variables
+from ..core.compatible import Mismatch, Wanted, check
+from ..core.digests import json_sha256
+from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..core.host import Host
+from ..core.manifest import Manifest
+from ..core.remembered import remembered
+from ..store.artifact import Artifact
+from .refusal import changed_sources, no_artifact, unusable_artifact
+
+if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
+    from ..core.kernel_source import Source
+    from ..core.settings import Settings
+    from ..store.entries import Store
+
+    OnDamage = Callable[[Store, Path, IncompatibleArtifactError], None]
+
+
+class InstalledPackage:
+    """An installed package; implements the Terms of its decisions.
+
+    Args:
+        package: its import name.
+        version: its version.
+        folder: the folder of its own Artifact, `<package>/_native`.
+        environ: the process environment, for the settings.
+    """
+
+    def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str]) -> None:
+        self.package = package
+        self.version = version
+        self.folder = folder
+        self.manifest: Manifest | None = None
+        self.in_use = False  # whether its kernels are loaded in this process
+        self._environ = environ
+        self._damage: IncompatibleArtifactError | None = None
+        self._look()
+
+    def _look(self) -> None:
+        """Read the wheel's manifest."""
+        try:
+            self.manifest, self._damage = manifests.read(self.folder, self.package), None
+        except IncompatibleArtifactError as error:
+            self._damage = error
+
+    @property
+    def damage(self) -> IncompatibleArtifactError | None:
+        """What is wrong with the wheel's Artifact; a manifest that could not be read is tried again."""
+        if isinstance(self._damage, UnreadableArtifactError):
+            self._look()
+            if self.manifest is not None:
+                for name in ("settings", "source", "wanted"):  # computed without the manifest
+                    self.__dict__.pop(name, None)
+        return self._damage
+
+    @damage.setter
+    def damage(self, error: IncompatibleArtifactError) -> None:
+        self._damage = error
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The wheel's Artifact; None if the package was installed without one, or it cannot be read."""
+        return Artifact(self.folder, self.manifest) if self.manifest is not None else None
+
+    @remembered
+    def settings(self) -> Settings:
+        """The effective settings of this process."""
+        from ..core import settings
+
+        if self.manifest is not None:  # not from `source`, which takes longer to find than an entry of a store
+            table: Mapping[str, Any] = settings.recorded(self.manifest.built_with["settings"])
+        else:
+            table = self.source.options if self.source else {}
+        return settings.resolve(self.package, table, self._environ)
+
+    @property
+    def jit(self) -> str:
+        """The value of the option `jit`; for a wheel with the default, without the cost and errors of the others."""
+        said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
+        return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
+
+    @property
+    def jit_origin(self) -> str:
+        """Where `jit` was set."""
+        return str(self.settings.origin("jit"))
+
+    @property
+    def cuda_off(self) -> str:
+        """Where the option `cuda` was set to off; empty if it was not."""
+        return str(self.settings.origin("cuda")) if self.settings.cuda == "off" else ""
+
+    @remembered
+    def source(self) -> Source | None:
+        """The sources to compile from: next to the Artifact in a wheel, or in the checkout; None if there are none."""
+        from ..core.kernel_source import find_source
+
+        return find_source(self.package, self.folder, self.manifest)
+
+    @property
+    def can_use_cuda(self) -> bool:
+        """Whether a build with CUDA differs from one without."""
+        if self.manifest is not None:
+            return self.manifest.can_use_cuda
+        return self.source is None or self.source.facts.can_use_cuda
+
+    @property
+    def needs_cuda(self) -> bool:
+        """Whether it cannot be built without CUDA."""
+        return self.source is not None and bool(self.source.facts.needs_cuda)
+
+    @property
+    def untargeted(self) -> bool:
+        """Whether kernels are compiled for the GPUs of this process alone: nothing else says for which."""
+        return self.settings.cuda != "on" and not self.settings.archs
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether there are sources to compile."""
+        return self.source is not None
+
+    @remembered
+    def wanted(self) -> Wanted:
+        """What an entry of a store is checked against: what would be compiled now.
+
+        Of a wheel's sources, or of a checkout's as they were when first read, with the options of this process.
+        """
+        options = self.settings.content(cuda=True)
+        if self.manifest is not None:
+            return Wanted(self.version, {**self.manifest.content, "options": options})
+        if self.source is None:
+            return Wanted(self.version)
+        return Wanted(self.version, self.source.content(self.version, options))
+
+    def wanted_of(self, artifact: Artifact) -> Wanted:
+        """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
+        return self.wanted if artifact.store else Wanted(self.version)
+
+    @property
+    def wanted_sources(self) -> str:
+        """The digest of the sources that are wanted; empty without sources."""
+        return json_sha256(self.wanted.content["sources"]) if self.wanted.content else ""
+
+    def look_again(self, sources: str) -> None:
+        """Accept sources that were edited since they were first read, unless kernels of the old ones are in use."""
+        if self.manifest is not None or self.in_use:
+            raise changed_sources(self.package, self.folder, self.wanted_sources, sources, self.manifest is None)
+        del self.__dict__["wanted"]
+
+    def stores(self) -> Iterator[Store]:
+        """The stores in search order; the last one is the user's own."""
+        from ..store import places
+
+        return places.stores(self.settings, self.package, self.version)
+
+    def candidates(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
+        """The available Artifacts, in the order to try them: the wheel's, then those in the stores.
+
+        Args:
+            damaged: called for each entry of a store with a damaged manifest. Without it, such entries are skipped in
+                the user's own store and are an error in others.
+        """
+        if self.artifact:
+            yield self.artifact
+        for store in self.stores():
+            passed_over = (lambda *_: None) if store.own else None
+            yield from store.entries(partial(damaged, store) if damaged else passed_over)
+
+    def mismatches(self, host: Host) -> tuple[Mismatch, ...]:
+        """The mismatches of the wheel's Artifact; if it is missing or damaged, that is the only one."""
+        if damage := self.damage:
+            return (unusable_artifact(damage),)
+        if self.manifest is None:
+            return (no_artifact(self.package, self.folder),)
+        return check(self.manifest, host, Wanted(self.version)).mismatches
