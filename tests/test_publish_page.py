@@ -15,10 +15,9 @@ WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 RUN_BY = {
     "python -m kernelwheel inspect ": "backend/test_page.py::test_inspect_writes_the_page_of_any_wheel",
     "python -m kernelwheel compare ": "backend/test_comparison.py::test_what_differs_is_named",
-    "python -m kernelwheel index ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
-    "python -m http.server ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
-    "pip install --index-url ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
-    "uv pip install --index-url ": "backend/test_static_index.py::test_pip_and_uv_install_from_it",
+    "python -m http.server ": "backend/test_install.py::test_pip_and_uv_install_from_a_folder_that_is_served",
+    "pip install --no-index ": "backend/test_install.py::test_pip_and_uv_install_from_a_folder_that_is_served",
+    "uv pip install --no-index ": "backend/test_install.py::test_pip_and_uv_install_from_a_folder_that_is_served",
     'pip install "$WHEEL[jit]"': (
         "test_jit_extra.py::test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release"
     ),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import TORCH, Wheel, needs_cpu_torch, needs_cuda_torch
+from builds import TORCH, Wheel, needs_cpu_torch, needs_cuda_torch, uv
 from processes import RunPython, run
 from samples import rewrite_manifest
 
@@ -42,6 +46,30 @@ def install(tmp_path: Path) -> Install:
 
 def edit_manifest(site: Path, change: Callable[[dict[str, Any]], object]) -> None:
     rewrite_manifest(site / "tiny/_native", change)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("program", ["pip", "uv"])
+def test_pip_and_uv_install_from_a_folder_that_is_served(
+    cpu_wheel: Wheel, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    digest = sha256(cpu_wheel.file.read_bytes()).hexdigest()
+    (tmp_path / "requirements.txt").write_text(f"tiny==1.2.3 --hash=sha256:{digest}\n")
+    words = [sys.executable, "-m", "pip", "install"] if program == "pip" else uv("pip", "install")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(cpu_wheel.file.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        try:
+            where = ("--no-index", "--find-links", address, "--target", tmp_path / "site")
+            run([*words, "--no-deps", "--no-cache-dir", *where, "-r", tmp_path / "requirements.txt"], cwd=tmp_path)
+        finally:
+            server.shutdown()
+            thread.join()
+
+    assert (tmp_path / "site" / "tiny" / "_native" / "manifest.json").is_file()
 
 
 # Import

@@ -43,11 +43,11 @@ OURS = re.compile(
 
 
 def own_names(text: str) -> list[str]:
-    """The words in a text's install commands that name the package itself, unless it is taken from one's own index."""
+    """The words in a text's install commands that name the package itself, unless it is taken from one's own folder."""
     return [
         word
         for command in COMMAND.findall(text)
-        if not command.startswith(" --index-url ")
+        if not command.startswith(" --no-index --find-links ")
         for quoted in re.split(r"[\s,;()]+", command)
         if OURS.match(word := quoted.strip("'\"."))
     ]

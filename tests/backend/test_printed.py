@@ -174,14 +174,6 @@ def test_doctor(native: Path, tmp_path: Path, capsys: Captured, monkeypatch: pyt
     assert_harmless(capsys.readouterr().out)
 
 
-def test_index(tmp_path: Path, capsys: Captured) -> None:
-    for name in (f"{HOSTILE}.whl", f"{HOSTILE}-1.0.tar.gz"):
-        (tmp_path / name).touch()
-
-        assert main(["index", str(tmp_path / name), "--out", str(tmp_path / "index")]) == 1
-        assert_harmless(capsys.readouterr().err)
-
-
 def raise_error() -> NoReturn:
     raise BuildError(f"{HOSTILE} failed", required=HOSTILE, found=HOSTILE, remedies=[HOSTILE])
 
