@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomlkit
 from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
-from kernelwheel.adoption.pyproject_text import add_tables, parsed_toml, toml_text
+from kernelwheel.adoption.pyproject_text import add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.adoption.setup_runs import ObservedExtension
 from kernelwheel.core.errors import SettingsError
@@ -152,6 +153,10 @@ setup(name="pair", version="3", packages=["pair"], ext_modules=modules, cmdclass
     "ext.cpp": "STABLE_TORCH_LIBRARY(pair, m) {}", "plain.c": "", "pair/__init__.py": "",
     "pyproject.toml": '[build-system]\nrequires = ["setuptools>=61", "torch==2.4.0", "scikit-learn"]\n',
 }  # fmt: skip
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    return tomlkit.parse(text).unwrap()
 
 
 def lay_out(folder: Path, files: dict[str, str]) -> Path:
@@ -371,7 +376,8 @@ def test_write_adds_the_tables_and_keeps_the_rest(tmp_path: Path) -> None:
 
     written = (project / "pyproject.toml").read_text()
     kept = '\n# about us\n[project]\nname = "either"\ndynamic = ["version"]\n\n[tool.ruff]\nline-length = 99 # wide\n'
-    assert written.startswith("# ours\n" + toml_text([("build-system", BUILD_SYSTEM)]) + kept)
+    build = toml_text({"build-system": BUILD_SYSTEM}).replace("]\n", "] # old\n", 1)
+    assert written.startswith("# ours\n" + build + kept)
     assert parsed_toml(written)["tool"]["kernelwheel"]["extension"][0]["cuda"] == "optional"
     assert done.stdout == ""
     assert "not translated: [project] takes version from setup.py: write there what it is, '2.0'" in done.stderr
@@ -415,14 +421,15 @@ def test_a_setup_script_that_cannot_be_read_is_quoted(tmp_path: Path, script: st
 
 @slow
 @pytest.mark.once
-def test_it_needs_a_setup_script_and_torch(tmp_path: Path) -> None:
+def test_it_needs_a_setup_script_torch_and_tomlkit(tmp_path: Path) -> None:
     nothing, nowhere = adopt(tmp_path), adopt(tmp_path / "nowhere")
     bare = adopt(lay_out(tmp_path / "project", {"setup.py": ""}), python=("-S",))
 
     assert f"no setup.py in {tmp_path}\n" in nothing.stderr
     assert f"no folder {tmp_path / 'nowhere'}\n" in nowhere.stderr
     assert (nothing.returncode, nowhere.returncode) == (2, 2)
-    assert "pip install torch" in bare.stderr
+    assert "required:  torch, setuptools, tomlkit\n" in bare.stderr
+    assert re.search("to fix: +pip install torch (setuptools )?tomlkit\n", bare.stderr)
     assert bare.returncode == 1
     assert "This RUNS setup.py" in adopt(tmp_path, "--help").stdout
 
@@ -644,7 +651,7 @@ def test_a_glob_stands_for_many_sources_only_if_it_finds_no_other_file(
     assert with_globs(table, tmp_path).sources == sources
 
 
-NEW = [("build-system", BUILD_SYSTEM), ("tool.kernelwheel", {"archs": "9.0"})]
+NEW = {"build-system": BUILD_SYSTEM, "tool": {"kernelwheel": {"archs": "9.0"}}}
 
 
 @pytest.mark.parametrize(
@@ -654,7 +661,10 @@ NEW = [("build-system", BUILD_SYSTEM), ("tool.kernelwheel", {"archs": "9.0"})]
         ('[project]\nname = "x"', '{build}\n[project]\nname = "x"\n\n{rest}'),
         ("[project]\r\nname = 'x'\r\n", "{build}\r\n[project]\r\nname = 'x'\r\n\r\n{rest}"),
         ("[build-system]\nrequires = [\n  'a',\n  'b',\n]\n", "{build}\n{rest}"),
-        ("# a\n\n[ build-system ]\nrequires = []\n# b\n[x]\ny = 1\n", "# a\n\n{build}# b\n[x]\ny = 1\n\n{rest}"),
+        ("# a\n\n[build-system]\nrequires = []\n# b\n[x]\ny = 1\n", "# a\n\n{build}# b\n[x]\ny = 1\n\n{rest}"),
+        ("[build-system]\nz = 1\n\n\n# a\n\n# b\n[[x]]", "{build}\n\n# a\n\n# b\n[[x]]\n\n{rest}"),
+        ("[build-system.x]\ny = 1\n", "{build}\n{rest}"),
+        ("[build-system]\nrequires = []\n[tool.x]\n[y]\n", "{build}[tool.x]\n[y]\n\n{rest}"),
         ("[x]\ny = 1\n[build-system]\nrequires = []", "[x]\ny = 1\n{build}\n{rest}"),
         ("[build-system]\n[x]\ny = 1", "{build}[x]\ny = 1\n\n{rest}"),
         ("[build-system]\r\nrequires = []\r\n\r\n[x]\r\n", "{build}\r\n[x]\r\n\r\n{rest}"),
@@ -667,7 +677,7 @@ def test_tables_are_added_to_the_text(tmp_path: Path, before: str, after: str) -
     path.write_bytes(before.encode())
     path.chmod(0o640)
     newline = "\r\n" if "\r\n" in before else "\n"
-    build, rest = (toml_text([table]).replace("\n", newline) for table in NEW)
+    build, rest = (toml_text({name: NEW[name]}).replace("\n", newline) for name in NEW)
 
     add_tables(path, NEW)
 
@@ -681,11 +691,12 @@ def test_tables_are_added_to_the_text(tmp_path: Path, before: str, after: str) -
     [
         ("[tool.kernelwheel]\n", "there is one"),
         ("build-system = { requires = [] }\n", "another way of writing"),
-        ("[build-system.x]\ny = 1\n", "another way of writing"),
+        ("build-system.requires = []\nbuild-system.y = 1\n[x]\n", "another way of writing"),
+        ("[build-system]\nrequires = []\n[x]\n[build-system.y]\n", "another way of writing"),
         ("[tool]\nkernelwheel.archs = '9.0'\n", "there is one"),
         ("tool = { x = 1 }\n", "another way of writing"),
         ('x = """\n[build-system]\n"""\n', "another way of writing"),
-        ("x = [\n", "TOMLDecodeError"),
+        ("x = [\n", "a valid TOML file"),
     ],
 )
 def test_a_file_that_cannot_be_edited_safely_is_left_alone(tmp_path: Path, text: str, word: str) -> None:
@@ -708,7 +719,7 @@ def test_values_are_written_as_they_are_read() -> None:
     }
     values["f"] = {"g h": ["y" * 60, "z" * 60]}
 
-    text = toml_text([("tool.x", values)])
+    text = toml_text({"tool": {"x": values}})
 
     assert parsed_toml(text) == {"tool": {"x": values}}
     assert max(map(len, text.splitlines())) <= 100

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import KernelWheelError
+from ..core.errors import BuildError, KernelWheelError
 from ..core.package import read_toml
+from ..core.requirements import TO_ADOPT, missing
 from . import project_tables
 from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
-from .pyproject_text import Tables, add_tables, toml_text
 from .setup_flags import Places, arch_list
 from .setup_runs import Observation, SetupRuns, run_setup_script
 
@@ -44,6 +44,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no setup.py in {project}" if project.is_dir() else f"no folder {project}")
     notes = AdoptionNotes()
     try:
+        if names := missing(TO_ADOPT):
+            raise BuildError(
+                "what adopt needs is not installed",
+                required=", ".join(name for _, name in TO_ADOPT),
+                found=f"no {', '.join(names)} in {sys.prefix}",
+                remedies=[f"pip install {' '.join(names)}"],
+            )
+        from .pyproject_text import add_tables, toml_text
+
         tables = adopted_tables(project, os.environ, notes)
         if chosen.write:
             add_tables(project / "pyproject.toml", tables)
@@ -61,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if notes.untranslated else 0
 
 
-def adopted_tables(project: Path, environ: Mapping[str, str], notes: AdoptionNotes) -> Tables:
+def adopted_tables(project: Path, environ: Mapping[str, str], notes: AdoptionNotes) -> dict[str, Any]:
     """The tables for a project, by running its setup.py.
 
     Raises:
@@ -73,23 +82,21 @@ def adopted_tables(project: Path, environ: Mapping[str, str], notes: AdoptionNot
     extensions, archs = _extensions(project, runs, notes)
     project_tables.report_commands(seen, notes)
     cuda = any(extension.cuda != "none" for extension in extensions)
-    tables: list[tuple[str, Mapping[str, Any]]] = [
-        ("build-system", project_tables.build_system(cuda, present.get("build-system", {}), given, notes))
-    ]
+    tables = {"build-system": project_tables.build_system(cuda, present.get("build-system", {}), given, notes)}
     if "project" in present:
         project_tables.report_dynamic(present["project"], given, notes)
-    else:
-        tables.append(("project", project_tables.project_table(project, given, notes)))
-    old = present.get("tool", {})
-    tables.append(("tool.setuptools", project_tables.setuptools_table(given, "setuptools" in old, notes)))
+    elif project_table := project_tables.project_table(project, given, notes):
+        tables["project"] = project_table
+    tool = {}
+    if setuptools := project_tables.setuptools_table(given, "setuptools" in present.get("tool", {}), notes):
+        tool["setuptools"] = setuptools
     names = [extension.name for extension in extensions]
     name = present.get("project", {}).get("name") or given.get("name")
     package = project_tables.home_package(names, name, given.get("packages") or [], notes)
-    kernelwheel = {"package": package, "archs": archs}
-    tables.append(("tool.kernelwheel", {key: value for key, value in kernelwheel.items() if value}))
-    tables += [("[tool.kernelwheel.extension]", extension.keys()) for extension in extensions]
+    keys = {"package": package, "archs": archs, "extension": [extension.keys() for extension in extensions]}
+    tool["kernelwheel"] = {key: value for key, value in keys.items() if value}
     _report_runs(runs, notes)
-    return [(name, values) for name, values in tables if values]
+    return {**tables, "tool": tool}
 
 
 def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[list[ExtensionTable], str | None]:

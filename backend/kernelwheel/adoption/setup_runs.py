@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -95,15 +94,8 @@ def run_setup_script(project: Path, environ: Mapping[str, str]) -> SetupRuns:
     """Run a project's setup.py once or more, until it is clear what it does with CUDA and without.
 
     Raises:
-        KernelWheelError: torch is missing, or setup.py does not get as far as setup().
+        KernelWheelError: setup.py does not get as far as setup().
     """
-    if importlib.util.find_spec("torch") is None:
-        raise KernelWheelError(
-            "setup.py cannot be read without torch",
-            required="torch in the Python that runs adopt: setup.py imports it",
-            found=f"no package torch in {sys.executable}",
-            remedies=["pip install torch"],
-        )
     first = _observe(project, "cuda", environ)
     needed_gpu = False
     if not first.made_by("CUDAExtension") and "torch.cuda.is_available" in first.asked:

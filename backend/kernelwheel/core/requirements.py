@@ -23,6 +23,8 @@ TO_BUILD = (
     ("platformdirs", "platformdirs"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )
+# For the command adopt, which runs a setup.py and writes TOML:
+TO_ADOPT = (("torch", "torch"), ("setuptools", "setuptools"), ("tomlkit", "tomlkit"))
 
 
 def missing(packages: Sequence[tuple[str, str]]) -> list[str]:
