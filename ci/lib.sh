@@ -91,7 +91,7 @@ build_wheel() {
 }
 
 # What tests and benchmarks run in: `splat` installed from the wheel, and what a build without isolation needs.
-tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "build>=1.2" "setuptools>=77,<82" "scikit-build-core>=0.11"
+tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "build>=1.2" "setuptools>=77,<82" "scikit-build-core>=0.11,<1.2"
   "uv>=0.9" "wheel>=0.45" "packaging>=24" "pyelftools>=0.31" "auditwheel>=6.8" "torch-abi-audit>=0.3; python_version>='3.11'"
   "cyclonedx-python-lib[json-validation]>=11" "tomli>=2; python_version<'3.11'" "tomlkit>=0.13" "cmake>=3.24"
   "ninja" "numpy" "pillow>=10" "platformdirs>=4" "rich>=13" "gsplat==1.5.3"
@@ -119,13 +119,14 @@ make_cpu_venv_base() {
   fi
 }
 
-# make_newest: a folder with the newest torch, its nvcc and the oldest CMake, to compile with; sets $newest.
+# make_newest: a folder with the newest torch, its nvcc, the oldest CMake and the newest scikit-build-core, also beyond the
+# bound that packages require, to compile with; sets $newest.
 # Of the toolkit's libraries only names of headers, which a build looks for, and which the test's sources do not include.
 make_newest() {
   newest=$cache/newest
-  local wanted=("torch==2.15.0" "cmake==3.24.0" nvidia-{cuda-nvcc,cuda-crt,cuda-runtime,cuda-cccl,nvvm,cuda-cuobjdump}==13.2.*)
+  local wanted=("torch==2.15.0" "cmake==3.24.0" scikit-build-core nvidia-{cuda-nvcc,cuda-crt,cuda-runtime,cuda-cccl,nvvm,cuda-cuobjdump}==13.2.*)
   if ! is_made newest "${wanted[@]}"; then
-    say "the newest torch, to compile with: ${wanted[*]}"
+    say "the newest torch and scikit-build-core, to compile with: ${wanted[*]}"
     make_venv frontend
     rm -rf "$newest"
     pip_install --no-deps --target "$newest" "${wanted[@]}"

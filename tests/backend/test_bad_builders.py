@@ -149,7 +149,7 @@ def test_a_build_package_that_is_missing_is_said_with_the_command_that_installs_
     assert [name in names.split() for name in re.findall(r"(\S+) is not installed in /", said)] == [True] * len(
         names.split()
     )
-    assert f"to fix:    pip install {names}\n" in said
+    assert f"to fix:    {requirements.install(names.split())}\n" in said
     assert "--no-build-isolation" in said
 
 
@@ -188,6 +188,8 @@ def test_the_list_of_what_builds_need_is_what_the_distribution_requires() -> Non
     needed = {need.name for need in here if need.marker is None or need.marker.evaluate()}
 
     assert {name for _, name in requirements.TO_BUILD} == needed - {"rich"}
+    for need in here:
+        assert requirements.RELEASES.get(need.name, "") in str(need.specifier)
 
 
 def test_a_module_of_ours_that_is_missing_is_no_requirement() -> None:

@@ -1,4 +1,4 @@
-"""A module for CUDA, built by the oldest CMake that is supported beside the newest torch, as on Debian 12."""
+"""A module for CUDA, built by the oldest CMake that is supported, the newest scikit-build-core and the newest torch."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def test_its_cuda_files_are_compiled_by_the_standard_that_torch_asks_for(build_r
     (file,) = cache_of(out).glob("kernelwheel/light/.build/*/build/compile_commands.json")
     log = (file.parents[1] / "build.log").read_text()
     commands = {Path(each["file"]).suffix: each["command"] for each in json.loads(file.read_text())}
+    assert list(Path(NEWEST).glob("scikit_build_core-*.dist-info"))  # imported from there, as torch is
     assert wheel.manifest["built_with"]["torch"].startswith("2.15.0")
     assert re.search(r"^cmake 3\.24\.0,", log, re.MULTILINE)
     for suffix in (".cpp", ".cu"):

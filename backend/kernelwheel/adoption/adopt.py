@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import BuildError, KernelWheelError
 from ..core.package import read_toml
-from ..core.requirements import TO_ADOPT, missing
+from ..core.requirements import TO_ADOPT, install, missing
 from . import project_tables
 from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
 from .setup_flags import Places, arch_list
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
                 "what adopt needs is not installed",
                 required=", ".join(name for _, name in TO_ADOPT),
                 found=f"no {', '.join(names)} in {sys.prefix}",
-                remedies=[f"pip install {' '.join(names)}"],
+                remedies=[install(names)],
             )
         from .pyproject_text import add_tables, toml_text
 

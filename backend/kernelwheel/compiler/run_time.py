@@ -12,7 +12,7 @@ from ..core.kernel_source import Source
 from ..core.manifest import Manifest
 from ..core.options import NATIVE
 from ..core.platforms import platform_name, require_supported
-from ..core.requirements import TO_COMPILE, missing
+from ..core.requirements import TO_COMPILE, install, missing
 from ..core.settings import Origin, Settings
 from ..store.artifact import Artifact
 from . import plan as plans
@@ -24,7 +24,7 @@ from .toolchain.toolchain import Toolchain
 INSTALLED = "installed"
 # Installs the packages that a compile needs, and the programs they run. It does not install the package's own extra
 # `jit`, because on an index the package's name may belong to somebody else.
-INSTALL_TOOLS = f"pip install {' '.join(name for _, name in TO_COMPILE)} cmake ninja"
+INSTALL_TOOLS = install([*(name for _, name in TO_COMPILE), "cmake", "ninja"])
 
 
 def draw_plan_here(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from .errors import BuildError
@@ -25,6 +26,13 @@ TO_BUILD = (
 )
 # For the command adopt, which runs a setup.py and writes TOML:
 TO_ADOPT = (("torch", "torch"), ("setuptools", "setuptools"), ("tomlkit", "tomlkit"))
+# Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
+RELEASES = {"scikit-build-core": "<1.2"}
+
+
+def install(names: Iterable[str]) -> str:
+    """The command that installs packages by their names on PyPI."""
+    return f"pip install {' '.join(shlex.quote(name + RELEASES.get(name, '')) for name in names)}"
 
 
 def missing(packages: Sequence[tuple[str, str]]) -> list[str]:
@@ -40,7 +48,7 @@ def require_build_packages() -> None:
             required=", ".join(name for _, name in TO_BUILD),
             found="\n".join(f"{name} is not installed in {sys.prefix}" for name in names),
             remedies=[
-                f"pip install {' '.join(names)}",
+                install(names),
                 "or build in isolation, the default (pip: without --no-build-isolation), which installs what "
                 "[build-system] of pyproject.toml requires",
             ],
