@@ -150,7 +150,9 @@ def test_every_module_says_in_a_line_what_is_in_it(script: ModuleType) -> None:
 
 
 def test_files_that_the_pages_name_exist() -> None:
-    files = [path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.rglob("*") if ".cache" not in path.parts]
+    folders = [path for path in REPOSITORY.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    every = [*REPOSITORY.glob("*"), *(path for folder in folders for path in folder.rglob("*"))]
+    files = [path.relative_to(REPOSITORY).as_posix() for path in every]
     missing = []
     for page in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]:
         for name in re.findall(r"`([\w./-]+\.(?:py|h|cpp|cu|cuh|cmake|toml|md))`", page.read_text(encoding="utf-8")):

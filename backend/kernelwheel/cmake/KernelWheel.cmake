@@ -85,7 +85,7 @@ if(KERNELWHEEL_CUDA)
   set(KERNELWHEEL_COMPRESSION -Xfatbin=-compress-all)
 endif()
 
-# The interface of an older glibc and libstdc++ (compiler/toolchain/older_libraries.py): stub libraries, and an archive of what is
+# The interface of an older glibc and libstdc++ (toolchain/older_libraries.py): stub libraries, and an archive of what is
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
