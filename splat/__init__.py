@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
         "the checkout (pip install .)"
     ) from None
 from ._kernels import build_info
-from ._kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
+from ._kernelwheel.loader import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
 from ._version import VERSION as __version__
 from .ops.arguments import RollingShutterType
 from .ops.intersection import isect_offset_encode, isect_tiles

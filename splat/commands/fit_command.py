@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from .._kernelwheel.compiler.resources import MB, find_resources
+from .._kernelwheel.cli import MB, find_resources
 from ..fit.checkpoints import check_checkpoint, digest_of, resume, write_checkpoint
 from ..fit.comparison_page import check_page, write_comparison
 from ..fit.fit_memory import FitMemory

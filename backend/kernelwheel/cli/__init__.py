@@ -1,1 +1,3 @@
-"""Everything that reports to people: doctor, explain, inspect and the cache commands."""
+"""What a person types and reads: the commands `doctor`, `explain`, `inspect` and `cache`."""
+
+from ..core.resources import MB as MB, find_resources as find_resources

@@ -1,80 +1,153 @@
-"""The child process that runs CMake and Ninja through scikit-build-core.
+"""CMake and Ninja, run through scikit-build-core in a forked child, whose output and end are watched here.
 
-Run as `python cmake_driver.py JOB.json CALLER`, where CALLER is the caller's process id. It is a separate process so
-that the caller gets all output through a pipe (for the log and for progress), and so that compilers see only the
-environment that `cmake_build` passes on. It imports nothing from this package: in a vendored copy, that would import
-the surrounding package.
+The child is there so that all output comes through one pipe, for the log and for progress, and so that CMake and the
+compilers see only the environment that the job names. It holds the locks of its parent: should that be killed, nobody
+else starts in the folder before the last compiler has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import resource
 import select
 import shutil
-import signal
 import sys
-import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
-from packaging.specifiers import SpecifierSet
-from scikit_build_core.cmake import CMake, CMaker
-from scikit_build_core.errors import CMakeNotFoundError
-from scikit_build_core.program_search import best_program, get_ninja_programs
+from ..store.locks import kept_in_child
+from .caller import Caller, end_session
 
 CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
+GENERATOR = "-GNinja"
+BUILD_TYPE = "Release"
 
 
-def supervise(worker: int, alive: int) -> int:
-    """Wait until the worker ends or the caller dies or gives up (standard input closes), then kill what is left.
+@dataclass(frozen=True)
+class Job:
+    """What CMake is run for.
 
-    This process is separate from the worker, which starts CMake and Ninja, so that it can kill the worker too: no
-    compiler can start after the last check. The parent's process id is watched as well, because a forked child of the
-    caller may have inherited the other end of standard input and keep it open.
-
-    Returns:
-        The worker's exit status, as a shell gives it.
+    Attributes:
+        source: the folder with CMakeLists.txt.
+        build: CMake's own folder, which may have the objects of an earlier run.
+        modules: the folder with KernelWheel.cmake.
+        environment: what CMake and the compilers see.
+        cache: CMake's cache entries.
+        rests_on: what else CMake reads only once; if it changes, CMake configures from scratch.
+        jobs: how many compilers run at once.
     """
-    while os.getppid() == int(sys.argv[2]) and not select.select([0, alive], [], [], 0.2)[0]:
-        pass
-    if not Path("/proc/self/stat").exists():  # no way to list processes, but Ninja forwards this signal to its children
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.killpg(0, signal.SIGTERM)
-    while (others := session_members()) != []:
-        for process in others or ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.01)
-    status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+
+    source: Path
+    build: Path
+    modules: Path
+    environment: Mapping[str, str]
+    cache: Mapping[str, Any]
+    rests_on: tuple[str, ...]
+    jobs: int
+
+
+def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
+    """Configure and build; return the exit status, as a shell gives it.
+
+    Args:
+        job: what to do.
+        caller: once it is gone, this process ends, and all that it has started.
+        heard: receives each line of output.
+    """
+    reading, writing = os.pipe()
+    with kept_in_child():
+        child = os.fork()
+    if child == 0:
+        _run_and_exit(job, writing)
+    os.close(writing)
+    rest = b""
+    for block in _blocks(reading, child, caller):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            heard(line.decode("utf-8", "replace"))
+    if rest:
+        heard(rest.decode("utf-8", "replace"))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return status if status >= 0 else 128 - status
 
 
-def session_members() -> list[int] | None:
-    """The other live processes of this session; empty without /proc, None if too many files are open.
+def _blocks(pipe: int, child: int, caller: Caller) -> Iterator[bytes]:
+    """What comes through the pipe until the child has ended, and with it all that it started."""
+    with os.fdopen(pipe, "rb", buffering=0) as stream:
+        running = True
+        while running:
+            ready = select.select([0, stream], [], [], 0.2)[0]
+            if caller.is_gone():
+                end_session()
+                sys.exit(1)
+            # Without waiting for its status, which `run_cmake` does.
+            if not ready and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                running = False  # what holds the pipe open has left the session, as a compiler cache's server has
+            while select.select([stream], [], [], 0)[0]:
+                if not (block := stream.read(1 << 16)):
+                    running = False
+                    break
+                yield block
+    end_session()
 
-    The session, not the process group: Ninja gives each compiler a group of its own.
-    """
-    members = []
+
+def _run_and_exit(job: Job, output: int) -> NoReturn:
+    """In the child: do the work, and end without any of the parent's clean-up."""
+    status = 1
     try:
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdecimal():
-                continue
-            with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):  # ended, or not ours
-                # proc(5): the name in parentheses is followed by state, parent, process group and session.
-                status = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-                state, _, _, session = status.rpartition(")")[2].split()[:4]
-                if int(session) == os.getsid(0) and state != "Z" and int(folder.name) != os.getpid():
-                    members.append(int(folder.name))
-    except OSError as error:
-        return None if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM) else []
-    return members
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(job.build.parent)
+        os.environ.clear()
+        os.environ.update(job.environment)
+        _configure_and_build(job)
+        status = 0
+    except SystemExit as ended:
+        print(ended, flush=True)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
-def forget_configuration(build: Path, rests_on: list[str]) -> None:
+def _configure_and_build(job: Job) -> None:
+    from packaging.specifiers import SpecifierSet
+    from scikit_build_core.cmake import CMake, CMaker
+    from scikit_build_core.errors import CMakeNotFoundError
+    from scikit_build_core.program_search import best_program, get_ninja_programs
+
+    ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
+    if ninja is None:
+        sys.exit(f"error: no ninja {NINJA_VERSION} found: pip install ninja")
+    try:
+        cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
+    except CMakeNotFoundError:
+        sys.exit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake")
+    found = (str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job.cache))
+    _forget_configuration(job.build, [*job.rests_on, *found])
+    maker = CMaker(
+        cmake, source_dir=job.source, build_dir=job.build, build_type=BUILD_TYPE, module_dirs=[job.modules]
+    )
+    maker.env = dict(job.environment)
+    maker.init_cache({**job.cache, "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
+    print(f"cmake {cmake.version}, ninja {ninja.version}", flush=True)
+    try:
+        maker.configure(cmake_args=[GENERATOR])
+        maker.build([f"-j{job.jobs}"])
+    finally:
+        _note_peak(job.build / "peak")
+
+
+def _forget_configuration(build: Path, rests_on: list[str]) -> None:
     """Make CMake configure from scratch if what it found may be gone, as in a new isolated environment.
 
     The objects stay: Ninja decides whether they are up to date, from their commands and input files.
@@ -89,36 +162,7 @@ def forget_configuration(build: Path, rests_on: list[str]) -> None:
         record.write_text(text, encoding="utf-8")
 
 
-def main(job_file: str) -> None:
-    """Configure and build a job: source, build, modules, jobs, CMake cache entries, and the inputs they rest on."""
-    job = json.loads(Path(job_file).read_text(encoding="utf-8"))
-    ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
-    if ninja is None:
-        raise SystemExit(f"error: no ninja {NINJA_VERSION} found: pip install ninja")
-    try:
-        cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
-    except CMakeNotFoundError:
-        raise SystemExit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake") from None
-    found = [str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job["cache"])]
-    forget_configuration(Path(job["build"]), [*job["rests_on"], *found])
-    maker = CMaker(
-        cmake,
-        source_dir=Path(job["source"]),
-        build_dir=Path(job["build"]),
-        build_type="Release",
-        module_dirs=[Path(job["modules"])],
-    )
-    maker.env = dict(os.environ)
-    maker.init_cache({**job["cache"], "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
-    print(f"cmake {maker.cmake.version}, ninja {ninja.version}", flush=True)
-    try:
-        maker.configure(cmake_args=["-GNinja"])
-        maker.build([f"-j{job['jobs']}"])
-    finally:
-        note_peak(Path(job["build"]) / "peak")
-
-
-def note_peak(file: Path) -> None:
+def _note_peak(file: Path) -> None:
     """Record the peak memory, in kB, of the largest process of this build so far, earlier runs included.
 
     A compiler's passes run one after another, nvcc's too, so the largest pass is the peak of the whole compile.
@@ -128,12 +172,3 @@ def note_peak(file: Path) -> None:
     peak = max(int(before) if before.isdecimal() else 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
     with contextlib.suppress(OSError):  # on a full disk, the compilers' own error is the one to report
         file.write_text(str(peak), encoding="ascii")
-
-
-if __name__ == "__main__":
-    alive, held_by_worker = os.pipe()
-    if worker := os.fork():
-        os.close(held_by_worker)
-        sys.exit(supervise(worker, alive))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    main(sys.argv[1])

@@ -1,17 +1,20 @@
-"""The check whether an Artifact may be loaded on a Host: a pure function, called before any dlopen."""
+"""Whether an Artifact may be loaded on a Host: pure functions, called before any dlopen, that list the mismatches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .content import Content, without_cuda
 from .digests import json_sha256
-from .errors import REINSTALL
+from .errors import REINSTALL, command
 from .host import Host
 from .manifest import Library, Manifest, Requires
 from .platforms import numbers
 from .record import Record
+
+if TYPE_CHECKING:
+    from .architectures import ArchList
 
 
 class Mismatch(Record):
@@ -35,21 +38,6 @@ class Mismatch(Record):
     compile_cures: bool
 
 
-class Verdict(Record):
-    """The outcome of a check: usable if there are no mismatches."""
-
-    mismatches: tuple[Mismatch, ...]
-
-    @property
-    def usable(self) -> bool:
-        """Whether everything in the Artifact may be used."""
-        return not self.mismatches
-
-    def against(self, device: str) -> tuple[Mismatch, ...]:
-        """The mismatches that rule out the kernels of a device type, `cpu` or `cuda`."""
-        return tuple(m for m in self.mismatches if m.device in ("cpu", device))
-
-
 class Wanted(Record):
     """What a package requires of the Artifacts that it loads; None: anything.
 
@@ -65,15 +53,23 @@ class Wanted(Record):
 ANYTHING = Wanted()
 
 
-def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> Verdict:
-    """Compare what an Artifact needs with what a machine has, and what it contains with what is wanted.
+def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mismatch, ...]:
+    """What rules an Artifact out: what a machine lacks that it needs, and what it has that is not wanted.
 
     Args:
         manifest: the Artifact's.
         host: the machine. GPUs and driver are checked if the Host knows them.
         wanted: what the package that would load it requires.
+
+    Returns:
+        The mismatches; empty if everything in it may be used.
     """
-    return Verdict((*_other_content(manifest, wanted), *_mismatches(manifest, host)))
+    return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
+
+
+def against(mismatches: Iterable[Mismatch], device: str) -> tuple[Mismatch, ...]:
+    """Those that rule out the kernels of a device type, `cpu` or `cuda`."""
+    return tuple(each for each in mismatches if each.device in ("cpu", device))
 
 
 def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
@@ -265,3 +261,57 @@ def capability_mismatch(
             remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
         return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
     return None
+
+
+def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, in_store: bool) -> tuple[Mismatch, ...]:
+    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all.
+
+    Args:
+        manifest: that of one that fits the machine, and its GPUs too if `targets` is None.
+        host: the machine, including its visible GPUs.
+        targets: the architectures; None for those of the GPUs, or else a wheel's default list.
+        in_store: whether it is an entry of a store, not the wheel's own.
+    """
+    from .architectures import Arch
+
+    libraries = manifest.kernels
+    # Without a GPU to check against, assume that the wheel has what its builder intended. A store's entry may have been
+    # compiled for a single GPU, unless it has the default architectures.
+    for_all = not in_store or _has_default_list(manifest)
+    if host.cuda is not None and manifest.libraries_for("cuda"):
+        if targets is None and (for_all or host.capabilities):
+            return ()
+        if targets is not None and all(_covers(library, targets) for library in libraries):
+            return ()
+    sass = sorted({Arch.from_string(arch) for library in libraries for arch in library.sass})
+    ptx = sorted({Arch.from_string(arch) for library in libraries for arch in library.ptx})
+    mismatch = Mismatch(
+        dimension="archs",
+        required=f"CUDA kernels for {targets or 'the default architectures of a wheel, because no GPU is visible'}",
+        found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
+        remedy=f"{command(manifest.package)} cache build" + (f" --archs '{targets}'" if targets else ""),
+        device="cuda",
+        compile_cures=True,
+    )
+    return (mismatch,)
+
+
+def _has_default_list(manifest: Manifest) -> bool:
+    from .settings import DEFAULT
+
+    settings = manifest.built_with.get("settings", {})
+    return bool(settings.get("archs", {}).get("origin") == str(DEFAULT))
+
+
+def _covers(library: Library, targets: ArchList) -> bool:
+    """Whether a library has SASS that runs on every SASS target, and PTX for every PTX target."""
+    from .architectures import Arch
+
+    sass, ptx = (tuple(map(Arch.from_string, made)) for made in (library.sass, library.ptx))
+    for arch in targets.sass:
+        if arch not in sass and (arch.suffix or not any(made.sass_runs_on((arch.major, arch.minor)) for made in sass)):
+            return False
+    for arch in targets.ptx:
+        if arch not in ptx and (arch.suffix or not any(made.ptx_runs_on((arch.major, arch.minor)) for made in ptx)):
+            return False
+    return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .printable import TEXT, printable
 
@@ -45,6 +46,11 @@ class KernelWheelError(Exception):
         """Pickle by the named parts, which lets the error cross process boundaries (multiprocessing)."""
         return _rebuild, (type(self), self.problem, self.required, self.found, self.remedies)
 
+    def to_json(self) -> dict[str, Any]:
+        """The kind of error and its parts as plain JSON values."""
+        parts = {"problem": self.problem, "required": self.required, "found": self.found}
+        return {"kind": type(self).__name__, **parts, "remedies": list(self.remedies)}
+
 
 class BuildError(KernelWheelError):
     """Kernels cannot be compiled: bad settings, no suitable toolchain, or a compiler error."""
@@ -72,6 +78,13 @@ class StoreError(KernelWheelError):
 
 class UnreadableStoreError(StoreError):
     """The Store, or an entry, cannot be read right now; it may be intact."""
+
+
+def from_json(values: Mapping[str, Any]) -> KernelWheelError:
+    """The error that `to_json` described, in another process."""
+    kinds = (BuildError, SettingsError, IncompatibleArtifactError, UnreadableArtifactError, OtherSchemaError)
+    kind = {each.__name__: each for each in (*kinds, StoreError, UnreadableStoreError)}[values["kind"]]
+    return kind(values["problem"], required=values["required"], found=values["found"], remedies=values["remedies"])
 
 
 def way_out(refusal: OSError) -> str:

@@ -33,8 +33,11 @@ class Source(NamedTuple):
 
     def content(self, version: str, options: Mapping[str, Any]) -> Content:
         """The content of what would be compiled of them with these options; raises as `source_digests`."""
-        facts, sources = self.facts, source_digests(self.folder, self.facts.files)
-        return facts.content(version, sources, options)
+        return self.facts.content(version, self.digests(), options)
+
+    def digests(self) -> dict[str, str]:
+        """The sha256 of each source as it is now; raises as `source_digests`."""
+        return source_digests(self.folder, self.facts.files)
 
 
 def find_source(package: str, native: Path, manifest: Manifest | None) -> Source | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 from . import source_files
 from .content import Content, make_content
 from .errors import SettingsError, way_out
-from .extension import EXTENSION, Extension, read_extensions, to_json
+from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
 Abi = Literal["stable", "torch"]
@@ -89,6 +89,16 @@ class PackageFacts(NamedTuple):
         """The content of kernels of it: as `make_content`."""
         extensions = map(to_json, self.extensions)
         return make_content(self.import_name, version, sources, self.abi, self.torch_target, extensions, options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as plain JSON values, for `from_json` in another process."""
+        return {**self._asdict(), "extensions": [to_json(each) for each in self.extensions]}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PackageFacts:
+        """The facts that `to_json` described."""
+        files = None if values["files"] is None else tuple(values["files"])
+        return cls(**{**values, "extensions": tuple(map(from_plan, values["extensions"])), "files": files})
 
     @property
     def native(self) -> str:

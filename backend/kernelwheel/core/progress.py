@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from .printable import printable
 
-if TYPE_CHECKING:  # the compile's dependencies may be missing if only messages are printed
-    from ..compiler.compile import Say
+Say = Callable[[str], None]  # takes one line of progress
 
 
 def print_line(line: str, to_stdout: bool = False) -> None:

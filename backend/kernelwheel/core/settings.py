@@ -61,6 +61,17 @@ class Settings(Options):
         chosen = {each.name: self.values[each.name] for each in REGISTRY if each.in_content(cuda)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
 
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain JSON values, for `from_json` in another process."""
+        origins = {name: [origin.place, origin.name] for name, origin in self.origins.items()}
+        return {"package": self.package, "values": dict(self.values), "origins": origins}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+        """The settings that `to_json` described."""
+        typed = {name: tuple(each) if isinstance(each, list) else each for name, each in values["values"].items()}
+        return cls(values["package"], typed, {name: Origin(*each) for name, each in values["origins"].items()})
+
     def effective(self) -> dict[str, dict[str, Any]]:
         """Every option as {name: {value, origin}}."""
         return {name: {"value": self.values[name], "origin": str(origin)} for name, origin in self.origins.items()}

@@ -1,4 +1,4 @@
-"""Finding and using the Artifact for a request, as `decide` decides, short of compiling."""
+"""Finding and using the Artifact that is selected for a request, short of compiling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.errors import IncompatibleArtifactError, KernelWheelError, Unreadabl
 from ..core.host import Host
 from ..store.artifact import Artifact
 from .installed import InstalledPackage
-from .selection import Decision, Request, decide, failed
+from .selection import Request, Selection, failed, select
 
 if TYPE_CHECKING:
     from ..store.entries import Store
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Use = Callable[[Artifact], object]
 
 
-def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> Decision:
+def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> Selection:
     """Use the first available Artifact that fits and is intact; quarantine damaged ones in the user's own store.
 
     Args:
@@ -29,7 +29,7 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> D
         use: verifies an Artifact, and loads it if wanted; raises if it is damaged.
 
     Returns:
-        The decision. If it is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
+        The selection. If it is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
 
     Raises:
         IncompatibleArtifactError: the wheel's Artifact or one in a read-only store is damaged.
@@ -44,11 +44,11 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> D
             raise error
         put_away(artifact.store, artifact.folder, error)
 
-    return _settle(lambda: decide(request, host, package.candidates(put_away), package), use, set_aside)
+    return _settle(lambda: select(request, host, package.candidates(put_away), package), use, set_aside)
 
 
-def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Decision:
-    """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a decision to fail."""
+def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
+    """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a selection to fail."""
     passed_over: set[Path] = set()
 
     def set_aside(artifact: Artifact, error: IncompatibleArtifactError) -> None:
@@ -56,31 +56,31 @@ def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use
             raise error
         passed_over.add(artifact.folder)
 
-    def decide_now() -> Decision:
+    def select_now() -> Selection:
         candidates = (each for each in package.candidates() if each.folder not in passed_over)
-        return decide(request, host, candidates, package)
+        return select(request, host, candidates, package)
 
     try:
-        return _settle(decide_now, verify, set_aside)
+        return _settle(select_now, verify, set_aside)
     except KernelWheelError as error:
         return failed(request.device, error)
 
 
 def _settle(
-    decide_now: Callable[[], Decision], use: Use, set_aside: Callable[[Artifact, IncompatibleArtifactError], None]
-) -> Decision:
+    select_now: Callable[[], Selection], use: Use, set_aside: Callable[[Artifact, IncompatibleArtifactError], None]
+) -> Selection:
     while True:
-        decision = decide_now()
-        if decision.artifact is None:
-            return decision
+        selection = select_now()
+        if selection.artifact is None:
+            return selection
         try:
-            use(decision.artifact)
+            use(selection.artifact)
         except UnreadableArtifactError:
             raise  # it may be intact: do not quarantine it
         except IncompatibleArtifactError as error:
-            set_aside(decision.artifact, error)
+            set_aside(selection.artifact, error)
         else:
-            return decision
+            return selection
 
 
 def _put_away(package: str, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:

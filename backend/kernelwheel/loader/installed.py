@@ -19,7 +19,7 @@ from ..core.host import Host
 from ..core.manifest import Manifest
 from ..core.remembered import remembered
 from ..store.artifact import Artifact
-from .refusal import changed_sources, no_artifact, unusable_artifact
+from .no_kernels import changed_sources, no_artifact, unusable_artifact
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
     from ..core.kernel_source import Source
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
 
 
 class InstalledPackage:
-    """An installed package; implements the Terms of its decisions.
+    """An installed package: what a selection depends on.
 
     Args:
         package: its import name.
@@ -46,29 +46,23 @@ class InstalledPackage:
         self.manifest: Manifest | None = None
         self.in_use = False  # whether its kernels are loaded in this process
         self._environ = environ
-        self._damage: IncompatibleArtifactError | None = None
-        self._look()
+        self.damage: IncompatibleArtifactError | None = None  # what is wrong with the wheel's Artifact
+        self._read()
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         """Read the wheel's manifest."""
         try:
-            self.manifest, self._damage = manifests.read(self.folder, self.package), None
+            self.manifest, self.damage = manifests.read(self.folder, self.package), None
         except IncompatibleArtifactError as error:
-            self._damage = error
+            self.damage = error
 
-    @property
-    def damage(self) -> IncompatibleArtifactError | None:
-        """What is wrong with the wheel's Artifact; a manifest that could not be read is tried again."""
-        if isinstance(self._damage, UnreadableArtifactError):
-            self._look()
+    def read_again(self) -> None:
+        """Read a manifest again that could not be read: too many files were open, or a network disk did not answer."""
+        if isinstance(self.damage, UnreadableArtifactError):
+            self._read()
             if self.manifest is not None:
                 for name in ("settings", "source", "wanted"):  # computed without the manifest
                     self.__dict__.pop(name, None)
-        return self._damage
-
-    @damage.setter
-    def damage(self, error: IncompatibleArtifactError) -> None:
-        self._damage = error
 
     @property
     def artifact(self) -> Artifact | None:
@@ -98,9 +92,14 @@ class InstalledPackage:
         return str(self.settings.origin("jit"))
 
     @property
-    def cuda_off(self) -> str:
-        """Where the option `cuda` was set to off; empty if it was not."""
-        return str(self.settings.origin("cuda")) if self.settings.cuda == "off" else ""
+    def cuda(self) -> str:
+        """The value of the option `cuda`; see `selection.compiles_cuda`."""
+        return self.settings.cuda
+
+    @property
+    def cuda_origin(self) -> str:
+        """Where `cuda` was set."""
+        return str(self.settings.origin("cuda"))
 
     @remembered
     def source(self) -> Source | None:
@@ -140,23 +139,25 @@ class InstalledPackage:
         options = self.settings.content(cuda=True)
         if self.manifest is not None:
             return Wanted(self.version, {**self.manifest.content, "options": options})
-        if self.source is None:
-            return Wanted(self.version)
-        return Wanted(self.version, self.source.content(self.version, options))
+        return Wanted(self.version, self.source.content(self.version, options) if self.source else None)
 
     def wanted_of(self, artifact: Artifact) -> Wanted:
         """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
         return self.wanted if artifact.store else Wanted(self.version)
 
-    @property
-    def wanted_sources(self) -> str:
-        """The digest of the sources that are wanted; empty without sources."""
-        return json_sha256(self.wanted.content["sources"]) if self.wanted.content else ""
+    def read_sources_again(self) -> None:
+        """Accept sources that were edited since they were first read, unless kernels of the old ones are in use.
 
-    def look_again(self, sources: str) -> None:
-        """Accept sources that were edited since they were first read, unless kernels of the old ones are in use."""
+        Raises:
+            IncompatibleArtifactError: such are in use, or the sources are those of a wheel.
+        """
+        if self.source is None or self.wanted.content is None:
+            return
+        old, new = (json_sha256(each) for each in (self.wanted.content["sources"], self.source.digests()))
+        if new == old:
+            return
         if self.manifest is not None or self.in_use:
-            raise changed_sources(self.package, self.folder, self.wanted_sources, sources, self.manifest is None)
+            raise changed_sources(self.package, self.folder, old, new, self.manifest is None)
         del self.__dict__["wanted"]
 
     def stores(self) -> Iterator[Store]:
@@ -184,4 +185,4 @@ class InstalledPackage:
             return (unusable_artifact(damage),)
         if self.manifest is None:
             return (no_artifact(self.package, self.folder),)
-        return check(self.manifest, host, Wanted(self.version)).mismatches
+        return check(self.manifest, host, Wanted(self.version))

@@ -1,7 +1,7 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-The first Artifact with an empty Verdict is used: the wheel's, then those in read-only caches, then those in the user's
-own. Only if there is none, and compiling would help, one is compiled; see `decision`.
+The first Artifact without a mismatch is used: the wheel's, then those in read-only caches, then those in the user's own.
+Only if there is none, and compiling would help, one is compiled; see `selection`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..store.artifact import Artifact
 from .find import find
 from .installed import InstalledPackage
 from .loading import import_module, load_extension, load_operators, needed_for, verify_modules
-from .refusal import incompatible, other_gpu
-from .selection import Request, against
+from .no_kernels import incompatible, other_gpu
+from .selection import Request, against, compiles_cuda
 
 
 class Kernels:
@@ -77,6 +77,7 @@ class Kernels:
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
         with self.lock, self._os_errors():
+            self.installed.read_again()
             if device not in self._loaded:
                 self._use(self._request(device, index), partial(self._load, device=device))
             elif index is not None:
@@ -130,9 +131,10 @@ class Kernels:
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
+            self.installed.read_again()
             if self._whole_of is None and not self.installed.damage:
-                decision = find(self.installed, self.host, self._whole_request(), partial(self._load_extension, name))
-                self._whole_of = decision.artifact
+                selection = find(self.installed, self.host, self._whole_request(), partial(self._load_extension, name))
+                self._whole_of = selection.artifact
             if self._whole_of:
                 self.extension(name)
         return name in self._extensions
@@ -140,26 +142,27 @@ class Kernels:
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
+            self.installed.read_again()
             find(self.installed, self.host, self._request("cpu", None), partial(self._load, device="cpu"))
 
     def info(self) -> dict[str, Any]:
         """What was built and whether it fits this machine, as plain JSON values."""
         package = self.installed
-        damage = package.damage  # first: it may read the manifest again
+        package.read_again()
         values = {
             "package": package.package,
             "version": package.version,
             "artifact": str(package.folder),
             "manifest": package.manifest.to_json() if package.manifest else None,
-            "damage": str(damage) if damage else None,
+            "damage": str(package.damage) if package.damage else None,
             "host": self.host._asdict(),
-            "verdict": [mismatch._asdict() for mismatch in package.mismatches(self.host)],
+            "mismatches": [mismatch._asdict() for mismatch in package.mismatches(self.host)],
             "loaded": {device: str(artifact.folder) for device, artifact in self._loaded.items()},
         }
         return dict(json.loads(json.dumps(values)))
 
     def probe_gpus(self) -> None:
-        """Add the driver and the GPUs to the Host, so that Verdicts cover them; initialises CUDA if there is a GPU."""
+        """Add the driver and the GPUs to the Host, so that checks cover them; initialises CUDA if there is a GPU."""
         self.host = hosts.with_gpus(self.host)
 
     def _whole(self, use: Callable[[Artifact], object]) -> Artifact:
@@ -167,8 +170,9 @@ class Kernels:
         package = self.installed
         if self._whole_of is None:
             with self._os_errors():
-                if damage := package.damage:  # before the settings, which need the manifest
-                    raise damage
+                package.read_again()
+                if package.damage:  # before the settings, which need the manifest
+                    raise package.damage
                 self._whole_of = self._use(self._whole_request(), use)
                 package.in_use = True
         return self._whole_of
@@ -176,7 +180,7 @@ class Kernels:
     def _whole_request(self) -> Request:
         """The Request for kernels that are one file for CPU and GPU: for the GPUs, where there are any."""
         package = self.installed
-        on = self.host.cuda and package.can_use_cuda and package.settings.cuda != "off"
+        on = self.host.cuda and package.can_use_cuda and compiles_cuda(package.cuda, "cuda")
         return self._request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu", None)
 
     def _request(self, device: str, index: int | None) -> Request:
@@ -193,16 +197,16 @@ class Kernels:
         package = self.installed
         if request.device == "cuda":
             self._gpus()
-        decision = find(package, self.host, request, use)
-        if decision.error:
-            raise decision.error
-        if decision.artifact:
-            return decision.artifact
+        selection = find(package, self.host, request, use)
+        if selection.error:
+            raise selection.error
+        if selection.artifact:
+            return selection.artifact
         from ..core import progress
-        from .obtain import provide
+        from .obtain import have_compiled
 
         with progress.shown(package.package) as say:
-            artifact = provide(package, self.host, request, package.settings, say).artifact
+            artifact = have_compiled(package, self.host, request, package.settings, say).artifact
         if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
             raise incompatible(
                 package.package,

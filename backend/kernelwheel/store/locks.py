@@ -60,6 +60,18 @@ def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Iterator
                 os.close(descriptor)
 
 
+@contextmanager
+def kept_in_child() -> Iterator[None]:
+    """Let a child that is forked in the body keep the locks of this process: it has a part in its work."""
+    with _guard:
+        held = set(_held)
+        _held.clear()
+        try:
+            yield
+        finally:
+            _held.update(held)
+
+
 def _close_in_child() -> None:
     for descriptor in _held:
         os.close(descriptor)

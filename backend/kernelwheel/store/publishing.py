@@ -27,7 +27,7 @@ DAY = 86400.0
 
 
 @contextmanager
-def making(store: Store, waiting: Callable[[str], None]) -> Iterator[None]:
+def making(store: Store, waiting: Callable[[str], None]) -> Iterator[int | None]:
     """Hold the right to make entries: one process makes an entry, and others wait and then find it.
 
     After entering, check again whether the entry exists before making it. If the filesystem has no working locks, every
@@ -37,20 +37,24 @@ def making(store: Store, waiting: Callable[[str], None]) -> Iterator[None]:
         store: where.
         waiting: called now and then with a description of the process that holds the lock.
 
+    Yields:
+        The lock's file descriptor, which a compiler inherits; None if the filesystem has no locks.
+
     Raises:
         StoreError: the Store cannot be written, or is not safe.
     """
     prepare(store)
     with ExitStack() as held:
+        lock = None
         try:
-            held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
+            lock = held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
         except OSError as error:
             if error.errno not in HERE.no_locks:
                 raise store.unwritable(error) from error
         else:
             sign(store)
             _remove_leftovers(store)
-        yield
+        yield lock
 
 
 def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> Artifact:
@@ -133,14 +137,18 @@ def _moved_into_place(store: Store, private: Path, fingerprint: str) -> Artifact
     private.chmod(FOLDER)  # from now on, others may read it
     _fsync(private)
     place = store.root / fingerprint
-    try:
-        private.rename(place)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        place = private  # another process without a lock was faster; ours is as good, and its content is known
-    _fsync(store.root)
-    return Artifact(place, manifest, store)
+    while True:
+        try:
+            private.rename(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if theirs := store.entry(fingerprint):  # another process without a lock was faster
+                shutil.rmtree(private, ignore_errors=True)
+                return theirs
+        else:
+            _fsync(store.root)
+            return Artifact(place, manifest, store)
 
 
 def _fsync(path: Path) -> None:

@@ -1,27 +1,22 @@
-"""How many compilers to run at once, from the cores and memory available and the memory one compiler needs.
-
-A container is limited by its control groups, whatever the machine has. Files are read below a `root`, so that tests
-can simulate other machines.
-"""
+"""How many compilers to run at once, from the cores and memory there are and the memory that one compiler needs."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import TOO_MANY_OPEN, BuildError
+from ..core.errors import BuildError
 from ..core.manifest import Manifest
+from ..core.resources import MB, Resources
 
 # Assumed for one compiler if no manifest of the package has a measurement. A file that includes torch's stable headers
 # was measured at 0.15 GB (gcc 12), 0.39 GB (nvcc 13.0) and, with CUB, 0.53 GB; the rest is a safety margin.
 DEFAULT_PEAK_MB = 1024
 # Lower measurements are not trusted: if a compiler cache does the work, only its client is measured.
 SMALLEST_PEAK_MB = 256
-MB = 1 << 20
 
 # KILLED: what is printed if a compiler is killed, by gcc's driver, nvcc, clang's driver, a shell (nvcc runs its passes
 # in one) and Ninja (128 + 9; not in every version). NO_MEMORY: what is printed if an allocation fails, by gcc's passes,
@@ -38,23 +33,6 @@ NO_MEMORY = re.compile(
     r"|\b(v?fork|posix_spawn|clone)\b.*: Cannot allocate memory|: memory exhausted$",
     re.MULTILINE,
 )
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a build may use.
-
-    Attributes:
-        cores: processors, at least 1.
-        cores_from: what limits them, as text.
-        memory_mb: available memory in MiB; None if unknown.
-        memory_from: what limits it, as text.
-    """
-
-    cores: int
-    cores_from: str
-    memory_mb: int | None
-    memory_from: str
 
 
 @dataclass(frozen=True)
@@ -155,98 +133,3 @@ def _address_space() -> str:
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return "no limit" if limit == resource.RLIM_INFINITY else f"{limit // MB} MB"
-
-
-def find_resources(root: Path = Path("/")) -> Resources:
-    """What this process may use, given its CPU affinity, its control groups and the available memory."""
-    cores, cores_from = len(os.sched_getaffinity(0)), "CPU affinity"
-    memory, memory_from = _available(root), "MemAvailable"
-    for group in _groups(root):
-        name = "/" + group.relative_to(root).as_posix()
-        quota = _quota(group)
-        if quota is not None and quota < cores:
-            cores, cores_from = quota, f"CPU quota of {name}"
-        room = _room(group)
-        if room is not None and (memory is None or room < memory):
-            memory, memory_from = room, f"limit of {name}"
-    return Resources(cores, cores_from, None if memory is None else memory // MB, memory_from)
-
-
-def oom_kills(root: Path = Path("/")) -> int:
-    """How many processes of our control group the OOM killer has killed so far, whichever limit was hit."""
-    own: dict[str, int] = {}
-    for group in _groups(root):
-        # memory.events (version 2), memory.oom_control (version 1): see the kernel's cgroup documentation.
-        counted = _table(group / "memory.events") or _table(group / "memory.oom_control")
-        if "oom_kill" in counted and not own:
-            own = counted  # the innermost group comes first; the outer ones count other builds too
-    return own.get("oom_kill", 0)
-
-
-def _available(root: Path) -> int | None:
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
-
-
-def _groups(root: Path) -> Iterator[Path]:
-    """The folders of this process's control groups, each followed by its visible parents.
-
-    proc(5), /proc/[pid]/mountinfo: ID, parent, device, root of the mount, mount point, options, -, type, source, more.
-    cgroups(7): `hierarchy:controllers:path`, without controllers for version 2.
-    """
-    paths = {}
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        paths.update(dict.fromkeys(controllers.split(","), path))
-    for line in _text(root / "proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        mounted, mount_point = before.split()[3:5]
-        kind, _, options = [*after.split(" "), "", ""][:3]  # the source may be empty
-        names = {"cgroup2": [""], "cgroup": options.split(",")}.get(kind, [])
-        for path in {paths[name] for name in names if name in paths}:
-            top = root / mount_point.lstrip("/")
-            inside = path[len(mounted.rstrip("/")) :] if f"{path}/".startswith(f"{mounted.rstrip('/')}/") else ""
-            # A path outside of the mount (/..): of our groups, only the mount's own is visible.
-            group = top if ".." in inside.split("/") else top / inside.strip("/")
-            yield from [group, *(parent for parent in group.parents if parent.is_relative_to(top))]
-
-
-def _quota(group: Path) -> int | None:
-    """A CPU quota in cores, rounded up; None if there is no quota."""
-    version_1 = [_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    quota, period = (_text(group / "cpu.max").split() or version_1)[:2]
-    return math.ceil(int(quota) / int(period)) if quota.isdecimal() and period.isdecimal() else None
-
-
-def _room(group: Path) -> int | None:
-    """The bytes a group may still use; None if it has no limit. The page cache is reclaimable and does not count."""
-    for limits, usage, cached in (
-        (("memory.max", "memory.high"), "memory.current", ("active_file", "inactive_file")),
-        (("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")),
-    ):
-        set_limits = [int(text) for name in limits if (text := _text(group / name).strip()).isdecimal()]
-        used = _text(group / usage).strip()
-        if set_limits and used.isdecimal():
-            files = _table(group / "memory.stat")
-            return max(0, min(set_limits) - int(used) + sum(files.get(name, 0) for name in cached))
-    return None
-
-
-def _table(path: Path) -> dict[str, int]:
-    """Parse a file of `name number` lines."""
-    pairs = (line.split() for line in _text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-
-
-def _text(path: Path) -> str:
-    """A file's text; empty if it does not exist or is not readable: then no limit is known.
-
-    Raises:
-        OSError: too many files are open, which says nothing about limits.
-    """
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        if error.errno in TOO_MANY_OPEN:
-            raise
-        return ""

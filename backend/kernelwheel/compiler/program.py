@@ -1,0 +1,56 @@
+"""The compiler's conversation: one line of JSON in, progress out, and one answer.
+
+    {"make": REQUEST}                                   an Artifact, in a store
+    {"dry-run": {"requests": [REQUEST, …], "machine": REQUEST or null}}    what would be made, and with what
+    -> {"say": LINE} …, then {"answer": …} or {"error": ERROR}
+
+REQUEST is core/compile_request.py's, ERROR core/errors.py's. Standard input stays open: when it is closed, or the
+process that asked is gone, everything ends. What a compile needs of Python packages is imported only after it has been
+looked for, so that a lack of it is an error like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.compile_request import CompileRequest
+from ..core.errors import KernelWheelError
+from ..core.platforms import require_supported
+from .caller import Caller
+from .tools import require_tools
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer one message. Takes the process id of the program that asks, which starts this one in its own session."""
+    if len(arguments) != 1 or not arguments[0].isdecimal() or os.getsid(0) != os.getpid():
+        print("this program is started by the package it belongs to, which asks it for compiled kernels", file=sys.stderr)
+        return 2
+    message = json.loads(sys.stdin.buffer.readline())
+    try:
+        _tell({"answer": _answer(message, Caller(int(arguments[0])))})
+    except KernelWheelError as error:
+        _tell({"error": error.to_json()})
+    return 0
+
+
+def _answer(message: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    require_supported()
+    if "dry-run" in message:
+        from .dry_run import examine
+
+        question = message["dry-run"]
+        machine = CompileRequest.from_json(question["machine"]) if question["machine"] else None
+        return examine([CompileRequest.from_json(each) for each in question["requests"]], machine)
+    require_tools()
+    from .make import make
+
+    answer = make(CompileRequest.from_json(message["make"]), caller, lambda line: _tell({"say": line}))
+    return {**answer._asdict(), "folder": str(answer.folder)}
+
+
+def _tell(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)

@@ -1,0 +1,110 @@
+"""Asking the compiler, which is a program of its own: a compile that crashes is an error here, and no more than that.
+
+It runs with the same Python and the same folders of modules, but as a file: `python -m <package>…` would import the
+package, and torch with it, and load kernels. It is in a session of its own, and ends when this process does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core import errors
+from ..core.compile_request import CompileAnswer, CompileRequest
+from ..core.errors import BuildError
+
+PROGRAM = Path(__file__).parent.parent / "compiler" / "__main__.py"
+MOST_LINES = 20  # of what it says as it crashes
+
+
+def ask(request: CompileRequest, say: Callable[[str], None]) -> CompileAnswer:
+    """Have an Artifact compiled, unless a store has it.
+
+    Args:
+        request: what to compile.
+        say: receives progress, one line per call.
+
+    Raises:
+        KernelWheelError: as the compiler answers.
+        BuildError: it ended without an answer.
+    """
+    answer = _run({"make": request.to_json()}, say, () if request.lock is None else (request.lock,))
+    return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"])
+
+
+def preview(requests: Sequence[CompileRequest], machine: CompileRequest | None = None) -> dict[str, Any]:
+    """What would be compiled for these requests, and with what; nothing is.
+
+    Returns:
+        `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
+
+    Raises:
+        BuildError: the compiler ended without an answer.
+    """
+    question = {"requests": [each.to_json() for each in requests], "machine": machine.to_json() if machine else None}
+    return dict(_run({"dry-run": question}, lambda line: None))
+
+
+def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tuple[int, ...] = ()) -> Any:
+    """Start the compiler, send it a message and return its answer."""
+    crash: deque[str] = deque(maxlen=MOST_LINES)
+    with subprocess.Popen(
+        [sys.executable, "-u", str(PROGRAM), str(os.getpid())],
+        env={**os.environ, **environment()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=inherited,
+        start_new_session=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(message).encode("ascii") + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended already, and said why
+        for line in process.stdout:
+            told = _told(line)
+            if "say" in told:
+                say(told["say"])
+            elif "answer" in told:
+                return told["answer"]
+            elif "error" in told:
+                raise errors.from_json(told["error"])
+            else:
+                crash.append(line.decode("utf-8", "replace").rstrip())
+    raise _no_answer(process.returncode, crash)
+
+
+def environment() -> dict[str, str]:
+    """The variables by which the compiler finds the modules that this process finds."""
+    return {
+        "LC_ALL": "C.UTF-8",  # under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller"
+        "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
+    }
+
+
+def _told(line: bytes) -> dict[str, Any]:
+    """What a line of the compiler's says; empty if it is none of its messages."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _no_answer(status: int, said: Sequence[str]) -> BuildError:
+    ended = f"signal {-status}" if status < 0 else f"exit status {status}"
+    return BuildError(
+        "the compiler of the kernels ended without an answer",
+        required="an Artifact, or an error",
+        found="\n".join([ended, *said]),
+        remedies=["try again; if it was killed (signal 9), give it more memory, or set MAX_JOBS=1"],
+    )
