@@ -23,16 +23,16 @@ from .core.variables import variable_set
 with requirements.imports_checked_later():
     from setuptools import build_meta
 
-    from .compiler import plan as plans
-    from .compiler.cached_build import cached_build
-    from .compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-    from .compiler.cross.target_platform import on_its_torch
-    from .compiler.toolchain import toolchain
+    from .compiler.draw_plan import require_cuda
+    from .compiler.make import toolchain_for
     from .compiler.toolchain.binding import torch_release
-    from .compiler.toolchain.nvcc import NvccLimits
     from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
+    from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
+    from .core import manifest as manifests
+    from .core.compile_request import CompileRequest
     from .core.package import PackageFacts, read_project, read_toml
     from .core.source_files import source_digests
+    from .loader import compiler_process
     from .packing import (
         abi_audit,
         editable,
@@ -46,6 +46,7 @@ with requirements.imports_checked_later():
     )
     from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
+    from .store.artifact import Artifact
 
 Config = Mapping[str, Any] | None
 
@@ -177,10 +178,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
     if not facts.can_use_cuda:
         chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
-    limits = NvccLimits(any_major=not facts.binds_cuda)
-    tools = toolchain.find_toolchain(chosen, os.environ, limits=limits)
-    if facts.binds_torch:
-        tools = on_its_torch(tools, python=facts.binds_python)
+    request = CompileRequest(facts, "0", Path(facts.sources).resolve(), chosen)
+    tools = toolchain_for(request, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
     for passed_over in tools.cxx.passed_over:
@@ -189,7 +188,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     if tools.cross:
         _say(f"platform: {tools.platform}, on {platform_name()} ({chosen.origin('platform')})")
     _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
-    plans.require_cuda(facts, tools)
+    require_cuda(facts, tools)
     bound = _bound_torch(facts, chosen, tools.torch)
     for line in other_torch.note(facts, tools.torch, Path(sysconfig.get_path("purelib"))):
         _say(line)
@@ -198,18 +197,16 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         wheel.refuse_native_files(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
-        sources = Path(facts.sources).resolve()
-        plan = plans.draw_plan(facts, _version(pure), sources, chosen, tools)
-        artifact = cached_build(plan, tools, sources, chosen, Path(temporary) / "artifact", _say)
+        request = request._replace(version=_version(pure), scratch=Path(temporary) / "artifact")
+        artifact = _ask(request)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
         components = components_of(artifact.manifest, tools)
-        for line in (abi_audit.audit(plan, artifact), *tags.tag_lines(tag), *without_text(components)):
+        for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         contents = wheel.Contents(
             facts.native,
             artifact,
-            plan,
-            sources,
+            request.sources,
             chosen.source_date_epoch,
             tag.platform,
             components,
@@ -233,6 +230,15 @@ def _outside_checkout(version_tag: str = "") -> Iterator[None]:
         config.write_text(text, encoding="utf-8")
         with variable_set("DIST_EXTRA_CONFIG", str(config)):
             yield
+
+
+def _ask(request: CompileRequest) -> Artifact:
+    """The Artifact that the compiler makes, with the decisions of this build, whenever its libraries were compiled."""
+    answer = compiler_process.ask(request, _say)
+    manifest = manifests.read(answer.folder, request.facts.import_name)
+    assert manifest is not None
+    built_with = {**manifest.built_with, **answer.decisions}
+    return Artifact(answer.folder, manifest._replace(built_with=built_with))
 
 
 def _say(line: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelwheel.core import manifest as manifests
-from kernelwheel.loader import Kernels, cache_build
+from kernelwheel.loader import Kernels, obtain
 from kernelwheel.loader.find import find
 from kernelwheel.store import publishing
 from kernelwheel.store.artifact import Artifact
@@ -24,12 +24,12 @@ def compile_entry(checkout: Path, cache: Path) -> Path:
 
 def build_cpu(kernels: Kernels) -> Artifact:
     """What `cache build` finds or makes of CPU kernels."""
-    return cache_build.build(kernels.installed, kernels.host, False, "", lambda line: None).artifact
+    return obtain.build(kernels.installed, kernels.host, False, "", lambda line: None).artifact
 
 
 def find_cpu(kernels: Kernels) -> Artifact | None:
     """What `cache build` would find of CPU kernels."""
-    request = cache_build.request_for(kernels.installed, False, "")
+    request = obtain.build_request(kernels.installed, False, "")
     return find(kernels.installed, kernels.host, request, Artifact.verify).artifact
 
 

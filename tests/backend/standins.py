@@ -5,12 +5,14 @@ Each is a folder with the files that a finder reads and, for programs, a shell s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler.caller import Caller
 from kernelwheel.compiler.cross.target_platform import CrossTarget, cross_platform
+from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
@@ -199,7 +201,7 @@ class Machine:
     def draw_for(self, facts: PackageFacts, root: Path, version: str = "1.2.3", **options: str) -> Plan:
         """The Plan that this machine draws for a package with sources in `root`."""
         chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
-        return plans.draw_plan(facts, version, root, chosen, self.toolchain(chosen))
+        return draw_plan(facts, version, root, chosen, self.toolchain(chosen))
 
 
 TWICE = "#include <torch/csrc/stable/library.h>\n#include <vector>\nint twice;\n"
@@ -217,3 +219,16 @@ def make_machine(folder: Path, names: Sequence[str] = tuple(SOURCES)) -> Machine
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(SOURCES[name], encoding="utf-8")
     return machine
+
+
+class Present(Caller):
+    """The process that runs the tests: it asks for compiles in itself, stays, and ends nothing of its session."""
+
+    def is_gone(self) -> bool:
+        return False
+
+    def end_session(self) -> None:
+        pass
+
+
+PRESENT = Present(os.getpid(), os.environ)

@@ -14,9 +14,9 @@ import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import cache_commands, explain
-from kernelwheel.core import architectures
+from kernelwheel.core import architectures, compatible
 from kernelwheel.core.manifest import Library
-from kernelwheel.loader import Kernels, coverage
+from kernelwheel.loader import Kernels
 from kernelwheel.store.entries import Store
 from kernelwheel.store.publishing import making
 
@@ -76,7 +76,7 @@ def no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a compile started")
 
-    monkeypatch.setattr("kernelwheel.compiler.compile.compile_plan", refuse)
+    monkeypatch.setattr("kernelwheel.loader.compiler_process.ask", refuse)
 
 
 def flip(path: Path) -> None:
@@ -269,7 +269,7 @@ def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool)
     has = architectures.parse(made, "a test")
     library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
 
-    assert coverage._covers(library, architectures.parse(wanted, "a test")) is covered
+    assert compatible._covers(library, architectures.parse(wanted, "a test")) is covered
 
 
 # explain

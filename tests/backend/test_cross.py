@@ -15,11 +15,12 @@ import pytest
 from builds import TORCH, Wheel, build, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from kernelwheel.compiler import plan as plans
-from kernelwheel.compiler.cmake_build import toolchain_file
 from kernelwheel.compiler.cross import target_platform
+from kernelwheel.compiler.cross.toolchain_file import toolchain_file
 from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
+from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.headers import header_folders
+from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.binding import Binding, find_cuda_library
 from kernelwheel.compiler.toolchain.cxx import find_cxx
@@ -186,7 +187,7 @@ def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Pa
 def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
     manifest = manifests.read(arm_wheel.native)
 
-    (mismatch,) = compatible.check(manifest, hosts.probe()).mismatches
+    (mismatch,) = compatible.check(manifest, hosts.probe())
 
     found = mismatch.dimension, mismatch.required, mismatch.found
     assert found == ("platform", "linux-aarch64", platforms.platform_name())
@@ -471,9 +472,9 @@ def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp
     machine, facts = make_machine(tmp_path / "machine"), PackageFacts("tiny", "native", "2.10", "stable")
     theirs = make_torch(tmp_path / "packages", "2.11.0+cu990", "99.0")
 
-    def draw() -> plans.Plan:
+    def draw() -> Plan:
         tools = with_target_torch(machine, tmp_path / "packages")
-        return plans.draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+        return draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
 
     assert draw() == machine.draw(**FOR_ARM)
     (theirs / "include/torch/csrc/stable/library.h").write_text("// another ABI\n", encoding="utf-8")
@@ -500,7 +501,7 @@ def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) 
     facts = PackageFacts("tiny", "native", "2.10", "torch")
     machine = Machine(tmp_path / "machine")
 
-    plan = plans.draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+    plan = draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
 
     assert plan.binding == Binding("cp312", "2.11.0+cu990")
     assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
@@ -587,15 +588,19 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 @pytest.fixture
 def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
-    from kernelwheel.compiler import run_time
+    from kernelwheel.compiler import make
     from kernelwheel.core.kernel_source import Source
+    from kernelwheel.loader.installed import InstalledPackage
+    from kernelwheel.loader.obtain import compile_request
+    from kernelwheel.loader.selection import Request
 
     machine = make_machine(tmp_path)
-    monkeypatch.setattr(run_time.toolchain, "find_toolchain", lambda chosen, *_: machine.toolchain(chosen))
+    monkeypatch.setattr(make, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
-    source = Source(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources, {})
-    plan, _ = run_time.draw_plan_here(source, "1.2.3", chosen, False, hosts.probe())
-    return plan.platform
+    package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
+    vars(package)["source"] = Source(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources, {})
+    request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
+    return make.draw_plan_for(request, {}).plan.platform
 
 
 @needs_compiler

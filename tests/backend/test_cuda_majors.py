@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kernelwheel.cli import foresight
 from kernelwheel.cli.presentation import manifest_text, targets_text
-from kernelwheel.compiler import run_time
+from kernelwheel.compiler.make import draw_plan_for
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
@@ -23,6 +23,9 @@ from kernelwheel.core.kernel_source import Source
 from kernelwheel.core.manifest import Library
 from kernelwheel.core.package import Abi, PackageFacts, split_table
 from kernelwheel.loader import Kernels
+from kernelwheel.loader.installed import InstalledPackage
+from kernelwheel.loader.obtain import compile_request
+from kernelwheel.loader.selection import Request
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
 from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 
@@ -197,8 +200,6 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
     monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
-    monkeypatch.setattr(foresight, "find_torch", lambda: torch)
-    monkeypatch.setattr(run_time, "require_tools", lambda: None)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
     return machine.sources
@@ -206,9 +207,10 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def draw_here(folder: Path, host: Host, abi: Abi = "stable") -> str:
     """The release of CUDA that a compile at run time would use."""
-    source = Source(PackageFacts("tiny", "native", "2.10", abi), folder, {})
-    settings = settings_with(os.environ)
-    plan, _ = run_time.draw_plan_here(source, "1.2.3", settings, True, host)
+    package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
+    vars(package)["source"] = Source(PackageFacts("tiny", "native", "2.10", abi), folder, {})
+    request = compile_request(package, host, Request("cuda"), settings_with(os.environ))
+    plan = draw_plan_for(request, os.environ).plan
     assert plan.cuda is not None
     assert plan.cuda.sass == ("9.0",)
     return plan.cuda.toolkit["version"]

@@ -20,7 +20,7 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
 from kernelwheel.cli.installation import Installation
-from kernelwheel.compiler import run_time
+from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain import cuda
 from kernelwheel.core.errors import (
     REINSTALL,
@@ -45,9 +45,9 @@ from kernelwheel.loader import Kernels
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
 (expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
 calls = []
-import kernelwheel.compiler.compile
-real = kernelwheel.compiler.compile.compile_plan
-kernelwheel.compiler.compile.compile_plan = lambda *words, **options: calls.append(1) or real(*words, **options)
+from kernelwheel.loader import compiler_process
+real = compiler_process.ask
+compiler_process.ask = lambda *words: calls.append(1) or real(*words)
 try:
     kernels.require("cpu")
     happened = "compile" if calls else "load"
@@ -490,7 +490,7 @@ def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
 
     assert prediction(view, "cpu")["outcome"] == "fail"
     assert "cmake missing" in prediction(view, "cpu")["because"]
-    assert run_time.INSTALL_TOOLS in prediction(view, "cpu")["remedies"]
+    assert tools.INSTALL_TOOLS in prediction(view, "cpu")["remedies"]
 
 
 @needs_cpu_torch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from kept import fill
-from kernelwheel.compiler.run_time import INSTALL_TOOLS
+from kernelwheel.compiler.tools import INSTALL_TOOLS
 from kernelwheel.core.errors import REINSTALL
 from kernelwheel.store.entries import Store
 from processes import RunPython
@@ -24,7 +24,7 @@ BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
-import kernelwheel.compiler.compile
+from kernelwheel.loader import compiler_process
 from kernelwheel.cli import cache_commands
 from kernelwheel.cli import doctor
 from kernelwheel.loader import Kernels
@@ -48,7 +48,7 @@ class Started(Exception):
 def refuse(*_, **__):
     raise Started
 
-kernelwheel.compiler.compile.compile_plan = refuse
+compiler_process.ask = refuse
 
 def outcome(act):
     from kernelwheel.core.errors import KernelWheelError
@@ -61,11 +61,11 @@ def outcome(act):
     return "load", ""
 
 def build(kernels):
-    from kernelwheel.loader import cache_build
+    from kernelwheel.loader import obtain
     if kernels.host.cuda:
         kernels.probe_gpus()
-    cuda = cache_build.wants_cuda(kernels.installed, kernels.host)
-    return cache_build.build(kernels.installed, kernels.host, cuda, "", lambda line: None)
+    cuda = obtain.wants_cuda(kernels.installed, kernels.host)
+    return obtain.build(kernels.installed, kernels.host, cuda, "", lambda line: None)
 
 explained = json.loads(cache("--json"))
 cpu = json.loads(cache("--json", "--cuda", "off"))

@@ -26,7 +26,7 @@ from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.reference import settings_page
 from kernelwheel.cli.explain import differences
 from kernelwheel.cli.presentation import settings_text
-from kernelwheel.compiler.run_time import takes
+from kernelwheel.compiler.make import takes
 from samples import sample
 from standins import make_machine, settings_with
 

@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build
 from editables import SMALL, make_editable
-from kernelwheel.compiler import plan as plans
 from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
 from kernelwheel.core import settings
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.package import PackageFacts
 from processes import clean_environment
-from standins import make_cxx, make_machine, make_program, settings_with
+from standins import PRESENT, make_cxx, make_machine, make_program, settings_with
 
 pytestmark = pytest.mark.once
 
@@ -133,8 +133,18 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
         chosen = settings_with(cuda="off", **option)
         tools = toolchain.find_toolchain(chosen, os.environ)
         native = editable.checkout / "native"
-        plan = plans.draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
-        compile_plan(plan, tools, native, tmp_path / name, jobs=1, say=lambda line: None, store=editable.store)
+        plan = draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
+        compile_plan(
+            plan,
+            tools,
+            None,
+            native,
+            tmp_path / name,
+            caller=PRESENT,
+            jobs=1,
+            say=lambda line: None,
+            store=editable.store,
+        )
         made.append((tmp_path / name / "libtiny_cpu.so").read_bytes())
 
     launched = (tmp_path / "launched").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kept import kernels_of
 from kernelwheel.compiler import compile as compile_module
-from kernelwheel.compiler import run_time
+from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain.cuda import no_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.core import manifest
@@ -19,7 +19,7 @@ from kernelwheel.core.compatible import Wanted, check
 from kernelwheel.core.errors import REINSTALL, KernelWheelError, command
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Manifest, Requires
-from kernelwheel.loader import refusal
+from kernelwheel.loader import no_kernels
 from samples import PLAN
 from standins import settings_with
 
@@ -104,13 +104,13 @@ def raised() -> list[str]:
     errors: list[KernelWheelError] = [
         manifest.corrupt("x", "y"),
         manifest.unreadable(Path("x"), OSError(24, "Too many open files")),
-        refusal.changed_sources("tiny", Path("x"), "5" * 64, "6" * 64, editable=False),
-        refusal.no_sources("tiny"),
-        refusal.incompatible("tiny", "cuda", mismatches),
-        refusal.other_gpu("tiny", Path("x"), mismatches),
+        no_kernels.changed_sources("tiny", Path("x"), "5" * 64, "6" * 64, editable=False),
+        no_kernels.no_sources("tiny"),
+        no_kernels.incompatible("tiny", "cuda", mismatches),
+        no_kernels.other_gpu("tiny", Path("x"), mismatches),
         no_nvcc(torch, [], settings_with()),
     ]
-    advice = [refusal.no_artifact("tiny", Path("x")).remedy, *(mismatch.remedy for mismatch in mismatches)]
+    advice = [no_kernels.no_artifact("tiny", Path("x")).remedy, *(mismatch.remedy for mismatch in mismatches)]
     return [*advice, *(str(error) for error in errors)]
 
 
@@ -123,15 +123,15 @@ def test_no_error_advises_to_fetch_the_package_by_its_name() -> None:
 
 
 def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
-    pip, install, *names = shlex.split(run_time.INSTALL_TOOLS)
+    pip, install, *names = shlex.split(tools.INSTALL_TOOLS)
     monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
 
     with pytest.raises(KernelWheelError) as caught:
-        run_time.require_tools()
+        tools.require_tools()
 
     assert (pip, install) == ("pip", "install")
     assert names == ["scikit-build-core<1.2", "pyelftools", "packaging", "cmake", "ninja"]
-    assert caught.value.remedies[0] == run_time.INSTALL_TOOLS
+    assert caught.value.remedies[0] == tools.INSTALL_TOOLS
     assert "cmake missing" in caught.value.found
 
 
@@ -158,9 +158,9 @@ def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Pat
 def test_a_file_that_a_compile_cannot_have_is_named_and_not_the_cache_blamed(
     number: int, file: str, names: str, remedy: str
 ) -> None:
-    refusal = OSError(number, os.strerror(number), file)
+    no_kernels = OSError(number, os.strerror(number), file)
 
-    error = compile_module._refused_by_the_system(refusal, Path("/cache/build"), "TINY_CACHE_DIR")
+    error = compile_module._refused_by_the_system(no_kernels, Path("/cache/build"), "TINY_CACHE_DIR")
 
     assert error.required.endswith(names)
     assert remedy in error.remedies[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
@@ -12,7 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from kernelwheel.compiler import plan as plans
+from kernelwheel.compiler import configuration
+from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.core import architectures
 from kernelwheel.core.errors import BuildError, SettingsError
@@ -262,7 +262,7 @@ def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, 
     def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
         chosen = settings_with({**environ, **{OPTIONS[name].variable("tiny"): options[name] for name in options}})
         facts = PackageFacts("tiny", "native", "2.10")
-        return chosen, plans.draw_plan(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
+        return chosen, draw_plan(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
 
     return draw
 
@@ -378,7 +378,7 @@ def test_other_options_for_nvcc_are_not_taken_for_architectures(machine: Machine
 
 
 def test_options_for_nvcc_do_not_matter_without_cuda_kernels(machine: Machine) -> None:
-    plan = plans.draw_plan(
+    plan = draw_plan(
         PackageFacts("tiny", "native", "2.10"), "1.2.3", machine.sources,
         settings_with({"CUDAFLAGS": "-arch=native"}, cuda="off"),
         machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off")),
@@ -422,40 +422,30 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
         machine.draw()
 
 
-# Modules besides the recipe that a compile uses: none may choose a flag, a variable or the location of a file.
-SHAPES_NOTHING = {
-    "artifact": "what was made",
-    "build_log": "reads what was said", "digests": "names bytes",
-    "errors": "for failures",
-    "host": "the Plan's own", "locks": "waits", "manifest": "describes what was made", "permissions": "makes folders",
-    "plan": "the Plan itself", "readback": "reads what was made", "resources": "how many compilers at once",
-    "entries": "where the folder lies", "toolchain": "what the Plan's identities are of",
-    "variables": "names for errors", "version": "recorded beside the Plan",
-    "cxx": "finds what its identity is of", "cxx_identity": "the Plan's own", "launchers": "run the same commands",
-    "nvcc": "finds what the toolkit's identity is of", "toolkit_identity": "the Plan's own",
-    "torch_stubs": "the linker reads a name from it", "compile": "puts the parts together",
-}  # fmt: skip
+configuration_as_it_is = dict(vars(configuration))
 
 
-def test_what_shapes_a_compile_is_in_the_fingerprint() -> None:
-    backend = Path(plans.__file__).parent.parent
-    recipe = {Path(name).stem for name in plans.RECIPE}
-    imported = set()
-    for name in ("compiler/compile.py", *(name for name in plans.RECIPE if name.endswith(".py"))):
-        for node in ast.walk(ast.parse((backend / name).read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                whole = (node.module is not None and "." in node.module) or (node.level == 1 and node.module)
-                imported |= {str(node.module).rpartition(".")[2]} if whole else {alias.name for alias in node.names}
-
-    assert imported - recipe - set(SHAPES_NOTHING) == set()
-
-
-def test_an_edit_of_the_recipe_is_another_fingerprint(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cache_entries", lambda *told: {**configuration_as_it_is["cache_entries"](*told), "CMAKE_CXX_STANDARD": 23}),
+        ("made_files", lambda *told: {"src/more.cpp": "int more;"}),
+        ("prefix_map", lambda work: "-g"),
+        ("without_links", lambda work: ""),
+        ("SETTLED", {"LC_ALL": "C"}),
+        ("PASSED_ON", ("PATH", "CPATH")),
+        ("GENERATOR", "-GUnix Makefiles"),
+        ("BUILD_TYPE", "Debug"),
+        ("file_sha256", lambda path: "0" * 64),
+    ],
+)
+def test_whatever_cmake_and_the_compilers_are_told_is_in_the_fingerprint(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
     before = machine.draw()
-    real = plans.file_sha256
-    for name in plans.RECIPE:
-        edited = Path(plans.__file__).parent.parent / name
-        monkeypatch.setattr(
-            plans, "file_sha256", lambda path, edited=edited: "0" * 64 if path == edited else real(path)
-        )
-        assert machine.draw().fingerprint != before.fingerprint, name
+    monkeypatch.setattr(configuration, name, value)
+
+    after = machine.draw()
+
+    assert after.digests["tools"] != before.digests["tools"]
+    assert after.fingerprint != before.fingerprint

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
-from kernelwheel.compiler import run_time
+from kernelwheel.compiler import program
 from kernelwheel.core import platforms
 from kernelwheel.core.errors import BuildError
 from kernelwheel.core.platforms import HERE, PLATFORMS, library_file
@@ -246,13 +246,13 @@ def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_pyth
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [obtain.provide, run_time.draw_plan_here])
+@pytest.mark.parametrize("build", [lambda: obtain.have_compiled(*[None] * 5), lambda: program.answer_to({}, None)])
 def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything(
     monkeypatch: pytest.MonkeyPatch, build: Callable[..., object]
 ) -> None:
     monkeypatch.setattr(platforms, "platform_name", lambda: "win32-AMD64")
 
     with pytest.raises(BuildError, match="kernels cannot be built on win32-AMD64") as caught:
-        build(*[None] * 5)
+        build()
 
     assert caught.value.required == f"one of {', '.join(PLATFORMS)}"

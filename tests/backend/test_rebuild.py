@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
-from kernelwheel.compiler import plan as plans
 from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.toolchain import Torch
 from kernelwheel.compiler.toolchain.torch_files import read_torch
@@ -29,7 +29,7 @@ from kernelwheel.core.errors import BuildError
 from kernelwheel.core.package import PackageFacts
 from processes import run
 from programs import find_optional
-from standins import make_machine, settings_with
+from standins import PRESENT, make_machine, settings_with
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
@@ -234,10 +234,12 @@ class Project:
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
         tools = toolchain.find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
-        self.plan = plans.draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
+        self.plan = draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
-            compile_plan(self.plan, tools, self.native, out, jobs=2, say=say, store=self.editable.store)
+            compile_plan(
+                self.plan, tools, None, self.native, out, caller=PRESENT, jobs=2, say=say, store=self.editable.store
+            )
         finally:
             before, self.counted = self.counted, Counter(self.editable.compiled())
         return sorted((self.counted - before).elements()), (out / "libtiny_cpu.so").read_bytes()

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from editables import Editable
 from kept import relabel
-from kernelwheel.compiler import resources
-from kernelwheel.compiler.resources import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB, Resources
+from kernelwheel.compiler import jobs
+from kernelwheel.compiler.jobs import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB
 from kernelwheel.core import manifest as manifests
+from kernelwheel.core import resources
+from kernelwheel.core.resources import Resources
 from kernelwheel.store.entries import Store
 from processes import RunPython
 from samples import CUDA_LIBRARY, rewrite_manifest
@@ -44,35 +46,35 @@ def test_as_many_run_as_there_are_cores_and_memory_for(
 ) -> None:
     there = Resources(cores, "CPU affinity", memory_mb, "MemAvailable")
 
-    assert resources.plan_jobs(0, there, peak).count == count
+    assert jobs.plan_jobs(0, there, peak).count == count
 
 
 def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     there = Resources(3, "CPU quota of /a", 2048, "limit of /b")
 
-    assert resources.plan_jobs(0, there, 512).because == (
+    assert jobs.plan_jobs(0, there, 512).because == (
         "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 512 MB per compiler (measured in an earlier build)"
     )
-    assert "(assumed)" in resources.plan_jobs(0, there, None).because
+    assert "(assumed)" in jobs.plan_jobs(0, there, None).because
 
 
 @pytest.mark.parametrize("setting", [1, 7, 64])
 def test_the_setting_is_taken_as_it_is(setting: int) -> None:
-    assert resources.plan_jobs(setting, replace(PLENTY, memory_mb=1), 4096).count == setting
+    assert jobs.plan_jobs(setting, replace(PLENTY, memory_mb=1), 4096).count == setting
 
 
 @pytest.mark.parametrize(
     ("jobs", "steps", "count"), [(8, None, 4), (8, 100, 4), (64, 5, 2), (3, 9, 1), (2, 9, 1), (4, 1, 1), (5, 0, 2)]
 )
 def test_half_of_those_that_can_have_run_is_what_is_tried_next(jobs: int, steps: int | None, count: int) -> None:
-    assert resources.fewer(jobs, steps) == count
+    assert jobs.fewer(jobs, steps) == count
 
 
 @pytest.mark.parametrize(
     ("kilobytes", "peak"), [(0, 256), (255 * 1024, 256), (256 * 1024, 256), (256 * 1024 + 1, 512), (700 * 1024, 1024)]
 )
 def test_a_peak_is_rounded_up_to_a_power_of_two(kilobytes: int, peak: int) -> None:
-    assert resources.rounded_peak(kilobytes) == peak
+    assert jobs.rounded_peak(kilobytes) == peak
 
 
 # What a build may use, on simulated machines
@@ -211,7 +213,7 @@ def test_the_affinity_of_this_process_limits_the_cores(run_python: RunPython) ->
     script = """
 import os
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-from kernelwheel.compiler import resources
+from kernelwheel.core import resources
 print(resources.find_resources().cores)
 """
     assert run_python(script, path=[Path(__file__).parents[2] / "backend"]).stdout == "1\n"
@@ -238,7 +240,7 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
 
 NO_DESCRIPTORS = """
 import resource
-from kernelwheel.compiler import resources
+from kernelwheel.core import resources
 before = resources.find_resources()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
@@ -281,7 +283,7 @@ def test_too_many_open_files_are_not_taken_for_no_limit(run_python: RunPython) -
 def test_what_a_compiler_without_memory_says_is_known_and_quoted(line: str) -> None:
     said = f"[1/3] Building CXX object one.cpp.o\n{line}\nninja: build stopped: subcommand failed.\n"
 
-    assert resources.lack_of_memory(said, 0).endswith(line.strip())
+    assert jobs.lack_of_memory(said, 0).endswith(line.strip())
 
 
 @pytest.mark.parametrize(
@@ -297,11 +299,11 @@ def test_what_a_compiler_without_memory_says_is_known_and_quoted(line: str) -> N
     ],
 )
 def test_other_errors_are_not_put_down_to_memory(line: str) -> None:
-    assert resources.lack_of_memory(f"[1/3] Building\n{line}\n", 0) == ""
+    assert jobs.lack_of_memory(f"[1/3] Building\n{line}\n", 0) == ""
 
 
 def test_what_the_kernel_counted_is_enough() -> None:
-    assert "killed 2 of" in resources.lack_of_memory("FAILED: one.cpp.o\n", 2)
+    assert "killed 2 of" in jobs.lack_of_memory("FAILED: one.cpp.o\n", 2)
 
 
 # The real thing
@@ -420,6 +422,6 @@ def test_only_builds_of_the_same_kind_say_what_one_compiler_takes(compiled_once:
     cuda = cpu._replace(libraries=(CUDA_LIBRARY,), built_with={**cpu.built_with, "peak_mb": 2048})
     silent = cpu._replace(built_with={})
 
-    assert resources.known_peak([silent, cpu, cuda], cuda=False) == SMALLEST_PEAK_MB
-    assert resources.known_peak([silent, cpu, cuda], cuda=True) == 2048
-    assert resources.known_peak([silent], cuda=False) is None
+    assert jobs.known_peak([silent, cpu, cuda], cuda=False) == SMALLEST_PEAK_MB
+    assert jobs.known_peak([silent, cpu, cuda], cuda=True) == 2048
+    assert jobs.known_peak([silent], cuda=False) is None

@@ -492,7 +492,7 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
 def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Editable) -> None:
     small.change("native/one.cpp", "extern", "#include <torch/csrc/stable/tensor.h>\nextern")  # takes a while
     making = start(small, REQUIRE)
-    while not (driver := [process for process in processes_of(small) if "cmake_driver.py" in process[1]]):
+    while not (driver := [process for process in processes_of(small) if "compiler/__main__.py" in process[1]]):
         assert making.poll() is None
         time.sleep(0.01)
     os.kill(driver[0][0], signal.SIGKILL)
@@ -589,8 +589,7 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.compiler import compile
-from tiny._kernelwheel.compiler import run_time
+from tiny._kernelwheel.loader import obtain
 from tiny._kernelwheel.core import progress
 from tiny._kernelwheel.core import settings
 from tiny._kernelwheel.core import kernel_source
@@ -618,14 +617,8 @@ def public() -> Iterator[Editable]:
 LIST_AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.core import verdict
-from tiny._kernelwheel.compiler.toolchain import cxx
 from tiny._kernelwheel.cli import doctor
-from tiny._kernelwheel.compiler import cmake_driver
-from tiny._kernelwheel.compiler import run_time
-from tiny._kernelwheel.compiler.toolchain import nvcc
 from tiny._kernelwheel.store import inventory
-from tiny._kernelwheel.compiler.toolchain import toolchain
 os.setgid(65534)
 os.setuid(65534)
 store = list(tiny.KERNELS.installed.stores())[-1]
@@ -761,8 +754,7 @@ def test_without_locks_each_makes_its_own_and_the_loser_keeps_its_copy(small: Ed
 import hashlib
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.compiler import compile
-from tiny._kernelwheel.compiler import run_time
+from tiny._kernelwheel.loader import obtain
 from tiny._kernelwheel.store import publishing as store
 real_fsync = store._fsync
 def fsync(path):  # both have a whole copy before the first is published

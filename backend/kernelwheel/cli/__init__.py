@@ -1,3 +1,4 @@
 """What a person types and reads: the commands `doctor`, `explain`, `inspect` and `cache`."""
 
-from ..core.resources import MB as MB, find_resources as find_resources
+from ..core.resources import MB as MB
+from ..core.resources import find_resources as find_resources

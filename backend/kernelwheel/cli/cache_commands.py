@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core import progress
 from ..core.errors import IncompatibleArtifactError, KernelWheelError, command
-from ..loader import cache_build
+from ..loader import obtain
 from ..loader.installed import InstalledPackage
 from ..loader.kernels import Kernels
 from ..loader.selection import Request, against
@@ -29,13 +29,13 @@ from .cache_arguments import add_arguments as add_arguments
 from .explain import Explanation, explain
 from .presentation import (
     call_row,
-    decision_row,
     entry_text,
     rows_text,
+    selection_row,
     size_text,
     targets_text,
-    view_decision,
     view_entry,
+    view_selection,
 )
 
 
@@ -82,7 +82,7 @@ def _path(args: argparse.Namespace, kernels: Kernels) -> int:
 
 def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
     said = {"on": True, "off": False}.get(args.cuda)
-    cuda = cache_build.wants_cuda(kernels.installed, kernels.host) if said is None else said
+    cuda = obtain.wants_cuda(kernels.installed, kernels.host) if said is None else said
     if cuda and kernels.host.capabilities is None:
         kernels.probe_gpus()
     return cuda
@@ -91,7 +91,7 @@ def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = _wants_cuda(args, kernels)
     with progress.shown(kernels.installed.package) as say:
-        artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
+        artifact, compiled = obtain.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
     targets = targets_text(artifact.manifest)
     view = {
         "compiled": compiled,
@@ -111,10 +111,10 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
     view = {
         "device": explanation.device,
         "found": str(explanation.found) if explanation.found else None,
-        "next": [view_decision(*each) for each in explanation.calls],
-        "build": view_decision(explanation.build),
-        "fingerprint": explanation.plan.fingerprint if explanation.plan else None,
-        "no_plan": explanation.no_plan or None,
+        "next": [view_selection(*each) for each in explanation.calls],
+        "build": view_selection(explanation.foreseen.build),
+        "fingerprint": explanation.foreseen.fingerprint,
+        "no_plan": str(explanation.foreseen.no_plan) if explanation.foreseen.no_plan else None,
         "nearest": str(nearest.folder) if nearest else None,
         "differences": [asdict(difference) for difference in explanation.differences],
         "candidates": [
@@ -133,13 +133,14 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
 def _explanation_text(explanation: Explanation) -> str:
     device = explanation.device.upper()
     lines = [f"{device} kernels: " + (f"in {explanation.found}" if explanation.found else "not found")]
-    rows = [call_row(view_decision(*each)) for each in explanation.calls]
-    rows.append(decision_row("cache build", view_decision(explanation.build)))
+    rows = [call_row(view_selection(*each)) for each in explanation.calls]
+    rows.append(selection_row("cache build", view_selection(explanation.foreseen.build)))
     lines += ["the next call", rows_text(rows)]
-    if explanation.plan:
-        lines.append(f"compiling now would make {explanation.plan.fingerprint[:12]}")
+    if explanation.foreseen.fingerprint:
+        lines.append(f"compiling now would make {explanation.foreseen.fingerprint[:12]}")
     else:
-        lines += ["nothing can be compiled here:", *(f"  {line}" for line in explanation.no_plan.splitlines())]
+        no_plan = str(explanation.foreseen.no_plan).splitlines()
+        lines += ["nothing can be compiled here:", *(f"  {line}" for line in no_plan)]
     if explanation.nearest and not explanation.found:
         lines.append(f"nearest: {explanation.nearest.folder}")
         lines += [f"  {difference}" for difference in explanation.differences]

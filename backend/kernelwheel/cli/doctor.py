@@ -12,31 +12,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..compiler import run_time
-from ..compiler.toolchain.cuda import decide_cuda
-from ..compiler.toolchain.cxx import find_cxx
-from ..compiler.toolchain.nvcc import NvccCandidate
-from ..compiler.toolchain.torch_files import find_torch
-from ..compiler.work_folder import temporary_guard
 from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError, command
 from ..core.host import Host
 from ..loader.installed import InstalledPackage
 from ..loader.kernels import Kernels
 from ..store.entries import Store
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
+from ..store.places import temporary_guard
 from . import installation
-from .foresight import list_nvccs, next_build, next_calls
+from .foresight import look_ahead
 from .installation import Finding, Installation
 from .presentation import (
     call_row,
-    decision_row,
     entry_text,
     manifest_text,
     rows_text,
+    selection_row,
     settings_text,
     verdict_text,
-    view_decision,
     view_entry,
+    view_selection,
 )
 
 
@@ -63,24 +58,31 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = _stores(package, host)
-    nvccs = list_nvccs(package, host, environ, path)
-    calls = list(next_calls(package, host, nvccs))
+    ahead = look_ahead(package, host, whole=True)
     findings = [*installation.look(_installation(package, path), environ), *_damage(package), *findings]
-    for decision, _ in calls:
+    for call, _ in ahead.calls:
         # Without a GPU, CUDA calls are expected to fail.
-        if decision.error and (decision.device == "cpu" or host.capabilities):
-            remedies = "; ".join(decision.error.remedies)
-            findings.append(Finding(f"{decision.device.upper()} calls fail", decision.because, remedies))
+        if call.error and (call.device == "cpu" or host.capabilities):
+            findings.append(Finding(f"{call.device.upper()} calls fail", call.because, "; ".join(call.error.remedies)))
     return {
         **kernels.info(),
         "settings": _settings(package),
-        "toolchain": _toolchain(package, host, environ, path, nvccs),
+        "toolchain": ahead.toolchain or _no_toolchain(package),
         "stores": stores,
-        "next": [view_decision(*each) for each in calls],
-        "build": view_decision(next_build(package, host, nvccs)),
+        "next": [view_selection(*each) for each in ahead.calls],
+        "build": view_selection(ahead.build),
         "variables": installation.variables(package.package, environ),
         "findings": [asdict(finding) for finding in findings],
     }
+
+
+def _no_toolchain(package: InstalledPackage) -> dict[str, Any]:
+    """What stands in place of the toolchain where nothing says what to look for."""
+    try:
+        _ = package.settings
+    except BuildError as error:
+        return {"candidates": [], "settings": str(error)}
+    return {"candidates": []}
 
 
 def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
@@ -151,39 +153,6 @@ def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
             continue
 
 
-def _toolchain(
-    package: InstalledPackage,
-    host: Host,
-    environ: Mapping[str, str],
-    path: Sequence[str],
-    nvccs: Sequence[NvccCandidate] | None,
-) -> dict[str, Any]:
-    """Look for each part separately, so that a missing one does not hide the others."""
-    view: dict[str, Any] = {"candidates": []}
-    try:
-        chosen = package.settings
-    except BuildError as error:
-        return {**view, "settings": str(error)}
-    view.update({name: state for name, state in run_time.find_tools().items() if state != run_time.INSTALLED})
-    taken = None
-    try:
-        torch = find_torch()
-        view["torch"] = f"{torch.root}: {torch.version}"
-        decision = decide_cuda(chosen, torch, environ, path, nvccs, run_time.nvcc_limits(package.source, host))
-        view["cuda"], taken = decision.reason, decision.nvcc
-    except BuildError as error:
-        view["cuda"] = error.problem
-    for each in nvccs or ():
-        seen = {"origin": each.origin, "place": each.place, "outcome": each.outcome, "usable": each.nvcc is not None}
-        view["candidates"].append({**seen, "taken": taken is not None and each.nvcc is taken})
-    try:
-        cxx = find_cxx(chosen, environ, taken)
-        view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])
-    except BuildError as error:
-        view["cxx"] = str(error)
-    return view
-
-
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The page that `doctor` prints."""
     package, host = kernels.installed, kernels.host
@@ -210,7 +179,7 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     for store in view["stores"]:
         parts += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
         parts += [f"  {entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
-    build = [decision_row("cache build", view["build"])]
+    build = [selection_row("cache build", view["build"])]
     parts += [
         "",
         "The next call",

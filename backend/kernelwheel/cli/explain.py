@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..compiler.plan import Plan
 from ..core.compatible import Mismatch
 from ..core.host import Host
-from ..loader import cache_build
+from ..loader import obtain
 from ..loader.installed import InstalledPackage
-from ..loader.selection import Decision, against
+from ..loader.selection import against
 from ..store.artifact import Artifact
 from ..store.inventory import take_inventory
-from .foresight import NextCall, list_nvccs, next_build, next_calls, plan_for
+from .foresight import Foresight, NextCall, look_ahead
 
 # Parts of a Plan that map file names to digests; which files changed says more than the digests do.
-FILES = ("sources", "recipe")
+FILES = ("sources",)
 
 
 @dataclass(frozen=True)
@@ -53,9 +50,7 @@ class Explanation:
     Attributes:
         device: the device type requested, `cpu` or `cuda`.
         calls: what the next calls on it will do.
-        build: what `cache build` will do.
-        plan: what would be compiled now; None if no Plan can be drawn up.
-        no_plan: why no Plan can be drawn up.
+        foreseen: what `cache build` will do, and the Plan that it would compile.
         nearest: the Artifact whose Plan differs least.
         differences: the changes from its Plan to the current one.
         examined: every Artifact that was examined.
@@ -63,9 +58,7 @@ class Explanation:
 
     device: str
     calls: tuple[NextCall, ...]
-    build: Decision
-    plan: Plan | None
-    no_plan: str
+    foreseen: Foresight
     nearest: Examined | None
     differences: tuple[Difference, ...]
     examined: tuple[Examined, ...]
@@ -73,24 +66,22 @@ class Explanation:
     @property
     def found(self) -> Path | None:
         """The folder of the Artifact that fits; None if one would have to be compiled."""
-        return self.build.artifact.folder if self.build.artifact else None
+        return self.foreseen.build.artifact.folder if self.foreseen.build.artifact else None
 
 
 def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
-    """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
+    """Explain what `obtain.build` would do with the same arguments; compiles and changes nothing."""
     device = "cuda" if cuda else "cpu"
-    nvccs = list_nvccs(package, host, os.environ, sys.path)
-    calls = tuple(each for each in next_calls(package, host, nvccs) if each.decision.device == device)
+    foreseen = look_ahead(package, host, cuda, archs, whole=True)
+    calls = tuple(each for each in foreseen.calls if each.selection.device == device)
     examined = tuple(_examine(package, host, cuda, archs))
-    plan, error = plan_for(package, host, cache_build.settings_for(package, archs), device, nvccs)
-    ranked = sorted(_differing(examined, plan), key=lambda pair: len(pair[1])) if plan else []
+    ranked = sorted(_differing(examined, foreseen.plan), key=lambda pair: len(pair[1])) if foreseen.plan else []
     nearest, changes = ranked[0] if ranked else (None, ())
-    build = next_build(package, host, nvccs, cuda, archs)
-    return Explanation(device, calls, build, plan, str(error) if error else "", nearest, changes, examined)
+    return Explanation(device, calls, foreseen, nearest, changes, examined)
 
 
 def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Iterator[Examined]:
-    request = cache_build.request_for(package, cuda, archs)
+    request = obtain.build_request(package, cuda, archs)
 
     def examined(artifact: Artifact, damage: str) -> Examined:
         return Examined(
@@ -108,11 +99,14 @@ def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> I
                 yield examined(entry.artifact, entry.damage)
 
 
-def _differing(examined: Sequence[Examined], plan: Plan) -> Iterator[tuple[Examined, tuple[Difference, ...]]]:
-    wanted = plan.to_json()
+def _differing(
+    examined: Sequence[Examined], wanted: Mapping[str, Any]
+) -> Iterator[tuple[Examined, tuple[Difference, ...]]]:
     for each in examined:
         if each.artifact is not None:
-            yield each, tuple(differences(each.artifact.manifest.plan, wanted))
+            found = tuple(differences(each.artifact.manifest.plan, wanted))
+            # What CMake is told follows from the rest of the Plan; alone, it is another version of the backend.
+            yield each, tuple(one for one in found if not one.field.startswith("tools.recipe.")) or found
 
 
 def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from ..compiler import run_time
-from ..compiler.plan import Plan
-from ..compiler.toolchain.cuda import look_for_nvcc
-from ..compiler.toolchain.nvcc import NvccCandidate
-from ..compiler.toolchain.torch_files import find_torch
-from ..core.errors import KernelWheelError
+from ..core.compile_request import CompileRequest
+from ..core.errors import KernelWheelError, from_json
 from ..core.host import Host
 from ..core.settings import Settings
-from ..loader import cache_build
+from ..loader import obtain
+from ..loader.compiler_process import preview
 from ..loader.find import foresee
 from ..loader.installed import InstalledPackage
 from ..loader.loading import needed_for
-from ..loader.refusal import no_sources
-from ..loader.selection import Decision, Request, failed, own_cpu_kernels
+from ..loader.selection import Request, Selection, failed
 from ..store.artifact import Artifact
 from ..store.inventory import UNREADABLE
 
@@ -26,95 +23,143 @@ from ..store.inventory import UNREADABLE
 class NextCall(NamedTuple):
     """What the next call on a device type will do, for GPUs of one compute capability if there are any."""
 
-    decision: Decision
+    selection: Selection
     capability: str | None
 
 
-def next_calls(package: InstalledPackage, host: Host, nvccs: Sequence[NvccCandidate] | None) -> Iterator[NextCall]:
-    """Predict the next call on the CPU, and on each compute capability among the visible GPUs.
+@dataclass(frozen=True)
+class Foresight:
+    """What a package's next calls and builds do.
+
+    Attributes:
+        calls: the next call on the CPU, and on each compute capability among the visible GPUs.
+        build: what `cache build` will do.
+        plan: what it would compile, as plain JSON values; None if no Plan can be drawn up, or nothing was asked.
+        fingerprint: that of the Plan.
+        no_plan: why no Plan can be drawn up.
+        toolchain: what this machine compiles with, as the compiler says.
+    """
+
+    calls: tuple[NextCall, ...]
+    build: Selection
+    plan: Mapping[str, Any] | None
+    fingerprint: str | None
+    no_plan: KernelWheelError | None
+    toolchain: Mapping[str, Any] | None
+
+
+class _Asked(NamedTuple):
+    """What the compiler was asked, and what it answered: JSON of a Plan, or an error."""
+
+    request: CompileRequest | None
+    refused: KernelWheelError | None = None
+    answer: Mapping[str, Any] | None = None
+
+    @property
+    def error(self) -> KernelWheelError | None:
+        if self.refused:
+            return self.refused
+        return from_json(self.answer["error"]) if self.answer and "error" in self.answer else None
+
+
+def look_ahead(
+    package: InstalledPackage, host: Host, cuda: bool | None = None, archs: str = "", whole: bool = False
+) -> Foresight:
+    """Predict the next calls, and `cache build` with the same arguments; nothing is compiled or changed.
 
     Args:
         package: the package whose kernels are called.
         host: the machine, including its GPUs.
-        nvccs: from `list_nvccs`.
+        cuda: with CUDA kernels or without; None: as the command does by default.
+        archs: the architectures to serve, as in `obtain.build`.
+        whole: whether to draw up the build's Plan, and look for the toolchain, even if nothing would be compiled.
     """
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    for request in requests:
-        decision = foresee(package, host, request, _verify_loaded(request.device))
-        if decision.outcome == "compile":
-            _, no_plan = plan_for(package, host, package.settings, request.device, nvccs)
-            decision = _without_tools(decision, no_plan) if no_plan else decision
-        yield NextCall(decision, "{}.{}".format(*request.capability) if request.capability else None)
+    calls = [foresee(package, host, request, _verify_loaded(request.device)) for request in requests]
+    build, build_request = _build(package, host, cuda, archs)
+    asked = [
+        _asked(package, host, request, package.settings) if call.outcome == "compile" else _Asked(None)
+        for call, request in zip(calls, requests, strict=True)
+    ]
+    wanted = build_request is not None and (whole or build.outcome == "compile")
+    settings = obtain.build_settings(package, archs) if wanted else None
+    asked.append(_asked(package, host, build_request, settings) if build_request and settings else _Asked(None))
+    asked, toolchain = _answered(asked, _machine(package, host) if whole else None)
+    of_build = asked[-1]
+    return Foresight(
+        tuple(
+            NextCall(
+                _without_tools(call, each.error), "{}.{}".format(*request.capability) if request.capability else None
+            )
+            for call, request, each in zip(calls, requests, asked, strict=False)
+        ),
+        _of_the_very_plan(package, build, of_build) or _without_tools(build, of_build.error),
+        of_build.answer.get("plan") if of_build.answer else None,
+        of_build.answer.get("fingerprint") if of_build.answer else None,
+        of_build.error,
+        toolchain,
+    )
 
 
-def next_build(
-    package: InstalledPackage,
-    host: Host,
-    nvccs: Sequence[NvccCandidate] | None,
-    cuda: bool | None = None,
-    archs: str = "",
-) -> Decision:
-    """Predict `cache build`. Takes the arguments of `cache_build.build`; `cuda` defaults as in the command."""
+def _build(package: InstalledPackage, host: Host, cuda: bool | None, archs: str) -> tuple[Selection, Request | None]:
     device = "cpu"
     try:
-        device = "cuda" if (cache_build.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
-        request = cache_build.request_for(package, device == "cuda", archs)
-        settings = cache_build.settings_for(package, archs)
+        device = "cuda" if (obtain.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
+        request = obtain.build_request(package, device == "cuda", archs)
     except KernelWheelError as error:
-        return failed(device, error)
-    decision = foresee(package, host, request, Artifact.verify)
-    if decision.outcome != "compile":
-        return decision
-    plan, no_plan = plan_for(package, host, settings, device, nvccs)
-    if plan is None:
-        return _without_tools(decision, no_plan) if no_plan else decision
-    return _of_the_very_plan(package, plan, device) or decision
+        return failed(device, error), None
+    return foresee(package, host, request, Artifact.verify), request
 
 
-def plan_for(
-    package: InstalledPackage, host: Host, settings: Settings, device: str, nvccs: Sequence[NvccCandidate] | None
-) -> tuple[Plan, None] | tuple[None, KernelWheelError]:
-    """The Plan that would be compiled for a machine's GPUs, or the error that prevents it."""
-    if package.source is None:
-        return None, no_sources(package.package)
+def _asked(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> _Asked:
     try:
-        cuda = device == "cuda"
-        wheel = own_cpu_kernels(host, package) if cuda else None
-        plan, _ = run_time.draw_plan_here(package.source, package.version, settings, cuda, host, nvccs, wheel)
+        return _Asked(obtain.compile_request(package, host, request, settings))
     except KernelWheelError as error:
-        return None, error
-    return plan, None
+        return _Asked(None, error)
 
 
-def list_nvccs(
-    package: InstalledPackage, host: Host, environ: Mapping[str, str], path: Sequence[str]
-) -> tuple[NvccCandidate, ...] | None:
-    """Every place where nvcc may be, searched once for all predictions; None if not needed or not possible."""
+def _machine(package: InstalledPackage, host: Host) -> CompileRequest | None:
+    """What to look for a toolchain for; None if the package's settings or sources say nothing."""
     try:
-        torch = find_torch()
-        if torch.cuda is None or package.settings.cuda == "off":
+        source = package.source
+        if source is None:
             return None
-        limits = run_time.nvcc_limits(package.source, host)
-        return tuple(look_for_nvcc(package.settings, torch, environ, path, limits))
-    except KernelWheelError:  # whoever needs nvcc will get the same error
+        return CompileRequest(source.facts, package.version, source.folder, package.settings, host.driver)
+    except KernelWheelError:  # whoever needs them gets the same error
         return None
 
 
-def _of_the_very_plan(package: InstalledPackage, plan: Plan, device: str) -> Decision | None:
-    """The entry of exactly this Plan, if it exists: only the Plan knows the default architectures."""
+def _answered(asked: list[_Asked], machine: CompileRequest | None) -> tuple[list[_Asked], Mapping[str, Any] | None]:
+    requests = [each.request for each in asked if each.request]
+    if not requests and machine is None:
+        return asked, None
+    try:
+        told = preview(requests, machine)
+    except KernelWheelError as error:
+        return [each._replace(refused=error) if each.request else each for each in asked], None
+    answers = iter(told["plans"])
+    return [each._replace(answer=next(answers)) if each.request else each for each in asked], told["toolchain"]
+
+
+def _of_the_very_plan(package: InstalledPackage, build: Selection, asked: _Asked) -> Selection | None:
+    """The entry of exactly the build's Plan, if it exists: only the Plan knows the default architectures."""
+    if build.outcome != "compile" or asked.answer is None or "fingerprint" not in asked.answer:
+        return None
     *_, store = package.stores()
     try:
-        artifact = store.read(store.root / plan.fingerprint)
+        artifact = store.read(store.root / asked.answer["fingerprint"])
         artifact.verify()
     except UNREADABLE as error:
-        return failed(device, error)
+        return failed(build.device, error)
     except KernelWheelError:  # missing, or damaged: then a build quarantines it
         return None
-    return Decision(device, "load", "the store already has what would be compiled", artifact)
+    return Selection(build.device, "load", "the store already has what would be compiled", artifact)
 
 
-def _without_tools(expected: Decision, error: KernelWheelError) -> Decision:
-    """Turn a decision to compile into one to fail, if this machine cannot compile."""
+def _without_tools(expected: Selection, error: KernelWheelError | None) -> Selection:
+    """Turn a Selection to compile into one to fail, if this machine cannot compile."""
+    if error is None or expected.outcome != "compile":
+        return expected
     return failed(expected.device, error, before=f"{expected.because}; compiling would fail: ")
 
 

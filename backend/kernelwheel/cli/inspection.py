@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import host as hosts
-from ..core.compatible import Mismatch, Verdict, check
+from ..core.compatible import Mismatch, check
 from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
@@ -57,19 +57,19 @@ def run(args: argparse.Namespace) -> int:
         print(manifest_text(view.manifest))
         for damage in view.damage:
             print(f"damaged: {printable(damage)}")
-        print(verdict_text(view.verdict.mismatches))
-    return 1 if view.damage or view.verdict.mismatches else 0
+        print(verdict_text(view.mismatches))
+    return 1 if view.damage or view.mismatches else 0
 
 
 @dataclass(frozen=True)
 class WheelView:
-    """A wheel's manifest, any damage to its files, and its Verdict on this machine.
+    """A wheel's manifest, any damage to its files, and whether it fits this machine.
 
     Attributes:
         wheel: the file's name.
         manifest: its manifest.
         damage: how its files differ from its manifest and RECORD.
-        verdict: whether it can be used here.
+        mismatches: what keeps it from being used here; empty if nothing does.
         members: name, size in the file and size unpacked, of every member.
         sbom: its software bill of materials, empty if there is none.
     """
@@ -77,7 +77,7 @@ class WheelView:
     wheel: str
     manifest: Manifest
     damage: tuple[str, ...]
-    verdict: Verdict
+    mismatches: tuple[Mismatch, ...]
     members: tuple[tuple[str, int, int], ...] = ()
     sbom: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class WheelView:
             "wheel": self.wheel,
             "manifest": self.manifest.to_json(),
             "damage": list(self.damage),
-            "verdict": [mismatch._asdict() for mismatch in self.verdict.mismatches],
+            "verdict": [mismatch._asdict() for mismatch in self.mismatches],
         }
 
 
@@ -113,14 +113,14 @@ def view_wheel(path: Path) -> WheelView:
         damage += packed.record_damage()
         members = tuple((info.filename, info.compress_size, info.file_size) for info in packed.members)
         sbom = _sbom(packed)
-    return WheelView(path.name, packed.manifest, tuple(damage), _verdict(packed.manifest), members, sbom)
+    return WheelView(path.name, packed.manifest, tuple(damage), _mismatches(packed.manifest), members, sbom)
 
 
-def _verdict(manifest: Manifest) -> Verdict:
-    """The Verdict on this machine; a release is inspected where there is no torch, too."""
+def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:
+    """What it does not fit of this machine; a release is inspected where there is no torch, too."""
     if importlib.util.find_spec("torch") is None:
         needs = f"torch {manifest.requires.torch}"
-        return Verdict((Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),))
+        return (Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),)
     return check(manifest, hosts.with_gpus(hosts.probe()))
 
 

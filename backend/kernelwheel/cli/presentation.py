@@ -1,4 +1,4 @@
-"""Manifests, Verdicts, Decisions and entries as JSON values for `--json` and as text for people."""
+"""Manifests, mismatches, Selections and entries as JSON values for `--json` and as text for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..core.compatible import Mismatch, Wanted, check
 from ..core.host import Host
 from ..core.manifest import Manifest
-from ..loader.selection import Decision
+from ..loader.selection import Selection
 from ..store.inventory import Entry
 
 
@@ -52,14 +52,14 @@ def settings_text(record: Mapping[str, Any]) -> str:
     return "\n".join(lines) or "none set"
 
 
-def view_decision(decision: Decision, capability: str | None = None) -> dict[str, Any]:
+def view_selection(selection: Selection, capability: str | None = None) -> dict[str, Any]:
     """What a call or `cache build` does, as plain JSON values; `capability` is that of the call's GPU."""
     return {
-        "device": decision.device,
-        "outcome": decision.outcome,
-        "because": decision.because,
-        "artifact": str(decision.artifact.folder) if decision.artifact else None,
-        "remedies": list(decision.error.remedies) if decision.error else [],
+        "device": selection.device,
+        "outcome": selection.outcome,
+        "because": selection.because,
+        "artifact": str(selection.artifact.folder) if selection.artifact else None,
+        "remedies": list(selection.error.remedies) if selection.error else [],
         "capability": capability,
     }
 
@@ -67,11 +67,11 @@ def view_decision(decision: Decision, capability: str | None = None) -> dict[str
 def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
     """A row for what the next call on a device type does."""
     device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
-    return decision_row(device, expected)
+    return selection_row(device, expected)
 
 
-def decision_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
-    """A row for the view of a decision; `cache build` loads nothing."""
+def selection_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
+    """A row for the view of a Selection; `cache build` loads nothing."""
     words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
     if name == "cache build":
         words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
@@ -80,7 +80,7 @@ def decision_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:
-    """A Verdict as text: one line if it is empty, otherwise each mismatch with its remedy."""
+    """Mismatches as text: one line if there are none, otherwise each mismatch with its remedy."""
     if not mismatches:
         return "verdict: fits this machine"
     lines = ["verdict: does not fit this machine"]
@@ -112,7 +112,7 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
     if entry.mismatch:
         view["mismatches"] = [entry.mismatch._asdict()]
     if entry.artifact is not None:
-        found = check(entry.artifact.manifest, host, wanted).mismatches
+        found = check(entry.artifact.manifest, host, wanted)
         view["kernels"] = targets_text(entry.artifact.manifest)
         view["mismatches"] = [mismatch._asdict() for mismatch in found]
         view["fits"] = not found and not entry.damage

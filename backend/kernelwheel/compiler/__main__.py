@@ -8,14 +8,15 @@ import sys
 
 def _import_program() -> object:
     """The module `program`, below a name of its own, so that the package around this copy is not imported."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(here):
-        del sys.path[0]  # put there because this file is run; modules of ours must not stand for others
+    # Python put this folder first because its file is run; modules of ours must not stand for others.
+    if sys.path and os.path.isdir(sys.path[0]) and os.path.samefile(sys.path[0], os.path.dirname(__file__)):
+        del sys.path[0]
     from importlib import import_module
     from importlib.util import module_from_spec, spec_from_file_location
+    from pathlib import Path
 
-    root = os.path.dirname(here)
-    spec = spec_from_file_location("kernelwheel", os.path.join(root, "__init__.py"), submodule_search_locations=[root])
+    root = Path(__file__).absolute().parents[1]
+    spec = spec_from_file_location("kernelwheel", root / "__init__.py", submodule_search_locations=[str(root)])
     assert spec is not None
     assert spec.loader is not None
     sys.modules["kernelwheel"] = module_from_spec(spec)

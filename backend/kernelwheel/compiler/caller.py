@@ -8,15 +8,22 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The process that asked, by its id; it holds the other end of standard input."""
+    """The process that asked; it holds the other end of standard input.
+
+    Attributes:
+        process: its id.
+        environ: its environment, in which compilers are looked for.
+    """
 
     process: int
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     def is_gone(self) -> bool:
         """Whether it has died or given up, which closes standard input.
@@ -26,17 +33,18 @@ class Caller:
         """
         return bool(select.select([0], [], [], 0)[0]) or os.getppid() != self.process
 
-
-def end_session() -> None:
-    """Kill every other process of this session, so that no compiler goes on writing."""
-    if not Path("/proc/self/stat").exists():  # no way to list processes, but Ninja forwards this signal to its children
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.killpg(0, signal.SIGTERM)
-    while (others := session_members()) != []:
-        for process in others or ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.01)
+    def end_session(self) -> None:
+        """Kill every other process of this program's session, so that no compiler goes on writing."""
+        if not Path(
+            "/proc/self/stat"
+        ).exists():  # no way to list processes, but Ninja forwards this signal to its children
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.killpg(0, signal.SIGTERM)
+        while (others := session_members()) != []:
+            for process in others or ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 def session_members() -> list[int] | None:

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..store.locks import kept_in_child
-from .caller import Caller, end_session
+from .caller import Caller
+from .tools import CMAKE_VERSION, NINJA_VERSION
 
-CMAKE_VERSION = ">=3.24"
-NINJA_VERSION = ">=1.5"
 GENERATOR = "-GNinja"
 BUILD_TYPE = "Release"
 
@@ -82,19 +81,19 @@ def _blocks(pipe: int, child: int, caller: Caller) -> Iterator[bytes]:
     with os.fdopen(pipe, "rb", buffering=0) as stream:
         running = True
         while running:
-            ready = select.select([0, stream], [], [], 0.2)[0]
+            ready = select.select([0, pipe], [], [], 0.2)[0]
             if caller.is_gone():
-                end_session()
+                caller.end_session()
                 sys.exit(1)
             # Without waiting for its status, which `run_cmake` does.
             if not ready and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 running = False  # what holds the pipe open has left the session, as a compiler cache's server has
-            while select.select([stream], [], [], 0)[0]:
+            while select.select([pipe], [], [], 0)[0]:
                 if not (block := stream.read(1 << 16)):
                     running = False
                     break
                 yield block
-    end_session()
+    caller.end_session()
 
 
 def _run_and_exit(job: Job, output: int) -> NoReturn:
@@ -134,9 +133,7 @@ def _configure_and_build(job: Job) -> None:
         sys.exit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake")
     found = (str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job.cache))
     _forget_configuration(job.build, [*job.rests_on, *found])
-    maker = CMaker(
-        cmake, source_dir=job.source, build_dir=job.build, build_type=BUILD_TYPE, module_dirs=[job.modules]
-    )
+    maker = CMaker(cmake, source_dir=job.source, build_dir=job.build, build_type=BUILD_TYPE, module_dirs=[job.modules])
     maker.env = dict(job.environment)
     maker.init_cache({**job.cache, "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {cmake.version}, ninja {ninja.version}", flush=True)

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,25 @@ from ..core import manifest as manifests
 from ..core.errors import BuildError, way_out
 from ..core.extension import refuse
 from ..core.manifest import Library, Manifest, Requires
+from ..core.progress import Say
+from ..core.resources import find_resources
 from ..core.variables import own_variable
 from ..core.version import VERSION
 from ..store.artifact import Artifact
 from ..store.entries import Store
 from ..store.permissions import NOBODY_ELSE, Trust
-from . import cmake_build, readback, resources
-from .cmake_driver import CMAKE_VERSION, NINJA_VERSION
+from . import cmake_build, readback
+from .caller import Caller
+from .configuration import made_files
 from .headers import check_headers, headers_of
+from .jobs import plan_jobs
 from .plan import Plan
 from .toolchain.binding import torch_release
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
+from .tools import CMAKE_VERSION, NINJA_VERSION
 from .work_folder import claimed, headers_read, lay_out, mark_whole, tidy
 
-Say = Callable[[str], None]
 # Errors that mean nothing more can be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -37,15 +40,16 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def compile_plan(
     plan: Plan,
     toolchain: Toolchain,
+    wheel: Artifact | None,
     source_root: Path,
     destination: Path,
     *,
     jobs: int,
+    caller: Caller,
     say: Say,
     known_peak_mb: int | None = None,
     store: Store | None = None,
     trust: Trust = NOBODY_ELSE,
-    wheel: Artifact | None = None,
 ) -> Artifact:
     """Compile a Plan.
 
@@ -56,14 +60,15 @@ def compile_plan(
     Args:
         plan: what to compile.
         toolchain: what to compile with; its identities are in the Plan.
+        wheel: the Artifact that has the libraries which the Plan takes.
         source_root: the folder with the Plan's sources.
         destination: the folder that becomes the Artifact; empty, or created here.
         jobs: how many compilers to run at once; 0 for as many as this process has cores and memory for.
+        caller: the process that asked; without it, nothing goes on.
         say: receives progress, one line per call.
         known_peak_mb: how much memory one compiler needed before, from `resources.known_peak`.
         store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
         trust: who may write to the temporary folder, if that is used.
-        wheel: the Artifact that has the libraries which the Plan takes.
 
     Raises:
         BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
@@ -75,11 +80,11 @@ def compile_plan(
             work = held.enter_context(claimed(plan, store, store.trust if store else trust, say))
             place = work.path
             headers = headers_of(plan, toolchain, source_root)
-            lay_out(work, plan, toolchain, source_root, headers)
+            lay_out(work, plan, toolchain, source_root, headers, _made(plan, toolchain))
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
-            at_once = resources.plan_jobs(jobs, resources.find_resources(), known_peak_mb)
+            at_once = plan_jobs(jobs, find_resources(), known_peak_mb)
             say(f"compilers at once: {at_once.count}: {at_once.because}")
-            peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, say)
+            peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
             check_headers(plan, headers, headers_read(work))
             if wheel:
                 _take(plan, wheel, work.path / "out")
@@ -94,6 +99,17 @@ def compile_plan(
         manifests.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
         tidy(work)
     return Artifact(destination, manifest)
+
+
+def _made(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
+    """The sources that are not the package's own; for another platform, with those of stubs for torch's libraries."""
+    made = made_files(plan, toolchain)
+    if toolchain.cross and not plan.binding:
+        from .cross.torch_stubs import stub_files
+
+        stubs = stub_files(toolchain.cross.torch or toolchain.torch)
+        made |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
+    return made
 
 
 def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:

@@ -27,24 +27,27 @@ from .tools import require_tools
 def main(arguments: Sequence[str]) -> int:
     """Answer one message. Takes the process id of the program that asks, which starts this one in its own session."""
     if len(arguments) != 1 or not arguments[0].isdecimal() or os.getsid(0) != os.getpid():
-        print("this program is started by the package it belongs to, which asks it for compiled kernels", file=sys.stderr)
+        print(
+            "this program is started by the package it belongs to, which asks it for compiled kernels", file=sys.stderr
+        )
         return 2
     message = json.loads(sys.stdin.buffer.readline())
     try:
-        _tell({"answer": _answer(message, Caller(int(arguments[0])))})
+        _tell({"answer": answer_to(message, Caller(int(arguments[0]), os.environ))})
     except KernelWheelError as error:
         _tell({"error": error.to_json()})
     return 0
 
 
-def _answer(message: dict[str, Any], caller: Caller) -> dict[str, Any]:
+def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    """The answer to a message, as plain JSON values; raises an error that is an answer too."""
     require_supported()
     if "dry-run" in message:
         from .dry_run import examine
 
         question = message["dry-run"]
         machine = CompileRequest.from_json(question["machine"]) if question["machine"] else None
-        return examine([CompileRequest.from_json(each) for each in question["requests"]], machine)
+        return examine([CompileRequest.from_json(each) for each in question["requests"]], machine, caller.environ)
     require_tools()
     from .make import make
 

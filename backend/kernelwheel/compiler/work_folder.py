@@ -36,12 +36,10 @@ from ..core.errors import BuildError, StoreError
 from ..core.variables import own_variable
 from ..store.entries import WHOLE, Store
 from ..store.locks import exclusive
-from ..store.permissions import FOLDER, PRIVATE, Guard, Trust
-from .cross.torch_stubs import stub_files
-from .extension_lists import cmake_lists
+from ..store.permissions import FOLDER, PRIVATE, Trust
+from ..store.places import temporary_guard
 from .headers import Headers
 from .plan import Plan
-from .toolchain import older_libraries
 from .toolchain.toolchain import Toolchain
 from .work_links import link_all
 
@@ -52,7 +50,7 @@ ROOM = 1 << 28
 # Folder paths that CMake, Ninja, nvcc and a shell can all handle, each by itself and all together.
 FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
 # What the next compile does not need; nvcc's intermediate files take the most space.
-PASSING = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "job.json", "build/keep")
+PASSING = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "build/keep")
 
 
 @dataclass(frozen=True)
@@ -122,12 +120,6 @@ def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack)
         return None
 
 
-def temporary_guard(package: str, trust: Trust) -> Guard:
-    """A guard that rejects a temporary folder where other users could replace a work folder."""
-    folder = Path(tempfile.gettempdir())
-    return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))
-
-
 def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
     guard = temporary_guard(plan.package, trust)
     guard.check(guard.folder)
@@ -153,7 +145,9 @@ def _remove_all_but_log(path: Path) -> None:
             _remove(inside)
 
 
-def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, headers: Headers) -> None:
+def lay_out(
+    work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, headers: Headers, made: Mapping[str, str]
+) -> None:
     """Prepare the folder for the Plan: update one that a compile left intact, or start from scratch.
 
     Args:
@@ -162,6 +156,7 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, hea
         toolchain: what it is compiled with.
         source_root: the folder with the Plan's sources.
         headers: those that the sources can reach outside the package.
+        made: further sources, which are not the package's own, by their names in the folder.
 
     Raises:
         BuildError: a source file has changed since the Plan was drawn up.
@@ -181,17 +176,6 @@ def lay_out(work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, hea
     for path in (Path(__file__).parent.parent / "cmake").glob("*.cmake"):
         shutil.copyfile(path, work.path / "recipe" / path.name)  # without the mode: the original may be read-only
     link_all(work.path, plan, toolchain)
-    _write_made_sources(work, plan, toolchain)
-
-
-def _write_made_sources(work: Work, plan: Plan, toolchain: Toolchain) -> None:
-    """Write the sources that are not the package's own."""
-    made = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
-    for name, text in (older_libraries.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
-        made[f"older/{name}"] = text
-    stubs = stub_files(toolchain.cross.torch or toolchain.torch) if toolchain.cross and not plan.binding else {}
-    for name, text in stubs.items():
-        made[f"torch-stubs/{name}"] = text
     for name, text in made.items():
         _write_if_new(work.path / name, text)
 

@@ -1,7 +1,7 @@
 """What the compiler program is asked, and what it answers: with the manifest, the contract between the two programs.
 
-Both are one line of JSON, see compiler/program.py. A request is complete: the compiler reads no pyproject.toml, asks for
-no GPU, and takes no option from its environment.
+Both are one line of JSON, see compiler/program.py. A request is complete: the compiler reads no pyproject.toml, asks
+for no GPU, and takes no option from its environment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-The first Artifact without a mismatch is used: the wheel's, then those in read-only caches, then those in the user's own.
-Only if there is none, and compiling would help, one is compiled; see `selection`.
+The first Artifact without a mismatch is used: the wheel's, then those in read-only caches, then those in the user's
+own. Only if there is none, and compiling would help, one is compiled; see `selection`.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Kernels:
             "manifest": package.manifest.to_json() if package.manifest else None,
             "damage": str(package.damage) if package.damage else None,
             "host": self.host._asdict(),
-            "mismatches": [mismatch._asdict() for mismatch in package.mismatches(self.host)],
+            "verdict": [mismatch._asdict() for mismatch in package.mismatches(self.host)],
             "loaded": {device: str(artifact.folder) for device, artifact in self._loaded.items()},
         }
         return dict(json.loads(json.dumps(values)))

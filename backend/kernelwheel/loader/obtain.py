@@ -1,4 +1,4 @@
-"""Having an Artifact compiled that is not available, once, while other processes wait; and the work of `cache build`."""
+"""Having an Artifact compiled that is not available, once, while others wait; and the work of `cache build`."""
 
 from __future__ import annotations
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..compiler.plan import Plan
 from ..core.errors import BuildError
 from ..store.artifact import Artifact
 
 MOST_SYMBOLS = 10
 
 
-def audit(plan: Plan, artifact: Artifact) -> str:
-    """Refuse an Artifact whose operators need more of torch than the stable ABI of the Plan's target has.
+def audit(artifact: Artifact) -> str:
+    """Refuse an Artifact whose operators need more of torch than the stable ABI of its target has.
 
     Returns:
         A line that says what was audited.
@@ -27,15 +26,15 @@ def audit(plan: Plan, artifact: Artifact) -> str:
     Raises:
         BuildError: names the symbols.
     """
-    bound = {each.file(plan.platform) for each in plan.extensions if each.kind != "operators"}
-    libraries = [
-        path for path in artifact.files if path.name not in bound and not (plan.binding and not plan.extensions)
-    ]
+    manifest = artifact.manifest
+    bound = {file for file, extension in manifest.extensions.items() if extension["kind"] != "operators"}
+    modules_only = manifest.plan["target"]["binding"] and not manifest.extensions
+    libraries = [path for path in artifact.files if path.name not in bound and not modules_only]
     if not libraries:
         return "stable ABI: no library claims it"
     if importlib.util.find_spec("torch_abi_audit") is None:
         return "stable ABI: not audited, because torch-abi-audit needs Python 3.11"
-    target = plan.torch_target
+    target = str(manifest.content["torch_target"])
     found = [f"{path.name}: {reason}" for path in libraries for reason in _reasons(path, target)]
     if found:
         more = [f"and {len(found) - MOST_SYMBOLS} more"] if len(found) > MOST_SYMBOLS else []

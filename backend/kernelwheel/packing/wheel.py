@@ -14,9 +14,9 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile
 
-from ..compiler.plan import Plan
 from ..core import manifest as manifests
 from ..core.errors import BuildError
+from ..core.extension import from_plan
 from ..core.platforms import HERE
 from ..core.variables import variable_set
 from ..store.artifact import Artifact
@@ -27,7 +27,7 @@ from .module_files import module_files
 from .tags import python_tag
 
 # What builds wheels, and is of no use in one.
-FOR_BUILDS = ("hooks.py", "reference.py", "packing", "adoption")
+FOR_BUILDS = ("hooks.py", "reference.py", "packing", "adoption", "compiler/cross")
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Contents:
     Attributes:
         native: the Artifact's folder in the wheel, `splat/_native`.
         artifact: the Artifact.
-        plan: names the source files, which go into `src/` in the Artifact's folder, for a compile at run time.
-        sources: the folder of the source files.
+        sources: the folder of the source files, which go into `src/` in the Artifact's folder, for a compile at run
+            time.
         epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
         platform: the wheel's platform tag, `manylinux_2_28_x86_64`.
         components: what is compiled or linked into the Artifact.
@@ -47,7 +47,6 @@ class Contents:
 
     native: str
     artifact: Artifact
-    plan: Plan
     sources: Path
     epoch: int
     platform: str
@@ -65,7 +64,7 @@ class Contents:
         for library in artifact.manifest.libraries:
             yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
         yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
-        for name in sorted(self.plan.sources):
+        for name in sorted(self.artifact.manifest.content["sources"]):
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 
 
@@ -88,7 +87,7 @@ def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
     here = Path(__file__).parent.parent
     for path in sorted(here.rglob("*")):
         inside = path.relative_to(here)
-        if path.suffix in (".py", ".cmake") and inside.parts[0] not in FOR_BUILDS:
+        if path.suffix in (".py", ".cmake") and not any(inside.is_relative_to(each) for each in FOR_BUILDS):
             yield f"{folder}/{inside.as_posix()}", path.read_bytes()
 
 
@@ -107,16 +106,17 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         path = destination / f"{source.parsed_filename['namever']}{build}-{tag}.whl"
         facts, metadata = f"{source.dist_info_path}/WHEEL", f"{source.dist_info_path}/METADATA"
         declared = source.read(metadata).decode("utf-8")
-        binding = contents.plan.binding
+        manifest = contents.artifact.manifest
+        binding = manifest.plan["target"]["binding"]
         changed = {
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
-            metadata: completed(declared, binding.torch if binding else None, [licences.FILE]).encode("utf-8"),
+            metadata: completed(declared, binding["torch"] if binding else None, [licences.FILE]).encode("utf-8"),
         }
         descriptions = _descriptions(contents, declared, source.parsed_filename["name"])
         runtime = f"{contents.package}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
-            module_files(contents.plan.extensions, contents.package, field_of(declared, "Name")),
+            module_files(map(from_plan, manifest.content["extensions"]), contents.package, field_of(declared, "Name")),
             contents.members(),
             ((f"{source.dist_info_path}/{name}", data) for name, data in descriptions),
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..core.errors import SettingsError, StoreError
 from ..core.platforms import HERE
 from ..core.settings import Settings
+from ..core.variables import own_variable
 from .entries import Store
-from .permissions import Trust
+from .permissions import Guard, Trust
 
 EVERYONE = "everyone"
 
@@ -88,3 +90,9 @@ def _number_of(user: str, settings: Settings) -> int:
             remedies=["correct the name, or use the user's number (id -u)"],
         )
     return number
+
+
+def temporary_guard(package: str, trust: Trust) -> Guard:
+    """A guard that rejects a temporary folder where other users could replace a work folder."""
+    folder = Path(tempfile.gettempdir())
+    return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))

@@ -10,18 +10,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...core.host import python_abi
-from ...core.platforms import platform_name
+from ...core.options import NATIVE
+from ...core.platforms import platform_name, require_supported
 from ...core.remembered import remembered
 from ...core.settings import Settings
-from ..cross.target_platform import CrossTarget, cross_platform, find_target, for_target
 from .binding import cuda_folders, python_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
 from .launchers import Launchers, find_launchers
 from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, find_cuobjdump
 from .torch_files import Torch, find_torch
+
+if TYPE_CHECKING:
+    from ..cross.target_platform import CrossTarget
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,20 @@ def find_toolchain(
     Raises:
         BuildError: something is missing or does not fit; lists the places searched and the remedies.
     """
-    platform = cross_platform(settings)
+    require_supported()
+    platform = None
+    if settings.platform not in (NATIVE, platform_name()):
+        from ..cross.target_platform import platform_of
+
+        platform = platform_of(settings)
     torch = find_torch()
     cuda = decide_cuda(settings, torch, environ, sys.path, nvccs, limits)
-    cross = find_target(settings, platform, torch) if platform else None
-    if platform and cuda.nvcc:
-        cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, platform))
+    cross = None
+    if platform:
+        from ..cross.target_platform import find_target, for_target
+
+        cross = find_target(settings, platform, torch)
+        cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, platform)) if cuda.nvcc else cuda
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
     launchers = find_launchers(settings, environ, cuda.nvcc is not None)
     cxx = find_cxx(settings, environ, cuda.nvcc, platform)

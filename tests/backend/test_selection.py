@@ -13,7 +13,7 @@ from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError,
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
 from kernelwheel.loader.find import foresee
-from kernelwheel.loader.selection import Decision, Request, against, decide
+from kernelwheel.loader.selection import Request, Selection, against, select
 from kernelwheel.store.artifact import Artifact
 from kernelwheel.store.entries import Store
 from samples import PLAN
@@ -63,7 +63,8 @@ class Given(NamedTuple):
     blocked: KernelWheelError | None = None
     jit: str = "auto"
     jit_origin: str = "default"
-    cuda_off: str = ""
+    cuda: str = "auto"
+    cuda_origin: str = "default"
     has_sources: bool = True
     needs_cuda: bool = False
     untargeted: bool = True
@@ -92,7 +93,7 @@ def whole(artifact: Artifact) -> None:
     pass
 
 
-def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Decision:
+def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Selection:
     return foresee(given, host, request, verify)
 
 
@@ -128,9 +129,21 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
     "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
     "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
-    "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda_off="X"), "fail", "cuda is off (X)"),
-    "cuda is off, and CPU kernels": ("cpu", HOPPER, at(cuda_off="X"), "compile", "no kernels are installed"),
-    "cuda is off, and kernels that are there": ("cuda", HOPPER, at(WHEEL, cuda_off="X"), "load", "in the wheel fit"),
+    "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda="off", cuda_origin="X"), "fail", "cuda is off (X)"),
+    "cuda is off, and CPU kernels": (
+        "cpu",
+        HOPPER,
+        at(cuda="off", cuda_origin="X"),
+        "compile",
+        "no kernels are installed",
+    ),
+    "cuda is off, and kernels that are there": (
+        "cuda",
+        HOPPER,
+        at(WHEEL, cuda="off", cuda_origin="X"),
+        "load",
+        "in the wheel fit",
+    ),
     "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "compiling would not fix that"),
     "files of another version": (
         "cpu",
@@ -172,7 +185,14 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
     "an entry for some GPU, and none to ask": ("cuda", NO_GPU, at(ENTRY), "", "compile", "no kernels are installed"),
     "an entry with the default list": ("cuda", NO_GPU, at(DEFAULT_ENTRY), "", "load", "in the store fit"),
     "jit is never": ("cpu", HOPPER, at(jit="never"), "", "compile", "no kernels are installed"),
-    "cuda is off, and asked for": ("cuda", HOPPER, at(cuda_off="X"), "", "compile", "no kernels are installed"),
+    "cuda is off, and asked for": (
+        "cuda",
+        HOPPER,
+        at(cuda="off", cuda_origin="X"),
+        "",
+        "compile",
+        "no kernels are installed",
+    ),
     "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "", "fail", "no sources are installed"),
     "a damaged wheel": ("cuda", NO_GPU, at(WHEEL, damage=TROUBLE), "", "fail", "trouble (found: some)"),
 }
@@ -218,7 +238,7 @@ def test_what_comes_of_an_entry_whose_files_are_wrong(fault: type[KernelWheelErr
 
 def test_what_is_loaded_is_the_first_that_fits() -> None:
     assert outcome_of(at(WHEEL, ENTRY, BLACKWELL_ENTRY), BLACKWELL, Request("cuda")).artifact == BLACKWELL_ENTRY
-    assert check(BLACKWELL_ENTRY.manifest, BLACKWELL).mismatches == ()
+    assert check(BLACKWELL_ENTRY.manifest, BLACKWELL) == ()
 
 
 TWO_GPUS = HOPPER._replace(capabilities=((9, 0), (12, 0)))
@@ -244,4 +264,4 @@ def test_no_further_candidate_is_read_than_the_first_that_fits() -> None:
         yield WHEEL
         raise AssertionError("read on")
 
-    assert decide(Request("cpu"), HOPPER, candidates(), at(WHEEL)).artifact == WHEEL
+    assert select(Request("cpu"), HOPPER, candidates(), at(WHEEL)).artifact == WHEEL

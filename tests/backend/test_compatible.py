@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwheel.core import manifest as manifests
-from kernelwheel.core.compatible import Mismatch, Wanted, check
+from kernelwheel.core.compatible import Mismatch, Wanted, against, check
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
 from processes import RunPython
@@ -61,7 +61,7 @@ def host(**has: Any) -> Host:
 
 def only(manifest: Manifest, machine: Host, version: str | None = "1.2.3") -> Mismatch:
     """The only mismatch."""
-    (mismatch,) = check(manifest, machine, Wanted(version)).mismatches
+    (mismatch,) = check(manifest, machine, Wanted(version))
     return mismatch
 
 
@@ -99,10 +99,9 @@ FITTING = {
 
 @pytest.mark.parametrize(("manifest", "machine"), FITTING.values(), ids=FITTING)
 def test_an_artifact_that_fits_is_usable(manifest: Manifest, machine: Host) -> None:
-    verdict = check(manifest, machine, Wanted("1.2.3"))
+    found = check(manifest, machine, Wanted("1.2.3"))
 
-    assert verdict.mismatches == ()
-    assert verdict.usable
+    assert found == ()
 
 
 # dimension, the device that it forbids, whether a compile cures it, manifest, host; words of required, found, remedy
@@ -231,7 +230,7 @@ def test_kernels_of_another_version_are_refused_with_both_versions() -> None:
 
 
 def test_the_version_is_no_question_where_nobody_asks() -> None:
-    assert check(CUDA_MANIFEST, HOST).usable
+    assert not check(CUDA_MANIFEST, HOST)
 
 
 @pytest.mark.parametrize(
@@ -243,25 +242,25 @@ def test_the_version_is_no_question_where_nobody_asks() -> None:
     ],
 )
 def test_what_forbids_cuda_kernels_leaves_those_for_the_cpu(name: str) -> None:
-    verdict = check(*MISFITS[name][3:5], Wanted("1.2.3"))
+    found = check(*MISFITS[name][3:5], Wanted("1.2.3"))
 
-    assert verdict.against("cpu") == ()
-    assert len(verdict.against("cuda")) == 1
+    assert against(found, "cpu") == ()
+    assert len(against(found, "cuda")) == 1
 
 
 @pytest.mark.parametrize("name", ["an older torch", "another processor", "an older libc", "an older C++ library"])
 def test_what_forbids_cpu_kernels_forbids_those_for_cuda_too(name: str) -> None:
-    verdict = check(*MISFITS[name][3:5], Wanted("1.2.3"))
+    found = check(*MISFITS[name][3:5], Wanted("1.2.3"))
 
-    assert len(verdict.against("cpu")) == len(verdict.against("cuda")) == 1
+    assert len(against(found, "cpu")) == len(against(found, "cuda")) == 1
 
 
 def test_ptx_of_a_newer_minor_is_too_new_for_a_driver_and_the_sass_beside_it_is_not() -> None:
     old_driver = (13, 0)
 
-    assert check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((9, 0),))).usable
-    assert not check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((10, 0),))).usable
-    assert check(CUDA_MANIFEST, host(driver=(13, 2), capabilities=((10, 0),))).usable
+    assert not check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((9, 0),)))
+    assert check(CUDA_MANIFEST, host(driver=old_driver, capabilities=((10, 0),)))
+    assert not check(CUDA_MANIFEST, host(driver=(13, 2), capabilities=((10, 0),)))
 
 
 @pytest.mark.parametrize("nvcc", [11, 12, 13])
@@ -270,7 +269,7 @@ def test_ptx_of_a_newer_minor_is_too_new_for_a_driver_and_the_sass_beside_it_is_
 def test_operators_need_a_driver_for_their_nvcc_whatever_torch_is_for(nvcc: int, torch: int, driver: int) -> None:
     manifest = requiring(driver=f"{nvcc}.0", driver_for_ptx=f"{nvcc}.2")
 
-    found = check(manifest, host(cuda=f"{torch}.8", driver=(driver, 0))).mismatches
+    found = check(manifest, host(cuda=f"{torch}.8", driver=(driver, 0)))
 
     assert [mismatch.dimension for mismatch in found] == (["driver"] if driver < nvcc else [])
     # Where torch itself cannot use the driver, there is no GPU to compile for.
@@ -279,24 +278,24 @@ def test_operators_need_a_driver_for_their_nvcc_whatever_torch_is_for(nvcc: int,
 
 @pytest.mark.parametrize("torch", [11, 12, 13, 14])
 def test_modules_need_a_torch_of_their_cuda_major_whatever_the_driver(torch: int) -> None:
-    found = check(MODULE_MANIFEST, host(cuda=f"{torch}.0", driver=(14, 0))).mismatches
+    found = check(MODULE_MANIFEST, host(cuda=f"{torch}.0", driver=(14, 0)))
 
     assert [mismatch.dimension for mismatch in found] == ([] if torch == 13 else ["cuda"])
 
 
 def test_each_gpu_that_does_not_fit_is_named() -> None:
-    verdict = check(CUDA_MANIFEST, host(capabilities=((7, 0), (7, 5), (9, 0))))
+    found = check(CUDA_MANIFEST, host(capabilities=((7, 0), (7, 5), (9, 0))))
 
-    assert [m.required.split()[-1] for m in verdict.mismatches] == ["7.0", "7.5"]
+    assert [m.required.split()[-1] for m in found] == ["7.0", "7.5"]
 
 
 def test_a_gpu_needs_every_cuda_library() -> None:
     second = CUDA_LIBRARY._replace(file="libtiny_more.so", sass=("9.0", "12.0"), ptx=())
     manifest = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_LIBRARY, second))
 
-    assert check(manifest, host(capabilities=((9, 0),))).usable
-    assert not check(manifest, host(capabilities=((8, 0),))).usable
-    assert not check(manifest, host(capabilities=((7, 5),))).usable
+    assert not check(manifest, host(capabilities=((9, 0),)))
+    assert check(manifest, host(capabilities=((8, 0),)))
+    assert check(manifest, host(capabilities=((7, 5),)))
 
 
 def test_a_gpu_may_be_served_by_sass_in_one_library_and_by_ptx_in_another() -> None:
@@ -304,13 +303,13 @@ def test_a_gpu_may_be_served_by_sass_in_one_library_and_by_ptx_in_another() -> N
     by_ptx = CUDA_LIBRARY._replace(file="libtiny_ptx.so", sass=("9.0",), ptx=("9.0",))
     manifest = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, by_sass, by_ptx))
 
-    assert check(manifest, host(capabilities=((12, 0),))).usable
+    assert not check(manifest, host(capabilities=((12, 0),)))
 
 
 def test_every_misfit_is_reported_at_once() -> None:
     machine = host(torch="2.9.0", driver=(12, 9), libc="glibc 2.31")
 
-    assert [m.dimension for m in check(CUDA_MANIFEST, machine, Wanted("2.0")).mismatches] == [
+    assert [m.dimension for m in check(CUDA_MANIFEST, machine, Wanted("2.0"))] == [
         "version",
         "libc",
         "torch",
@@ -336,9 +335,9 @@ machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], l
                                 for v in values[6:])) for values in json.loads(sys.argv[2])]
 events = []
 sys.addaudithook(lambda event, arguments: events.append((event, str(arguments))))
-verdicts = [check(manifest, machine, Wanted("9.9.9")) for machine in machines]
+outcomes = [check(manifest, machine, Wanted("9.9.9")) for machine in machines]
 seen, events = events, []
-assert all(len(verdict.mismatches) > 0 for verdict in verdicts)
+assert all(len(found) > 0 for found in outcomes)
 print(json.dumps(seen))
 """
 

@@ -1,0 +1,164 @@
+"""What CMake and the compilers are told for a Plan: cache entries, generated files, environment; its digest too.
+
+All of it is relative to the work folder, or says where a tool of this machine is. The first is the recipe, which is
+part of the Plan; what the tools are is there by content.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from ..core.digests import file_sha256, json_sha256
+from ..core.platforms import PLATFORMS
+from .cmake_driver import BUILD_TYPE, GENERATOR
+from .extension_lists import as_one, cmake_lists
+from .headers import header_folders
+from .plan import Plan
+from .toolchain import older_libraries
+from .toolchain.nvcc import find_cudart
+from .toolchain.programs import PASSED_ON, passed_on
+from .toolchain.toolchain import Toolchain
+from .work_folder import Work, in_makefile
+
+MODULES = Path(__file__).parent.parent / "cmake"
+# What every compiler sees. Under the locale C, Python 3.11 fails on .pth files in a folder such as "Müller".
+SETTLED = {"LC_ALL": "C.UTF-8"}
+# Entries that say where a tool of this machine is, or how many folders its headers are in.
+LOCATED = (
+    "CMAKE_CXX_COMPILER",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
+    "CMAKE_CUDA_COMPILER",
+    "CMAKE_CUDA_COMPILER_LAUNCHER",
+    "CMAKE_CUDA_HOST_COMPILER",
+    "KERNELWHEEL_CUDA_HEADERS",
+    "KERNELWHEEL_PYTHON_HEADERS",
+    "KERNELWHEEL_TOOLKIT",
+)
+
+
+def prefix_map(work: Path) -> str:
+    """The response file that makes `__FILE__` the same in every folder.
+
+    Of the characters allowed in the path (work_folder.FIT), only a space is special there. It is escaped, not quoted,
+    because sccache does not understand quotes in response files.
+    """
+    return f"-ffile-prefix-map={work}=.".replace(" ", "\\ ") + "\n"
+
+
+def without_links(work: Path) -> str:
+    """The sed script that removes from a dependency file everything reached through the folder's links."""
+    quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", in_makefile(work))
+    return f"s!{quoted}/(torch|cuda|headers)/([^[:space:]\\\\]|\\\\.)*!!g\n"
+
+
+def environment_for(work: Work, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of CMake and the compilers."""
+    environment = passed_on(environ) | {
+        **SETTLED,
+        "NINJA_STATUS": "[%f/%t] ",
+        "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
+        "TMPDIR": str(work.path / "tmp"),  # a killed compiler's leftovers are removed with the folder
+    }
+    if launched := toolchain.launchers.environment(environ):
+        environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
+    if toolchain.cuda.nvcc and (cudart := find_cudart(work.path / "cuda")):
+        environment["LIBRARY_PATH"] = str(cudart.parent)  # nvcc 13.0 from pip looks in lib64, which pip leaves empty
+    return environment
+
+
+def made_files(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
+    """The sources that are not the package's own, by their names in the work folder."""
+    made = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
+    for name, text in (older_libraries.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
+        made[f"older/{name}"] = text
+    return made
+
+
+def told(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, str]:
+    """The files that tell CMake and the compilers how, by their names in the work folder."""
+    files = {"recipe/paths.rsp": prefix_map(work), "recipe/depfile.sed": without_links(work)}
+    if toolchain.cross:
+        from .cross.toolchain_file import toolchain_file
+
+        files["recipe/toolchain.cmake"] = toolchain_file(toolchain)
+    return files
+
+
+def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
+    """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
+    nvcc = toolchain.cuda.nvcc
+    lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
+    own = [cmake_lists(plan) if plan.extensions else "", *told(Path(), plan, toolchain).values()]
+    return (str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), *own)
+
+
+def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
+    """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
+    target, platform = Version(plan.torch_target), PLATFORMS[plan.platform]
+    cache: dict[str, Any] = {
+        "CMAKE_CXX_COMPILER": str(toolchain.cxx.path),
+        "KERNELWHEEL_CUDA": plan.cuda is not None,
+        "KERNELWHEEL_TORCH": str(work / "torch"),
+        "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
+        "KERNELWHEEL_BINDING": "python" if plan.binding and plan.binding.python else "torch" if plan.binding else "",
+        "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
+        "KERNELWHEEL_CXX_FLAGS": as_one(plan.flags("cxx-flags")),
+        "KERNELWHEEL_LINK_FLAGS": as_one(plan.flags("link-flags")),
+        "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
+        "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
+        "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
+        "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
+        "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
+        "KERNELWHEEL_OUTPUT": str(work / "out"),
+        "KERNELWHEEL_RECIPE": "../recipe",
+    }
+    if toolchain.cross:
+        cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
+        if not plan.binding:  # which links to the target's torch
+            cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
+    for language, folders in header_folders(plan, toolchain).items():
+        links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
+        cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)
+    if toolchain.launchers.cxx:
+        cache["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cxx)
+    if toolchain.launchers.cuda:
+        cache["CMAKE_CUDA_COMPILER_LAUNCHER"] = ";".join(toolchain.launchers.cuda)
+    nvcc = toolchain.cuda.nvcc
+    if plan.cuda and nvcc and nvcc.target:
+        cache["KERNELWHEEL_LIBRARIES"] += f";{work / 'cuda' / 'targets' / nvcc.target.name / 'lib'}"
+    if plan.cuda and nvcc:
+        inside = work / "cuda" / "bin" / "nvcc"
+        cache |= {
+            "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
+            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
+            "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
+            "KERNELWHEEL_NVCC": "" if nvcc.target else nvcc.version,
+            "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
+            "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
+            "KERNELWHEEL_CUDA_FLAGS": as_one(plan.flags("cuda-flags")),
+        }
+    return cache
+
+
+def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
+    """The digests of all that CMake and the compilers are told, wherever the folder and the tools are."""
+    work = Path("work")
+    cache = {name: value for name, value in cache_entries(work, plan, toolchain).items() if name not in LOCATED}
+    files = made_files(plan, toolchain) | told(work, plan, toolchain)
+    files.pop("recipe/toolchain.cmake", None)  # says where tools are; what they are made to do is in the identities
+    return {
+        **{path.name: file_sha256(path) for path in MODULES.glob("*.cmake")},
+        "arguments": json_sha256([GENERATOR, BUILD_TYPE]),
+        "cache": json_sha256(cache),
+        "environment": json_sha256([SETTLED, PASSED_ON]),
+        "files": json_sha256(files),
+    }

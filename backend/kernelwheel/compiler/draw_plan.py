@@ -1,0 +1,129 @@
+"""Drawing up the Plan for a package, from what this machine compiles with and what the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.version import Version
+
+from ..core import architectures
+from ..core.errors import BuildError, SettingsError
+from ..core.package import PackageFacts
+from ..core.platforms import PLATFORMS
+from ..core.settings import Settings
+from ..core.source_files import source_digests
+from ..core.variables import own_variable
+from .configuration import recipe_of
+from .headers import digests, headers_of, refuse_other_headers
+from .plan import CudaPlan, Plan
+from .toolchain.binding import bind
+from .toolchain.cxx_identity import cxx_identity
+from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit_identity import toolkit_identity
+
+
+def draw_plan(
+    facts: PackageFacts,
+    version: str,
+    source_root: Path,
+    settings: Settings,
+    toolchain: Toolchain,
+    taken: Mapping[str, str] | None = None,
+) -> Plan:
+    """Draw up the Plan.
+
+    Args:
+        facts: the package.
+        version: its version.
+        source_root: the folder with CMakeLists.txt, or with the files of the extensions.
+        settings: the effective options.
+        toolchain: what this machine compiles with.
+        taken: the libraries that need not be compiled, and their digests.
+
+    Raises:
+        BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
+            torch is older than the ABI target; or something a module needs is missing.
+    """
+    require_torch_target(facts, toolchain)
+    cuda = _draw_cuda(facts, settings, toolchain)
+    plan = Plan(
+        package=facts.import_name,
+        version=version,
+        sources=source_digests(source_root, facts.files),
+        options=settings.content(cuda is not None),
+        cxx=cxx_identity(toolchain.cxx),
+        cuda=cuda,
+        torch_target=facts.torch_target,
+        binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,
+        platform=toolchain.platform,
+        abi=facts.abi,
+        extensions=facts.extensions,
+        taken=dict(taken or {}),
+    )
+    plan = replace(plan, recipe=recipe_of(plan, toolchain))
+    headers = headers_of(plan, toolchain, source_root)
+    if toolchain.cross and toolchain.cross.torch and toolchain.cross.torch != toolchain.torch:
+        theirs = headers_of(plan, replace(toolchain, torch=toolchain.cross.torch), source_root)
+        refuse_other_headers(headers, theirs, plan.platform)
+    return replace(plan, headers=digests(headers))
+
+
+def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
+    """Reject a torch that is older than the ABI target."""
+    if Version(toolchain.torch.version).release < Version(facts.torch_target).release:
+        raise BuildError(
+            f"torch {toolchain.torch.version} is too old to build {facts.import_name}",
+            required=f"torch >= {facts.torch_target}, its stable ABI target",
+            found=f"torch {toolchain.torch.version}",
+            remedies=[f"pip install 'torch>={facts.torch_target}'"],
+        )
+
+
+def require_cuda(facts: PackageFacts, toolchain: Toolchain) -> None:
+    """Reject a build without CUDA, if there are extensions that need it."""
+    if facts.needs_cuda and toolchain.cuda.nvcc is None:
+        raise BuildError(
+            f"{facts.import_name} cannot be built without CUDA",
+            required=f"a torch built for CUDA, and its nvcc, for {', '.join(facts.needs_cuda)}",
+            found=toolchain.cuda.reason,
+            remedies=[
+                "install a CUDA build of torch in the environment that builds it",
+                f"or, if {own_variable(facts.import_name, 'cuda')} is off, unset it",
+            ],
+        )
+
+
+def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
+    require_cuda(facts, toolchain)
+    nvcc = toolchain.cuda.nvcc
+    if nvcc is None or not facts.can_use_cuda:
+        return None
+    _refuse_archs_in_flags(settings)
+    if settings.archs:
+        origin = str(settings.origin("archs"))
+        wanted = architectures.parse(settings.archs, origin)
+        architectures.check_supported(wanted, nvcc.supported, nvcc.version, origin)
+    else:
+        wanted = architectures.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra)
+    for each in facts.extensions:
+        if each.archs:
+            architectures.check_supported(each.own_archs, nvcc.supported, nvcc.version, f"archs of {each.name}")
+    return CudaPlan(
+        sass=tuple(map(str, wanted.sass)),
+        ptx=tuple(map(str, wanted.ptx)),
+        toolkit=toolkit_identity(nvcc),
+    )
+
+
+def _refuse_archs_in_flags(settings: Settings) -> None:
+    """Reject nvcc options that choose architectures: nvcc would add them to the Plan's, or fail on both."""
+    found = architectures.chosen_by(settings.cuda_flags)
+    if found:
+        raise SettingsError(
+            "the options for nvcc choose architectures",
+            required="architectures only in the option archs (TORCH_CUDA_ARCH_LIST)",
+            found=f"{' '.join(found)} in {settings.origin('cuda-flags')}",
+            remedies=["remove them there and name the architectures with archs: -C 'archs=8.0;9.0+PTX'"],
+        )

@@ -1,0 +1,64 @@
+"""What would be compiled, and with what: each part is looked for by itself, so that a missing one hides no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.compile_request import CompileRequest
+from ..core.errors import BuildError, KernelWheelError
+from .tools import INSTALLED, find_tools, require_tools
+
+
+def examine(
+    requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """What would be compiled for each request, or why not, and what is found for `machine`; as plain JSON values."""
+    return {
+        "plans": [_plan(each, environ) for each in requests],
+        "toolchain": _toolchain(machine, environ) if machine else None,
+    }
+
+
+def _plan(request: CompileRequest, environ: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        require_tools()
+        from .make import draw_plan_for
+
+        plan = draw_plan_for(request, environ).plan
+    except KernelWheelError as error:
+        return {"error": error.to_json()}
+    return {"plan": plan.to_json(), "fingerprint": plan.fingerprint}
+
+
+def _toolchain(request: CompileRequest, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Programs and packages as text by name, and `candidates`: every place where nvcc may be, with the outcome."""
+    view: dict[str, Any] = {"candidates": [], **{k: v for k, v in find_tools().items() if v != INSTALLED}}
+    if "missing" in find_tools().values():  # without them, the rest cannot be imported
+        return view
+    from .make import nvcc_limits
+    from .toolchain.cuda import decide_cuda, look_for_nvcc
+    from .toolchain.cxx import find_cxx
+    from .toolchain.torch_files import find_torch
+
+    settings, limits, taken = request.settings, nvcc_limits(request), None
+    candidates = []
+    try:
+        torch = find_torch()
+        view["torch"] = f"{torch.root}: {torch.version}"
+        if torch.cuda and settings.cuda != "off":
+            candidates = list(look_for_nvcc(settings, torch, environ, sys.path, limits))
+        decision = decide_cuda(settings, torch, environ, sys.path, candidates or None, limits)
+        view["cuda"], taken = decision.reason, decision.nvcc
+    except BuildError as error:
+        view["cuda"] = error.problem
+    for each in candidates:
+        seen = {"origin": each.origin, "place": each.place, "outcome": each.outcome, "usable": each.nvcc is not None}
+        view["candidates"].append({**seen, "taken": taken is not None and each.nvcc is taken})
+    try:
+        cxx = find_cxx(settings, environ, taken)
+        view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])
+    except BuildError as error:
+        view["cxx"] = str(error)
+    return view

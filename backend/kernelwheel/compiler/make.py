@@ -1,0 +1,162 @@
+"""Making the Artifact for a request: the Plan, an entry of a Store with its fingerprint, or a compile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core import manifest as manifests
+from ..core.compile_request import CompileAnswer, CompileRequest
+from ..core.content import without_cuda
+from ..core.errors import IncompatibleArtifactError, KernelWheelError, StoreError
+from ..core.manifest import Manifest
+from ..core.platforms import platform_name
+from ..core.progress import Say
+from ..core.settings import Settings
+from ..store.artifact import Artifact
+from ..store.entries import Store
+from ..store.inventory import take_inventory
+from ..store.maintenance import BUILDS_ARE_KEPT, clean_builds
+from ..store.places import stores, trust_of
+from ..store.publishing import making, publish, sign
+from .caller import Caller
+from .compile import compile_plan, decisions
+from .draw_plan import draw_plan
+from .jobs import known_peak
+from .plan import Plan
+from .toolchain.nvcc import NvccLimits
+from .toolchain.toolchain import Toolchain, find_toolchain
+from .work_folder import LOG, work_path
+
+
+class Planned(NamedTuple):
+    """The Plan for a request, what it is compiled with, and the wheel's Artifact that libraries are taken from."""
+
+    plan: Plan
+    tools: Toolchain
+    wheel: Artifact | None
+
+
+def make(request: CompileRequest, caller: Caller, say: Say) -> CompileAnswer:
+    """The Artifact for a request, from a Store or compiled now.
+
+    Raises:
+        BuildError: it does not compile.
+        StoreError: it cannot be stored, and the request names no folder for it instead.
+    """
+    planned = draw_plan_for(request, caller.environ)
+    plan, settings, scratch = planned.plan, request.settings, request.scratch
+    answer = CompileAnswer(Path(), False, decisions(plan, planned.tools))
+    try:
+        for store in stores(settings, plan.package, plan.version) if request.lock is None else ():
+            if entry := _look(store, plan.fingerprint, say):
+                say(f"nothing to compile: reusing {entry.folder}")
+                return answer._replace(folder=entry.folder)
+        *_, store = stores(settings, plan.package, plan.version)
+        with _making(store, request.lock, say):
+            entry, compiled = _compile_once(request, planned, store, caller, say)
+            return answer._replace(folder=entry.folder, compiled=compiled)
+    except StoreError as error:
+        if scratch is None:
+            raise
+        say(f"the compiled kernels will not be cached for other builds: {_in_a_line(error)}")
+    trust = trust_of(settings)
+    compile_plan(*planned, request.sources, scratch, jobs=settings.jobs, caller=caller, say=say, trust=trust)
+    return answer._replace(folder=scratch, compiled=True)
+
+
+def draw_plan_for(request: CompileRequest, environ: Mapping[str, str]) -> Planned:
+    """The Plan for a request, with the Toolchain that is found for it.
+
+    Raises:
+        BuildError: this machine cannot compile it; the message says what is missing and how to install it.
+    """
+    tools = toolchain_for(request, environ)
+    wheel = _wheel_of(request) if tools.cuda.nvcc else None
+    taken = takes(wheel.manifest, request.settings) if wheel else {}
+    plan = draw_plan(request.facts, request.version, request.sources, request.settings, tools, taken)
+    return Planned(plan, tools, wheel if taken else None)
+
+
+def toolchain_for(request: CompileRequest, environ: Mapping[str, str]) -> Toolchain:
+    """What a request is compiled with; raises as `find_toolchain`."""
+    facts, settings = request.facts, request.settings
+    tools = find_toolchain(settings, environ, limits=nvcc_limits(request))
+    if facts.binds_torch and tools.cross:
+        from .cross.target_platform import on_its_torch
+
+        tools = on_its_torch(tools, python=facts.binds_python)
+    return tools
+
+
+def nvcc_limits(request: CompileRequest) -> NvccLimits:
+    """Which nvcc will do: for kernels that must run here, one that serves the driver."""
+    return NvccLimits(any_major=not request.facts.binds_cuda, driver=request.driver)
+
+
+def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:
+    """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
+
+    Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
+    they were compiled with other options, or for another platform.
+    """
+    content, target = without_cuda(wheel.content), wheel.plan["target"]
+    now = {**content, "options": settings.content(cuda=False)}
+    if target["binding"] or content["extensions"] or content != now or target["platform"] != platform_name():
+        return {}
+    return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
+
+
+def _wheel_of(request: CompileRequest) -> Artifact | None:
+    manifest = manifests.read(request.wheel, request.facts.import_name) if request.wheel else None
+    return Artifact(request.wheel, manifest) if request.wheel and manifest else None
+
+
+@contextmanager
+def _making(store: Store, lock: int | None, say: Say) -> Iterator[None]:
+    """Hold the right to make entries, unless the process that asks does."""
+    if lock is not None:
+        yield
+        return
+    with making(store, lambda maker: say(f"waiting for {maker}")):
+        yield
+
+
+def _compile_once(
+    request: CompileRequest, planned: Planned, store: Store, caller: Caller, say: Say
+) -> tuple[Artifact, bool]:
+    """The Store's entry for a Plan, and whether it was compiled just now. Call it inside `making`."""
+    plan, jobs = planned.plan, request.settings.jobs
+    built = [each.artifact.manifest for each in take_inventory(store).entries if each.artifact]
+    peak_mb = known_peak(built, plan.cuda is not None)
+    compiled = False
+
+    def compile_into(folder: Path) -> None:
+        nonlocal compiled
+        compiled = True
+        sources = request.sources
+        compile_plan(*planned, sources, folder, jobs=jobs, caller=caller, say=say, known_peak_mb=peak_mb, store=store)
+
+    sign(store, log=f"{work_path(store, plan)}/{LOG}")
+    entry = publish(store, plan.fingerprint, compile_into)
+    say(f"kernels are in {entry.folder}")
+    clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
+    return entry, compiled
+
+
+def _look(store: Store, fingerprint: str, say: Say) -> Artifact | None:
+    """The entry, if the Store has an intact one. An unusable read-only Store is reported and skipped."""
+    try:
+        return store.entry(fingerprint, lambda place, error: say(f"{_in_a_line(error)}: moved to {place}"))
+    except (StoreError, IncompatibleArtifactError) as error:
+        if store.own:
+            raise
+        say(f"skipping {store.folder}: {_in_a_line(error)}")
+        return None
+
+
+def _in_a_line(error: KernelWheelError) -> str:
+    return f"{error.problem} ({'; '.join(error.found.splitlines())})"

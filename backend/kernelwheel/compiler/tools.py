@@ -1,0 +1,47 @@
+"""The Python packages and programs that a compile needs besides compilers, and the error if one is missing."""
+
+from __future__ import annotations
+
+from ..core.errors import BuildError
+from ..core.requirements import TO_COMPILE, missing
+
+CMAKE_VERSION = ">=3.24"
+NINJA_VERSION = ">=1.5"
+INSTALLED = "installed"
+# Installs the packages that a compile needs, and the programs they run. It does not install the package's own extra
+# `jit`, because on an index the package's name may belong to somebody else.
+INSTALL_TOOLS = f"pip install {' '.join(name for _, name in TO_COMPILE)} cmake ninja"
+
+
+def find_tools() -> dict[str, str]:
+    """Look for the Python packages and programs that a compile needs; maps their PyPI names to what was found.
+
+    If all packages are installed, programs are searched as the driver does. Otherwise they are left out.
+    """
+    absent = missing(TO_COMPILE)
+    found = {name: "missing" if name in absent else INSTALLED for _, name in TO_COMPILE}
+    if absent:
+        return found
+    from packaging.specifiers import SpecifierSet
+    from scikit_build_core.program_search import best_program, get_cmake_programs, get_ninja_programs
+
+    for name, wanted, programs in (
+        ("cmake", CMAKE_VERSION, get_cmake_programs()),
+        ("ninja", NINJA_VERSION, get_ninja_programs()),
+    ):
+        program = best_program(programs, version=SpecifierSet(wanted))
+        found[name] = f"{program.path}: {program.version}" if program else f"missing: {wanted}"
+    return found
+
+
+def require_tools() -> None:
+    """Raise an error if a Python package or program that the compile needs is missing."""
+    found = find_tools()
+    absent = [f"{name} {state}" for name, state in found.items() if state.startswith("missing")]
+    if absent:
+        raise BuildError(
+            "the kernels cannot be compiled here",
+            required=", ".join([*(name for _, name in TO_COMPILE), "cmake", "ninja"]),
+            found="; ".join(absent),
+            remedies=[INSTALL_TOOLS, "or install a wheel that was built for this machine"],
+        )
