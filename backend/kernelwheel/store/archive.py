@@ -25,8 +25,7 @@ from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Library, Manifest
 from ..core.manifest_schema import short
 from ..core.platforms import HEADER, is_library_for
-from .member_names import wrong_member
-from .wheel_record import LARGEST_RECORD, parse_record, unlike_record
+from .wheel_record import LARGEST_RECORD, parse_record, unlike_record, wrong_member
 
 BLOCK = 1 << 20
 # Of a zip file: enough for 30 000 members, more than a torch wheel has. Each byte takes ten bytes of memory.
