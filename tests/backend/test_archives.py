@@ -30,7 +30,6 @@ from samples import Values, rewrite_manifest
 pytestmark = pytest.mark.once
 
 BACKEND = Path(__file__).parents[2] / "backend"
-LIMIT = 100  # MB
 ROOM = 200  # MB, for Python and what an import needs beyond
 LIBRARY = "libtiny_cpu.so"
 NATIVE = "tiny/_native"
@@ -68,7 +67,7 @@ limit = (kilobytes("VmSize") << 10) + (int(sys.argv[3]) << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 before = kilobytes("VmRSS")
 try:
-    entry = transfer.import_file(Path(sys.argv[1]), Store(Path(sys.argv[2]), "tiny", "1.2.3"), print, 100)
+    entry = transfer.import_file(Path(sys.argv[1]), Store(Path(sys.argv[2]), "tiny", "1.2.3"), print)
 except IncompatibleArtifactError as error:
     print(error)
 print("MB:", (kilobytes("VmHWM") - before) >> 10)
@@ -102,82 +101,12 @@ def claiming(entry: Artifact, size: int) -> bytes:
     return (folder / manifests.FILE).read_bytes()
 
 
-def tar(*members: tuple[tarfile.TarInfo | str, bytes], kind: int = tarfile.USTAR_FORMAT) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=kind) as target:
-        for given_info, data in members:
-            info = tarfile.TarInfo(given_info) if isinstance(given_info, str) else given_info
-            if isinstance(given_info, str):
-                info.size = len(data)
-            target.addfile(info, io.BytesIO(data))
-    return file.getvalue()
-
-
 def text_of(entry: Artifact) -> bytes:
     return (entry.folder / manifests.FILE).read_bytes()
 
 
 def bytes_of(entry: Artifact) -> bytes:
     return (entry.folder / LIBRARY).read_bytes()
-
-
-def with_header(header: bytes, **changes: tuple[int, bytes]) -> bytes:
-    """A tar header with some bytes changed, and the matching checksum."""
-    changed = bytearray(header)
-    for at, data in (*changes.values(), (148, b" " * 8)):
-        changed[at : at + len(data)] = data
-    changed[148:156] = b"%06o\0 " % sum(changed)
-    return bytes(changed)
-
-
-def sparse_file(entry: Artifact) -> bytes:
-    """GNU's old format: 4 GB of holes in a few bytes."""
-    start = tar((manifests.FILE, claiming(entry, 4 << 30)))
-    info = tarfile.TarInfo(LIBRARY)
-    info.type = tarfile.GNUTYPE_SPARSE
-    real_size = b"%011o" % 8**10
-    header = with_header(info.tobuf(tarfile.GNU_FORMAT), map=(386, bytes(96)), size=(483, real_size))
-    return start.rstrip(b"\0").ljust(-(-len(start.rstrip(b"\0")) // 512) * 512, b"\0") + header + bytes(1024)
-
-
-def sparse_file_of_the_right_size(entry: Artifact) -> bytes:
-    whole = tar((manifests.FILE, text_of(entry)), (LIBRARY, bytes_of(entry)))
-    at = whole.index(LIBRARY.encode() + bytes(10))
-    return whole[:at] + with_header(whole[at : at + 512], type=(156, tarfile.GNUTYPE_SPARSE)) + whole[at + 512 :]
-
-
-def sparse_file_of_pax(entry: Artifact) -> bytes:
-    info = tarfile.TarInfo(LIBRARY)
-    info.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.map": "0,1", "GNU.sparse.size": str(4 << 30)}
-    return tar((manifests.FILE, claiming(entry, 4 << 30)), (info, b""), kind=tarfile.PAX_FORMAT)
-
-
-def pax_header_of_gigabytes(entry: Artifact) -> bytes:
-    info = tarfile.TarInfo("x")
-    info.type = tarfile.XHDTYPE
-    info.size = 6 << 30
-    return info.tobuf(tarfile.USTAR_FORMAT) + tar((manifests.FILE, text_of(entry)), (LIBRARY, bytes_of(entry)))
-
-
-def pax_headers_without_end(entry: Artifact) -> bytes:
-    info = tarfile.TarInfo("x")
-    info.type = tarfile.XHDTYPE
-    return info.tobuf(tarfile.USTAR_FORMAT) * 20_000 + tar((manifests.FILE, text_of(entry)))
-
-
-def long_name(entry: Artifact) -> bytes:
-    return tar(("x" * 5_000_000, b""), kind=tarfile.GNU_FORMAT)
-
-
-def negative_size(entry: Artifact) -> bytes:
-    whole = tar((manifests.FILE, text_of(entry)))
-    return with_header(whole[:512], size=(124, b"\xff" * 12)) + whole[512:]
-
-
-def manifest_of_gigabytes(entry: Artifact) -> bytes:
-    info = tarfile.TarInfo(manifests.FILE)
-    info.size = 6 << 30
-    return info.tobuf(tarfile.USTAR_FORMAT) + b"{" * 100_000
 
 
 def wheel(entry: Artifact, method: int, text: bytes | None = None, library: bytes | None = None) -> bytes:
@@ -193,6 +122,14 @@ def wheel(entry: Artifact, method: int, text: bytes | None = None, library: byte
 def bomb(entry: Artifact, method: int, size_mb: int) -> bytes:
     """A wheel that states the true size of its library of zeros."""
     return wheel(entry, method, claiming(entry, size_mb << 20), bytes(size_mb << 20))
+
+
+def tar_archive(entry: Artifact) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as target:
+        for path in (entry.folder / manifests.FILE, entry.folder / LIBRARY):
+            target.add(path, f"{NATIVE}/{path.name}")
+    return file.getvalue()
 
 
 def deflated_library(entry: Artifact) -> bytes:
@@ -350,8 +287,7 @@ def with_a_comment(entry: Artifact) -> bytes:
 
 Make = Callable[[Artifact], bytes]
 HOSTILE: list[Make] = [
-    sparse_file, sparse_file_of_the_right_size, sparse_file_of_pax, pax_header_of_gigabytes, pax_headers_without_end,
-    long_name, negative_size, manifest_of_gigabytes, deflated_library, deflated_library_beyond_the_limit,
+    tar_archive, deflated_library, deflated_library_beyond_the_limit,
     lzma_library, bzip2_library, more_than_its_manifest_says, deflated_manifest, manifest_that_says_it_is_small,
     long_manifest, deep_manifest, huge_directory, directory_of_gigabytes, directory_of_64_bits,
     directory_beyond_the_file, encrypted, name_that_is_no_text, manifest_that_is_no_text, library_twice,
@@ -397,7 +333,7 @@ def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Artif
 
 
 def test_what_is_whole_is_imported_in_little_memory(entry: Artifact, exported: bytes, tmp_path: Path) -> None:
-    for number, whole in enumerate([exported, wheel(entry, ZIP_STORED), wheel(entry, ZIP_DEFLATED)]):
+    for number, whole in enumerate([exported, wheel(entry, ZIP_DEFLATED)]):
         source = tmp_path / f"whole{number}"
         source.write_bytes(whole)
 
@@ -411,17 +347,16 @@ def test_what_is_whole_is_imported_in_little_memory(entry: Artifact, exported: b
 
 @pytest.fixture(scope="module")
 def whole_files(compiled_once: Editable, tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, list[bytes]]:
-    """An entry's manifest, and the files that contain the entry: one exported, and two wheels."""
+    """An entry's manifest, and the files that contain the entry: one exported, and a wheel."""
     (entry,) = compiled_once.store.entries()
     file = tmp_path_factory.mktemp("whole") / "exported"
     transfer.export(entry, file)
-    return entry.manifest, [file.read_bytes(), wheel(entry, ZIP_STORED), wheel(entry, ZIP_DEFLATED)]
+    return entry.manifest, [file.read_bytes(), wheel(entry, ZIP_DEFLATED)]
 
 
 def structure(whole: bytes) -> list[int]:
     """The positions of offsets and sizes: in headers, the central directory, the beginning and the end."""
-    marks = [i for mark in (b"PK", b"ustar") for i in range(len(whole)) if whole.startswith(mark, i)]
-    starts = [0, len(whole) - 64, *(max(0, mark - 257 * (whole[mark] == ord("u"))) for mark in marks)]
+    starts = [0, len(whole) - 64, *(i for i in range(len(whole)) if whole.startswith(b"PK", i))]
     return sorted({i for start in starts for i in range(start, min(len(whole), start + 270))})
 
 
@@ -458,7 +393,7 @@ def test_a_changed_file_is_refused_or_still_the_same_kernels(
     store = Store(cache, "tiny", "1.2.3")
     said = ""
     try:
-        made = transfer.import_file(source, store, print, LIMIT)
+        made = transfer.import_file(source, store, print)
     except IncompatibleArtifactError as error:
         said = str(error)
     else:

@@ -108,11 +108,12 @@ def test_what_is_no_zip_is_refused(wheel: Path, tmp_path: Path) -> None:
     ("one", "other", "said"),
     [
         (b"A = 1\n", b"A = 1\r\n", ["a.py: line 1: the first that differs", "a.py: -A = 1", "a.py: +A = 1\\r"]),
-        (b"", b"\n", ["a.py: line 1: the first that differs", "a.py: +"]),
+        (b"", b"\n", ["a.py: line 2: the first that differs", "a.py: +"]),
         (b"A\n" * 9, b"A\n" * 8, ["a.py: line 9: the first that differs", "a.py: -A"]),
         (b"\xc3\xbc", b"\xc3\xb6", ["a.py: line 1: the first that differs", "a.py: -ü", "a.py: +ö"]),
-        (b"\n" * 3000000 + b"a", b"\n" * 3000000 + b"b",
-         ["a.py: line 3000001: the first that differs", "a.py: -a", "a.py: +b"]),
+        (b"\n" * 300000 + b"a", b"\n" * 300000 + b"b",
+         ["a.py: line 300001: the first that differs", "a.py: -a", "a.py: +b"]),
+        (b"\n" * 3000000 + b"a", b"\n" * 3000000 + b"b", ["a.py: byte 3000000: 3000001 bytes, 3000001 bytes"]),
         (b"a" * 3000000 + b"a", b"a" * 3000000 + b"b", ["a.py: byte 3000000: 3000001 bytes, 3000001 bytes"]),
     ],
 )  # fmt: skip

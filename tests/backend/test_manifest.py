@@ -230,7 +230,7 @@ WRONG: dict[str, list[object]] = {
     "libraries.0.file": [3, "", "../evil.so", "/lib/evil.so", "a/b.so", "..", ".", "..\\evil.so", "a\0b.so",
                          "manifest.json", "x" * 101, "ä.so"],
     "libraries.0.sha256": [None, "0" * 63, 7],
-    "libraries.0.size": ["2048", 0, -1, 8**11, True],
+    "libraries.0.size": ["2048", 0, -1, 8 << 30, True],
     "libraries.0.device": ["tpu", None, ["cpu"]],
     "libraries.0.module": [1, "a..b", "", "a b"],
     "libraries.1.sass": ["9.0", [9.0], None, ["9.0", "90"], ["9.00"], [".0"], ["9." + "0" * 5000]],

@@ -235,7 +235,6 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cache-dir": lambda _: ("/a", "/b"),
     "cache-path": lambda _: ("/a", "/b"),
     "trusted-owners": lambda _: ("", "1000"),
-    "import-limit": lambda _: ("100", "200"),
     "torch-tag": lambda _: ("local", "none"),
     "manylinux": lambda _: ("required", "off"),
 }
@@ -281,7 +280,6 @@ ANYTHING = st.fixed_dictionaries(
         "cache-dir": st.sampled_from(["", "/a"]),
         "cache-path": st.sampled_from(["", "/a:/b"]),
         "trusted-owners": st.sampled_from(["", "1000"]),
-        "import-limit": st.sampled_from(["1", "2000"]),
         "torch-tag": st.sampled_from(["build", "local", "none"]),
         "glibc": st.sampled_from(["", "2.28", "2.31"]),
         "manylinux": st.sampled_from(["auto", "off"]),

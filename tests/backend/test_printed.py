@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import shutil
 import struct
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -124,15 +122,6 @@ def run_cache(kernels: Kernels, *words: str) -> int:
     parser = argparse.ArgumentParser()
     cache_commands.add_arguments(parser)
     return finish("tiny", lambda: cache_commands.run(parser.parse_args(words), kernels))
-
-
-def test_cache_import_of_a_tar_file(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:
-    with tarfile.open(tmp_path / HOSTILE, "w", format=tarfile.USTAR_FORMAT, encoding="utf-8") as file:
-        file.addfile(tarfile.TarInfo(HOSTILE), io.BytesIO())
-
-    assert run_cache(kernels_of(tiny_checkout, tmp_path / "cache"), "import", str(tmp_path / HOSTILE)) == 1
-
-    assert_harmless(capsys.readouterr().err)
 
 
 def test_cache_import_of_a_wheel(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -27,7 +27,6 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cache-dir": ("/a", "/b", "/c", ""),
     "cache-path": ("/a", "/b:/c", "/d", ()),
     "trusted-owners": ("hpc", "1000,hpc", "everyone", ()),
-    "import-limit": ("100", "200", "300", 2000),
     "torch-tag": ("local", "none", "local", "build"),
     "platform": ("linux-x86_64", "linux-aarch64", "linux-x86_64", "native"),
     "target-packages": ("/a", "/b", "/c", ""),
@@ -145,7 +144,6 @@ def test_variables_of_others_with_the_same_beginning_are_left_alone() -> None:
     ("name", "bad"),
     [
         ("cuda", "yes"), ("cuda", "1"), ("jobs", "-1"), ("jobs", "many"), ("jobs", "2.5"), ("jobs", "100000"),
-        ("import-limit", "0"), ("import-limit", "-1"), ("import-limit", "1.5"), ("import-limit", "9" * 5000),
         ("source-date-epoch", "1700000000000"), ("source-date-epoch", "now"),
         ("cxx-flags", "'open"), ("link-flags", '"'), ("cuda-flags", "\\"),
     ],

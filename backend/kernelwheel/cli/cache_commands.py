@@ -243,7 +243,7 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
 
 def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     with progress.shown(kernels.installed.package) as say:
-        entry = transfer.import_file(args.file, _own(kernels.installed), say, kernels.installed.settings.import_limit)
+        entry = transfer.import_file(args.file, _own(kernels.installed), say)
     kernels.probe_gpus()
     mismatches = [m.dimension for m in against(entry, Request("cuda"), kernels.host, kernels.installed.wanted)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Kind = Callable[[Any], bool]
     Fields = dict[str, "Kind | Fields"]  # of an object
 
-LONGEST_NAME = 100  # the longest file name in a plain tar header
+LONGEST_NAME = 100  # characters of a file's name
 LONGEST_TEXT = 4096
 LONGEST_LIST = 1000
 MOST_LIBRARIES = 100
-LARGEST_LIBRARY = 8**11 - 1  # bytes: the largest size in a plain tar header
+LARGEST_LIBRARY = (8 << 30) - 1  # bytes
 _DIGITS = "0123456789"
 _HEX = _DIGITS + "abcdef"
 _WORD = _DIGITS + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"

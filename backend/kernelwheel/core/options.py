@@ -133,13 +133,6 @@ def _jobs(text: str) -> int:
     return value
 
 
-def _megabytes(text: str) -> int:
-    value = int(text) if text.strip().isdecimal() and len(text.strip()) < 10 else 0
-    if value < 1:
-        raise ValueError
-    return value
-
-
 def _epoch(text: str) -> int:
     value = int(text) if text.strip().isdecimal() else -1
     if value < 0 or value > NEWEST_ZIP_TIME:
@@ -350,13 +343,6 @@ class Options:
         decides="work",
         separator=",",
         help="Users whose cached files are loaded, besides root's and your own; everyone: nothing is checked.",
-    )
-    import_limit: Option[int] = Option(
-        _megabytes,
-        takes="a whole number of MB",
-        default="2000",
-        decides="work",
-        help="The largest total size of libraries that `cache import` accepts in one file.",
     )
 
 

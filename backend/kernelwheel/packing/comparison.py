@@ -7,12 +7,11 @@ wheels may be anybody's: they are read block by block, and what they say is prin
 from __future__ import annotations
 
 import argparse
-import codecs
 import difflib
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -27,7 +26,7 @@ from .elf_sections import MAGIC, first_byte, section_differences
 MOST_LINES = 10  # of one text
 MOST_COMPARED = 200  # lines of a text, from the first that differs
 LONGEST_LINE = 200
-WINDOW = 1 << 16  # bytes of a text
+LARGEST_TEXT = 1 << 20  # bytes of a member that is compared line by line
 LARGEST_MEMBER = 1 << 32  # bytes
 LARGEST_LIBRARY = 1 << 30  # bytes that are put on disk, to look for sections
 
@@ -130,67 +129,43 @@ def _headers(one: ZipInfo, other: ZipInfo) -> Iterator[WheelDifference]:
 
 def _contents(member: tuple[str, int], one: _Wheel, other: _Wheel) -> Iterator[WheelDifference]:
     name, sizes = member[0], tuple(each.members[member].file_size for each in (one, other))
-    found = _first_difference(one.blocks(member), other.blocks(member))
-    if found is None:
+    at, libraries = _first_difference(one.blocks(member), other.blocks(member))
+    if at is None:
         return
-    if found.libraries and max(sizes) <= LARGEST_LIBRARY:
+    if libraries and max(sizes) <= LARGEST_LIBRARY:
         with _on_disk(one.blocks(member)) as left, _on_disk(other.blocks(member)) as right:
             places = list(section_differences(left, right))
         yield from (WheelDifference(name, place, how) for place, how in places)
         if places:
             return
-    lines_of = [_lines(text) for text in found.texts]
-    if found.libraries or None in lines_of:
-        yield WheelDifference(name, f"byte {found.at}", f"{sizes[0]} bytes, {sizes[1]} bytes")
-        return
-    yield WheelDifference(name, f"line {found.line}", "the first that differs")
-    for line in _changes(*(lines or [] for lines in lines_of)):
-        yield WheelDifference(name, "", line)
+    if not libraries and max(sizes) <= LARGEST_TEXT:
+        ones, others = (_lines(b"".join(each.blocks(member))) for each in (one, other))
+        if ones and others:
+            first = next(number for number, (left, right) in enumerate(zip_longest(ones, others)) if left != right)
+            yield WheelDifference(name, f"line {first + 1}", "the first that differs")
+            for line in _changes(*(lines[first : first + MOST_COMPARED] for lines in (ones, others))):
+                yield WheelDifference(name, "", line)
+            return
+    yield WheelDifference(name, f"byte {at}", f"{sizes[0]} bytes, {sizes[1]} bytes")
 
 
-class _Found(NamedTuple):
-    """Where two members differ first.
-
-    Attributes:
-        at, line: the byte, counted from 0, and the line, from 1.
-        texts: of each member, WINDOW bytes from the beginning of that line; none if the line is longer than that.
-        libraries: whether both are libraries.
-    """
-
-    at: int
-    line: int
-    texts: tuple[bytes | None, bytes | None]
-    libraries: bool
-
-
-def _first_difference(ones: Iterator[bytes], others: Iterator[bytes]) -> _Found | None:
-    """Where two members differ first, of their blocks; None if they are equal."""
-    at, line, before, libraries = 0, 1, b"", None
+def _first_difference(ones: Iterator[bytes], others: Iterator[bytes]) -> tuple[int | None, bool]:
+    """The first byte at which two members differ, None if they are equal; and whether both are libraries."""
+    at, libraries = 0, None
     for one, other in zip_longest(ones, others, fillvalue=b""):
         if libraries is None:
             libraries = one.startswith(MAGIC) and other.startswith(MAGIC)
         if one != other:
-            first = first_byte(one, other)
-            known = before + one[:first]
-            line += one.count(b"\n", 0, first)
-            start = known.rfind(b"\n") + 1
-            if at + first > len(known) and not start:  # the line begins even earlier
-                return _Found(at + first, line, (None, None), libraries)
-            more = next(ones, b""), next(others, b"")
-            left, right = ((known[start:] + rest)[:WINDOW] for rest in (one[first:] + more[0], other[first:] + more[1]))
-            return _Found(at + first, line, (left, right), libraries)
-        at, line, before = at + len(one), line + one.count(b"\n"), one[-WINDOW:]
-    return None
+            return at + first_byte(one, other), libraries
+        at += len(one)
+    return None, False
 
 
-def _lines(text: bytes | None) -> list[str] | None:
-    """The first lines of a text; None if it is none."""
-    if text is None or b"\0" in text:
-        return None
-    try:  # it may end in the middle of a character
-        return codecs.getincrementaldecoder("utf-8")().decode(text).split("\n")[:MOST_COMPARED]
-    except UnicodeDecodeError:
-        return None
+def _lines(text: bytes) -> list[str]:
+    """The lines of a text; none if it is none."""
+    with suppress(UnicodeDecodeError):
+        return [] if b"\0" in text else text.decode("utf-8").split("\n")
+    return []
 
 
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:

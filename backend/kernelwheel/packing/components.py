@@ -123,7 +123,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
     cuda = manifest.libraries_for("cuda")
     kernels = _files(library for library in cuda if library.sass or library.ptx)
     toolkit = manifest.plan["tools"]["toolkit"]
-    version = cudart_version(nvcc) or ""
+    version = cudart_version(nvcc.include)
     eula = tuple(_nvidia_texts(nvcc))
     yield Component(
         "cuda-runtime",
@@ -186,7 +186,7 @@ def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
         "inline functions of its headers",
         modules,
         digests=_header_digests(manifest, "python"),
-        texts=tuple(_python_text()),
+        texts=tuple(_first_text(*(Path(at, "LICENSE.txt") for at in (sysconfig.get_path("stdlib"), sys.base_prefix)))),
     )
 
 
@@ -227,10 +227,7 @@ def _nvidia_texts(nvcc: Nvcc) -> Iterator[LicenceText]:
     if nvcc.root.parent.name == "nvidia":
         yield from list(_texts_beside(nvcc.root.parents[1], "nvidia_cuda_runtime*"))[:1]
     else:
-        for path in (nvcc.root / "EULA.txt", nvcc.root / "LICENSE"):
-            if path.is_file():
-                yield LicenceText(path.name, path.read_text(encoding="utf-8", errors="replace"))
-                return
+        yield from _first_text(nvcc.root / "EULA.txt", nvcc.root / "LICENSE")
 
 
 def _cccl_notices(nvcc: Nvcc) -> Iterator[LicenceText]:
@@ -250,8 +247,9 @@ def _first_comment(text: str) -> str:
     return "\n".join(lines).strip() if "licen" in comment.lower() or "redistribut" in comment.lower() else ""
 
 
-def _python_text() -> Iterator[LicenceText]:
-    for path in (Path(sysconfig.get_path("stdlib")) / "LICENSE.txt", Path(sys.base_prefix) / "LICENSE.txt"):
+def _first_text(*paths: Path) -> Iterator[LicenceText]:
+    """The text of the first of these files that is there."""
+    for path in paths:
         if path.is_file():
             yield LicenceText(path.name, path.read_text(encoding="utf-8", errors="replace"))
             return

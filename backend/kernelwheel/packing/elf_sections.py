@@ -115,14 +115,8 @@ def _first(one: IO[bytes], section: Section, other: IO[bytes], like: Section) ->
 
 def first_byte(one: bytes, other: bytes) -> int:
     """The first byte at which two differ."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:  # they are equal before `low`, and differ at `high` or before, or one ends there
-        middle = (low + high) // 2
-        if one[low : middle + 1] == other[low : middle + 1]:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    unlike = (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return next(unlike, min(len(one), len(other)))
 
 
 def _read(file: IO[bytes], section: Section, at: int, size: int) -> bytes:

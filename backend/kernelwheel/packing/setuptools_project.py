@@ -22,7 +22,8 @@ def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
         SettingsError: setup.py or pyproject.toml declares some; names the file.
     """
     script = project / "setup.py"
-    found = "ext-modules in [tool.setuptools] of pyproject.toml" if _ext_modules(tool_tables) else ""
+    declared = tool_tables.get("setuptools", {}).get("ext-modules")
+    found = "ext-modules in [tool.setuptools] of pyproject.toml" if declared else ""
     if is_file(script) and _mentions(script, "ext_modules"):
         found = f"ext_modules in {script.name}"
     if found:
@@ -79,10 +80,6 @@ def _packages(project: Path, package: str) -> Iterator[str]:
     if root != project:
         yield "package_dir ="
         yield "    = src"
-
-
-def _ext_modules(tool_tables: Mapping[str, Any]) -> bool:
-    return bool(tool_tables.get("setuptools", {}).get("ext-modules"))
 
 
 def _mentions(script: Path, name: str) -> bool:

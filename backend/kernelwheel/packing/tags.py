@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from auditwheel.policy import Policy, WheelPolicies
 from ..compiler.cross.target_platform import cross_platform
 from ..compiler.readback import NeededSymbol, needed, needed_symbols
 from ..core.errors import BuildError
-from ..core.platforms import HERE, Platform
+from ..core.platforms import HERE, Platform, numbers
 from ..core.settings import Settings
 
 MOST_REASONS = 20
@@ -94,14 +94,9 @@ def tag_lines(tag: Tag) -> list[str]:
 def _wanted(glibc: str, machine: Architecture) -> list[Policy]:
     """The policies from the wanted glibc on, the oldest first; all of them if none is wanted."""
     policies = WheelPolicies(libc=Libc.GLIBC, arch=machine)
-    releases = {policy.name: _release(policy.name.split("_")[1:3]) for policy in policies if policy != policies.linux}
-    oldest = _release(glibc.split(".")) if glibc else (0, 0)
-    names = sorted((name for name in releases if releases[name] >= oldest), key=lambda name: releases[name])
+    releases = {policy.name: numbers(policy.name)[:2] for policy in policies if policy != policies.linux}
+    names = sorted((name for name in releases if releases[name] >= numbers(glibc)), key=lambda name: releases[name])
     return [policies.get_policy_by_name(name) for name in names]
-
-
-def _release(numbers: Iterable[str]) -> tuple[int, ...]:
-    return tuple(map(int, numbers))
 
 
 def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterator[str]:
@@ -111,15 +106,11 @@ def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterato
         if prefix in policy.symbol_versions and number not in policy.symbol_versions[prefix]:
             yield f"{needs.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
     for library in needs.libraries:
-        if not _known(library, policy, brought):
+        # Whether it is on every such Linux, or comes with torch or the driver.
+        if not (library in policy.whitelist or library in brought or re.fullmatch(HERE.brought, library)):
             yield f"{needs.name}: {library}, which not every Linux has"
         for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in needs.symbols}):
             yield f"{needs.name}: {name} of {library}, which newer releases lack"
-
-
-def _known(library: str, policy: Policy, brought: Collection[str]) -> bool:
-    """Whether a library is on every such Linux, or comes with torch or the driver."""
-    return library in policy.whitelist or library in brought or bool(re.fullmatch(HERE.brought, library))
 
 
 def _checked(tag: Tag, settings: Settings) -> Tag:

@@ -1,9 +1,8 @@
-"""The reader of Artifacts packed in one file: a tar archive from `cache export`, or a wheel.
+"""The reader of Artifacts packed in a zip file: one from `cache export`, or a wheel.
 
 The file may come from anywhere, and only this module opens one. The manifest is read first, up to a size limit. It says
-how large everything else is, and nothing is read beyond that, one block at a time. From a tar archive, only what
-`export` writes is accepted: plain headers of regular files, in the manifest's order. From a zip file, only stored and
-deflated members are, and a central directory of limited size.
+how large everything else is, and nothing is read beyond that, one block at a time. Only stored and deflated members are
+accepted, and a central directory of limited size.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ import hashlib
 import os
 import re
 import struct
-import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from ..core import manifest as manifests
@@ -28,8 +25,7 @@ from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Library, Manifest
 from ..core.manifest_schema import short
 from ..core.platforms import HEADER, is_library_for
-from .member_names import wrong_member
-from .wheel_record import LARGEST_RECORD, parse_record, unlike_record
+from .wheel_record import LARGEST_RECORD, parse_record, unlike_record, wrong_member
 
 BLOCK = 1 << 20
 # Of a zip file: enough for 30 000 members, more than a torch wheel has. Each byte takes ten bytes of memory.
@@ -42,26 +38,33 @@ _OF_ZIPFILE = (EOFError, ValueError, OverflowError, RuntimeError)  # raised by z
 _UNREADABLE_FLAGS = 0x1 | 0x20 | 0x40  # encrypted, patched, strongly encrypted
 
 
-class Packed(NamedTuple):
-    """An Artifact in an open file.
+class Packed:
+    """The Artifact in a zip file that is open.
 
     Attributes:
         source: the file.
         manifest: its parsed manifest.
         text: the manifest's bytes.
-        open_library: returns a stream positioned at a library's first byte.
-        record_damage: yields how a wheel's files differ from its RECORD; nothing for another file.
-        members: what a wheel contains; empty for another file.
-        read_member: returns one member of a wheel, if it has no more than so many bytes.
+        members: what a wheel contains; empty for an exported file.
     """
 
-    source: Path
-    manifest: Manifest
-    text: bytes
-    open_library: Callable[[Library], IO[bytes]]
-    record_damage: Callable[[], Iterator[str]] = lambda: iter(())
-    members: tuple[ZipInfo, ...] = ()
-    read_member: Callable[[ZipInfo, int], bytes] = lambda info, most: b""
+    def __init__(self, source: Path, stream: IO[bytes]) -> None:
+        self.source = source
+        self._stream = stream
+        self._archive = _zip(source, stream)
+        everything = self._archive.infolist()
+        found = [info for info in everything if info.filename.endswith(f"/_native/{manifests.FILE}")]
+        if len(found) != 1:
+            raise not_ours(source, f"{len(found)} files */_native/{manifests.FILE}")
+        self._folder = found[0].filename.removesuffix(manifests.FILE)
+        with _zip_member(source, self._archive, found[0], manifests.LARGEST) as member:
+            self.text = member.read(manifests.LARGEST + 1)
+        self.manifest = manifests.from_bytes(self.text, f"{source}: {manifests.FILE}")
+        if self._folder != native_folder(self.manifest):
+            raise not_ours(source, f"the manifest of {self.manifest.package} in {short(self._folder)}")
+        libraries = {f"{self._folder}{library.file}" for library in self.manifest.libraries}
+        exported = {info.filename for info in everything} <= {found[0].filename, *libraries}
+        self.members = () if exported else tuple(everything)
 
     def blocks(self, library: Library) -> Iterator[bytes]:
         """The bytes of a library, as many as the manifest says. They are not verified until the last block is read.
@@ -70,22 +73,44 @@ class Packed(NamedTuple):
             IncompatibleArtifactError: they do not match the manifest, or are not a library for its platform.
         """
         where, left, digest, head = f"{self.source}: {library.file}", library.size, hashlib.sha256(), b""
-        with _documented(self.source):
-            stream = self.open_library(library)
-        while left:
-            with _documented(self.source):
-                block = stream.read(min(BLOCK, left))
-            if not block:
-                raise manifests.corrupt(where, f"it ends {left} bytes too early")
+        found = [info for info in self._archive.infolist() if info.filename == f"{self._folder}{library.file}"]
+        if len(found) != 1:
+            raise manifests.corrupt(where, f"the file contains it {len(found)} times")
+        if found[0].file_size != left:
+            raise manifests.corrupt(where, f"{found[0].file_size} bytes; the manifest says {left}")
+        for block in member_blocks(self.source, self._archive, found[0], left):
             head = head or block[:HEADER]
             digest.update(block)
             left -= len(block)
             yield block
+        if left:
+            raise manifests.corrupt(where, f"it ends {left} bytes too early")
         if digest.hexdigest() != library.sha256:
             raise manifests.corrupt(where, "its sha256 does not match the manifest")
         platform = self.manifest.requires.platform
         if not is_library_for(platform, head):
             raise manifests.corrupt(where, f"it is not a shared library for {platform}")
+
+    def read_member(self, info: ZipInfo, most: int) -> bytes:
+        """One member, if it has no more than `most` bytes; raises as `member_blocks`."""
+        return b"".join(member_blocks(self.source, self._archive, info, most))
+
+    def record_damage(self) -> Iterator[str]:
+        """How the members of a wheel differ from its RECORD, one line each, and no more than anybody reads."""
+        damage = _unlike_record(self.source, self._stream, self._archive) if self.members else iter(())
+        try:
+            yield from islice(damage, MOST_DAMAGE)
+            if next(damage, None):
+                yield "and more"
+        except UnreadableArtifactError:
+            raise
+        except IncompatibleArtifactError as error:  # a member that cannot be unpacked
+            yield error.found
+
+
+def native_folder(manifest: Manifest) -> str:
+    """The folder of an Artifact's files in a wheel or an exported file."""
+    return f"{manifest.package}/_native/"
 
 
 @contextmanager
@@ -100,21 +125,20 @@ def opened(source: Path) -> Iterator[Packed]:
         stream = source.open("rb")
     with stream:
         with _documented(source):
-            kind = _open_wheel if stream.read(4) == b"PK\x03\x04" else _open_tar
-            packed = kind(source, stream)
+            packed = Packed(source, stream)
         yield packed
 
 
 @contextmanager
 def _documented(source: Path) -> Iterator[None]:
-    """Turn everything that the tar and zip readers raise for an invalid file into one documented error."""
+    """Turn everything that zipfile raises for an invalid file into one documented error."""
     try:
         yield
     except OSError as error:
         if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):  # these: a bad offset in the file
             raise manifests.unreadable(source, error) from error
         raise not_ours(source, str(error)) from error
-    except (tarfile.TarError, BadZipFile, zlib.error, struct.error, *_OF_ZIPFILE) as error:
+    except (BadZipFile, zlib.error, struct.error, *_OF_ZIPFILE) as error:
         raise not_ours(source, f"{type(error).__name__}: {str(error)[:200]}") from error  # zipfile quotes whole names
 
 
@@ -126,84 +150,6 @@ def not_ours(source: Path, found: str) -> IncompatibleArtifactError:
         found=found,
         remedies=["use a wheel built by this build backend", "or export the kernels again on the original machine"],
     )
-
-
-# tar
-
-
-def _open_tar(source: Path, stream: IO[bytes]) -> Packed:
-    stream.seek(0)
-    size = _tar_member(source, stream, manifests.FILE, manifests.LARGEST)
-    text = stream.read(size)
-    manifest = manifests.from_bytes(text, f"{source}: {manifests.FILE}")
-    end = tarfile.BLOCKSIZE + _padded(size)
-    places = {}
-    for library in manifest.libraries:
-        places[library.file] = end
-        end += tarfile.BLOCKSIZE + _padded(library.size)
-    whole = -(-(end + 2 * tarfile.BLOCKSIZE) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
-    if (there := os.fstat(stream.fileno()).st_size) != whole:
-        raise not_ours(source, f"{there} bytes; with the libraries in its manifest it should have {whole}")
-    stream.seek(end)
-    if stream.read().strip(b"\0"):
-        raise not_ours(source, "it has trailing data after its libraries")
-
-    def open_library(library: Library) -> IO[bytes]:
-        stream.seek(places[library.file])
-        if _tar_member(source, stream, library.file, library.size) != library.size:
-            raise not_ours(source, f"the size of {library.file} does not match the manifest")
-        return stream
-
-    return Packed(source, manifest, text, open_library)
-
-
-def _tar_member(source: Path, stream: IO[bytes], name: str, most: int) -> int:
-    """The size of the next member of a tar file, from its header."""
-    info = tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "ascii", "surrogateescape")
-    if info.type != tarfile.REGTYPE or info.name != name:
-        raise not_ours(source, f"member {info.name!a} of type {info.type!r} instead of the regular file {name}")
-    if not 0 <= info.size <= most:
-        raise not_ours(source, f"{name} has {info.size} bytes; the limit is {most}")
-    return info.size
-
-
-def _padded(size: int) -> int:
-    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-
-
-# zip
-
-
-def _open_wheel(source: Path, stream: IO[bytes]) -> Packed:
-    archive = _zip(source, stream)
-    members = archive.infolist()
-    found = [info for info in members if info.filename.endswith(f"/_native/{manifests.FILE}")]
-    if len(found) != 1:
-        raise not_ours(source, f"{len(found)} files */_native/{manifests.FILE}")
-    (info,) = found
-    folder = info.filename.removesuffix(f"/{manifests.FILE}")
-    with _zip_member(source, archive, info, manifests.LARGEST) as member:
-        text = member.read(manifests.LARGEST + 1)
-    manifest = manifests.from_bytes(text, f"{source}: {manifests.FILE}")
-    if folder != f"{manifest.package}/_native":
-        raise not_ours(source, f"the manifest of {manifest.package} in {short(folder)}")
-
-    def open_library(library: Library) -> IO[bytes]:
-        found = [info for info in members if info.filename == f"{folder}/{library.file}"]
-        if len(found) != 1:
-            raise manifests.corrupt(f"{source}: {library.file}", f"the wheel contains it {len(found)} times")
-        (info,) = found
-        if info.file_size != library.size:
-            raise manifests.corrupt(
-                f"{source}: {library.file}", f"{info.file_size} bytes; the manifest says {library.size}"
-            )
-        return _zip_member(source, archive, info, library.size)
-
-    def read_member(info: ZipInfo, most: int) -> bytes:
-        return b"".join(member_blocks(source, archive, info, most))
-
-    damage = partial(_record_damage, source, stream, archive)
-    return Packed(source, manifest, text, open_library, damage, tuple(members), read_member)
 
 
 @contextmanager
@@ -244,19 +190,6 @@ def _zip(source: Path, stream: IO[bytes]) -> ZipFile:
 def _overlaps(archive: ZipFile, stream: IO[bytes]) -> bool:
     """Whether members share bytes. If not, all of them unpack to a thousand times the file at most (deflate)."""
     return sum(info.compress_size for info in archive.infolist()) > stream.seek(0, os.SEEK_END)
-
-
-def _record_damage(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:
-    """How the members of a wheel differ from its RECORD, one line each, and no more than anybody reads."""
-    damage = _unlike_record(source, stream, archive)
-    try:
-        yield from islice(damage, MOST_DAMAGE)
-        if next(damage, None):
-            yield "and more"
-    except UnreadableArtifactError:
-        raise
-    except IncompatibleArtifactError as error:  # a member that cannot be unpacked
-        yield error.found
 
 
 def _unlike_record(source: Path, stream: IO[bytes], archive: ZipFile) -> Iterator[str]:

@@ -1,56 +1,66 @@
 """Export of an Artifact from a Store to a file, and import of such a file into another Store.
 
-The file is a tar archive of an entry: the manifest and its libraries, nothing else. A wheel contains the same manifest
-and libraries, so a wheel can be imported too.
+The file is a zip archive with the manifest and its libraries where a wheel has them, and nothing else. So a wheel can
+be imported too.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
-import tarfile
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from zipfile import ZipFile, ZipInfo
 
 from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError
 from ..core.manifest import Manifest
 from ..core.platforms import platform_name
-from ..core.variables import own_variable
 from . import archive
 from .artifact import Artifact
 from .entries import Store
 from .publishing import making, publish
 
-MB = 10**6
+MOST_BYTES = 2 * 10**9  # of libraries in one file: a zip file of more has another format, and could fill a disk
 
 
 def export(artifact: Artifact, target: Path) -> None:
     """Write an Artifact to a file; equal Artifacts give equal bytes, whoever exports them and when.
 
     Raises:
-        IncompatibleArtifactError: a library does not match the manifest, or is for another platform.
+        IncompatibleArtifactError: a library does not match the manifest, or they are for another platform or too large.
         OSError: the file cannot be written; nothing is left behind.
     """
-    _refuse_other_platform(artifact.manifest, str(artifact.folder))
+    _refuse_unfit(artifact.manifest, str(artifact.folder))
     text = manifests.content(artifact.folder / manifests.FILE)
+    folder = archive.native_folder(artifact.manifest)
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
-        with tarfile.open(temporary, mode="x:", format=tarfile.USTAR_FORMAT) as file:
-            _add(file, manifests.FILE, len(text), io.BytesIO(text))
+        with ZipFile(temporary, "x") as file:
+            file.writestr(_member(folder + manifests.FILE), text)
             for library in artifact.manifest.libraries:
-                with os.fdopen(artifact.open_library(library), "rb") as stream:
-                    _add(file, library.file, library.size, stream)
+                descriptor = artifact.open_library(library)
+                with os.fdopen(descriptor, "rb") as stream, file.open(_member(folder + library.file), "w") as member:
+                    shutil.copyfileobj(stream, member, archive.BLOCK)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _refuse_other_platform(manifest: Manifest, where: str) -> None:
-    """Refuse an Artifact that this machine cannot check: a store on a shared file system has those of others, too."""
+def _member(name: str) -> ZipInfo:
+    info = ZipInfo(name)
+    info.external_attr = 0o100644 << 16
+    return info
+
+
+def _refuse_unfit(manifest: Manifest, where: str) -> None:
+    """Refuse an Artifact that this machine cannot check: a store on a shared file system has those of others, too.
+
+    Raises:
+        IncompatibleArtifactError: it is for another platform, or too large for a file.
+    """
     if manifest.requires.platform != platform_name():
         raise IncompatibleArtifactError(
             f"the kernels are for {manifest.requires.platform}, not for {platform_name()}",
@@ -58,23 +68,22 @@ def _refuse_other_platform(manifest: Manifest, where: str) -> None:
             found=f"kernels for {manifest.requires.platform} in {where}",
             remedies=[f"export and import them on machines with {manifest.requires.platform}, or install their wheel"],
         )
+    if (size := sum(library.size for library in manifest.libraries)) > MOST_BYTES:
+        raise IncompatibleArtifactError(
+            "the kernels are too large for one file",
+            required=f"at most {MOST_BYTES // 10**6} MB of libraries",
+            found=f"{-(-size // 10**6)} MB of libraries in {where}",
+            remedies=["install a wheel with them, or compile them for fewer architectures"],
+        )
 
 
-def _add(file: tarfile.TarFile, name: str, size: int, stream: IO[bytes]) -> None:
-    info = tarfile.TarInfo(name)
-    info.size = size
-    info.mode = 0o644
-    file.addfile(info, stream)
-
-
-def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb: int) -> Artifact:
+def import_file(source: Path, store: Store, say: Callable[[str], None]) -> Artifact:
     """Put an exported Artifact, or that of a wheel, into a Store.
 
     Args:
         source: the file.
         store: the Store to import into.
         say: receives one line at a time while other processes make an entry there.
-        limit_mb: the largest total size of the libraries.
 
     Raises:
         IncompatibleArtifactError: the file does not contain exactly one intact Artifact for this package, version and
@@ -90,15 +99,7 @@ def import_file(source: Path, store: Store, say: Callable[[str], None], limit_mb
                 found=f"{manifest.package} {manifest.version} in {source}",
                 remedies=[f"import it in an environment with {manifest.package} {manifest.version}"],
             )
-        _refuse_other_platform(manifest, str(source))
-        size_mb = -(-sum(library.size for library in manifest.libraries) // MB)
-        if size_mb > limit_mb:
-            raise IncompatibleArtifactError(
-                "the file is larger than the import limit",
-                required=f"at most {limit_mb} MB, as set by the option import-limit",
-                found=f"{size_mb} MB of libraries in {source}",
-                remedies=[f"if that size is expected, set {own_variable(store.package, 'import-limit')}={size_mb}"],
-            )
+        _refuse_unfit(manifest, str(source))
 
         def unpack(folder: Path) -> None:
             for library in manifest.libraries:

@@ -1,4 +1,4 @@
-"""RECORD, the list of a wheel's files with their digests, in the wheel and where it was installed.
+"""What a wheel may not hold, and RECORD, the list of its files with their digests, in it and where it was installed.
 
 The specifications are PyPA's: binary distribution format, "The .dist-info directory"; recording installed projects.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import stat
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from typing import NamedTuple
+from zipfile import ZipInfo
 
 from ..core.manifest_schema import short
 
@@ -18,6 +20,7 @@ from ..core.manifest_schema import short
 LARGEST_RECORD = 8 << 20
 # "sha256 or better", of those that every Python has.
 _ALGORITHMS = ("sha256", "sha384", "sha512")
+_UNIX = 3  # APPNOTE.TXT, 4.4.2: the system whose file modes are in a member's external attributes
 
 
 class Recorded(NamedTuple):
@@ -65,3 +68,30 @@ def unlike_record(recorded: Recorded, blocks: Iterable[bytes]) -> str:
     if urlsafe_b64encode(digest.digest()).decode("ascii").rstrip("=") != recorded.digest.rstrip("="):
         return f"its {recorded.algorithm} does not match RECORD"
     return ""
+
+
+def wrong_member(info: ZipInfo) -> str:
+    """What is wrong with the name or kind of a member, which no build packs; empty if nothing is."""
+    return _wrong_name(info.orig_filename) or _wrong_kind(info)  # zipfile cuts the other name at a NUL
+
+
+def _wrong_name(name: str) -> str:
+    parts = name.removesuffix("/").split("/")
+    if name.startswith("/"):
+        return "its name is an absolute path"
+    if ".." in parts:
+        return "its name leads out of the folder"
+    if "\\" in name:
+        return "its name has a backslash, which some systems take for a slash"
+    if ":" in parts[0]:
+        return "its name begins with a drive"
+    if "" in parts or "." in parts:
+        return "its name has an empty part"
+    return "" if name.isprintable() else "its name has characters that do not print"
+
+
+def _wrong_kind(info: ZipInfo) -> str:
+    kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == _UNIX else 0
+    if kind in (0, stat.S_IFREG, stat.S_IFDIR):
+        return ""
+    return "it is a link" if kind == stat.S_IFLNK else "it is neither a file nor a folder"

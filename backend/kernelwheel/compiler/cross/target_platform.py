@@ -6,7 +6,6 @@ at hand, the two are compared. What uses all of torch is compiled for the target
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from ...core.options import NATIVE
 from ...core.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
 from ...core.settings import Settings
 from ..toolchain.nvcc import CUDART, CudaTarget, Nvcc
+from ..toolchain.toolkit_identity import cudart_version
 from ..toolchain.torch_files import Torch, read_torch
 from .target_python import TargetPython, read_python
 
@@ -197,8 +197,5 @@ def _lacks(place: Path, nvcc: Nvcc) -> Iterator[str]:
     for name in CUDA_LIBRARIES:
         if not (place / "lib" / name).is_file():
             yield f"lib/{name}"
-    header = include / "cuda_runtime_api.h"
-    text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
-    match = re.search(r"#\s*define CUDART_VERSION\s+(\d+)", text)
-    if match and (int(match[1]) // 1000, int(match[1]) // 10 % 100) != nvcc.release:
-        yield f"CUDA {nvcc.version}, as nvcc (its cudart is for {int(match[1]) // 1000}.{int(match[1]) // 10 % 100})"
+    if (cudart := cudart_version(include)) and cudart != "{}.{}".format(*nvcc.release):
+        yield f"CUDA {nvcc.version}, as nvcc (its cudart is for {cudart})"

@@ -90,12 +90,12 @@ def cccl_version(nvcc: Nvcc) -> str | None:
     return None
 
 
-def cudart_version(nvcc: Nvcc) -> str | None:
-    """The version of the CUDA runtime as stated in its header, for display: `13.0`."""
-    header = nvcc.include / "cuda_runtime_api.h"
+def cudart_version(include: Path) -> str:
+    """The version of the CUDA runtime as stated in its header in a folder, `13.0`; empty if there is none."""
+    header = include / "cuda_runtime_api.h"
     text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
     match = re.search(r"#\s*define CUDART_VERSION\s+(\d+)", text)
-    return f"{int(match[1]) // 1000}.{int(match[1]) // 10 % 100}" if match else None
+    return f"{int(match[1]) // 1000}.{int(match[1]) // 10 % 100}" if match else ""
 
 
 def _files(nvcc: Nvcc, patterns: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
