@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwheel.core import manifest as manifests
-from kernelwheel.core.compatible import Mismatch, Wanted, against, check
+from kernelwheel.core.compatible import Mismatch, Wanted, check, for_device, for_device
 from kernelwheel.core.host import Host
 from kernelwheel.core.manifest import Library, Manifest, Requires
 from processes import RunPython
@@ -244,15 +244,15 @@ def test_the_version_is_no_question_where_nobody_asks() -> None:
 def test_what_forbids_cuda_kernels_leaves_those_for_the_cpu(name: str) -> None:
     found = check(*MISFITS[name][3:5], Wanted("1.2.3"))
 
-    assert against(found, "cpu") == ()
-    assert len(against(found, "cuda")) == 1
+    assert for_device(found, "cpu") == ()
+    assert len(for_device(found, "cuda")) == 1
 
 
 @pytest.mark.parametrize("name", ["an older torch", "another processor", "an older libc", "an older C++ library"])
 def test_what_forbids_cpu_kernels_forbids_those_for_cuda_too(name: str) -> None:
     found = check(*MISFITS[name][3:5], Wanted("1.2.3"))
 
-    assert len(against(found, "cpu")) == len(against(found, "cuda")) == 1
+    assert len(for_device(found, "cpu")) == len(against(found, "cuda")) == 1
 
 
 def test_ptx_of_a_newer_minor_is_too_new_for_a_driver_and_the_sass_beside_it_is_not() -> None:
@@ -328,7 +328,7 @@ import json, sys
 sys.modules["torch"] = None
 import kernelwheel.core.architectures  # imported at first need: our own code is no input
 from kernelwheel.core import manifest as manifests
-from kernelwheel.core.compatible import Wanted, check
+from kernelwheel.core.compatible import for_device, Wanted, check
 from kernelwheel.core.host import Host
 manifest = manifests.from_bytes(sys.argv[1].encode(), "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)

@@ -220,7 +220,8 @@ def test_a_missing_compiler_is_an_error_that_says_what_to_install(small: Editabl
     ("module", "package"), [("elftools", "pyelftools"), ("scikit_build_core", "scikit-build-core")]
 )
 def test_a_missing_package_is_an_error_that_says_what_to_install(small: Editable, module: str, package: str) -> None:
-    script = f"""
+    (small.folder / "hidden").mkdir()
+    (small.folder / "hidden" / "sitecustomize.py").write_text(f"""
 import sys
 class Nowhere:
     def find_spec(self, name, path=None, target=None):
@@ -233,9 +234,8 @@ import importlib.util
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == {module!r} else find_spec(name, package)
 sys.meta_path.insert(0, Nowhere())
-{REQUIRE}
-"""
-    said = small.failure(script)
+""")
+    said = small.failure(PYTHONPATH=f"{small.folder / 'hidden'}:{small.checkout}")
 
     assert said.startswith("errors.BuildError")
     assert f"{package} missing" in said

@@ -99,7 +99,7 @@ OTHER = {**PLAN["content"], "sources": {}, "options": {"cxx-flags": ["-g"]}}
 
 def raised() -> list[str]:
     """The remedies of as many kinds of messages as can be produced here."""
-    mismatches = [mismatch for host in HOSTS for mismatch in check(MANIFEST, host, Wanted("1.2.3", OTHER)).mismatches]
+    mismatches = [mismatch for host in HOSTS for mismatch in check(MANIFEST, host, Wanted("1.2.3", OTHER))]
     torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
     errors: list[KernelWheelError] = [
         manifest.corrupt("x", "y"),

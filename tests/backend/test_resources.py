@@ -64,10 +64,10 @@ def test_the_setting_is_taken_as_it_is(setting: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "steps", "count"), [(8, None, 4), (8, 100, 4), (64, 5, 2), (3, 9, 1), (2, 9, 1), (4, 1, 1), (5, 0, 2)]
+    ("at_once", "steps", "count"), [(8, None, 4), (8, 100, 4), (64, 5, 2), (3, 9, 1), (2, 9, 1), (4, 1, 1), (5, 0, 2)]
 )
-def test_half_of_those_that_can_have_run_is_what_is_tried_next(jobs: int, steps: int | None, count: int) -> None:
-    assert jobs.fewer(jobs, steps) == count
+def test_half_of_those_that_can_have_run_is_what_is_tried_next(at_once: int, steps: int | None, count: int) -> None:
+    assert jobs.fewer(at_once, steps) == count
 
 
 @pytest.mark.parametrize(

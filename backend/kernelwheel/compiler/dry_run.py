@@ -11,7 +11,7 @@ from ..core.errors import BuildError, KernelWheelError
 from .tools import INSTALLED, find_tools, require_tools
 
 
-def examine(
+def dry_run(
     requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
 ) -> dict[str, Any]:
     """What would be compiled for each request, or why not, and what is found for `machine`; as plain JSON values."""

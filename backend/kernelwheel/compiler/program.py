@@ -43,11 +43,11 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any]:
     """The answer to a message, as plain JSON values; raises an error that is an answer too."""
     require_supported()
     if "dry-run" in message:
-        from .dry_run import examine
+        from .dry_run import dry_run
 
         question = message["dry-run"]
         machine = CompileRequest.from_json(question["machine"]) if question["machine"] else None
-        return examine([CompileRequest.from_json(each) for each in question["requests"]], machine, caller.environ)
+        return dry_run([CompileRequest.from_json(each) for each in question["requests"]], machine, caller.environ)
     require_tools()
     from .make import make
 

@@ -67,7 +67,7 @@ def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mi
     return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
 
 
-def against(mismatches: Iterable[Mismatch], device: str) -> tuple[Mismatch, ...]:
+def for_device(mismatches: Iterable[Mismatch], device: str) -> tuple[Mismatch, ...]:
     """Those that rule out the kernels of a device type, `cpu` or `cuda`."""
     return tuple(each for each in mismatches if each.device in ("cpu", device))
 

@@ -138,7 +138,7 @@ def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) ->
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
     if request.targets:
         host = host._replace(capabilities=())
-    found = compatible.against(check(artifact.manifest, host, wanted), request.device)
+    found = compatible.for_device(check(artifact.manifest, host, wanted), request.device)
     if request.device != "cuda":
         return found
     if request.build and not found:
