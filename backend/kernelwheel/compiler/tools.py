@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..core.errors import BuildError
-from ..core.requirements import TO_COMPILE, missing
+from ..core.requirements import TO_COMPILE, install, missing
 
 CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
 INSTALLED = "installed"
 # Installs the packages that a compile needs, and the programs they run. It does not install the package's own extra
 # `jit`, because on an index the package's name may belong to somebody else.
-INSTALL_TOOLS = f"pip install {' '.join(name for _, name in TO_COMPILE)} cmake ninja"
+INSTALL_TOOLS = install([*(name for _, name in TO_COMPILE), "cmake", "ninja"])
 
 
 def find_tools() -> dict[str, str]:
