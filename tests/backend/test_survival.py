@@ -618,7 +618,6 @@ def public() -> Iterator[Editable]:
 LIST_AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.core import verdict
 from tiny._kernelwheel.compiler.toolchain import cxx
 from tiny._kernelwheel.cli import doctor
 from tiny._kernelwheel.compiler import cmake_driver
