@@ -40,9 +40,19 @@ PATH = os.environ["PATH"] = programs.make_path(Path(_links.name))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+COMPILERS = ("compiler/__main__.py", "patched_compiler.py")
 # The programs that this process has started.
 started: list[str] = []
-sys.addaudithook(lambda event, arguments: started.append(str(arguments[0])) if event == "subprocess.Popen" else None)
+
+
+def _note_program(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen":
+        program, words, *_ = arguments
+        compiler = isinstance(words, list) and any(str(word).endswith(COMPILERS) for word in words)
+        started.append("kernelwheel's compiler" if compiler else str(program))
+
+
+sys.addaudithook(_note_program)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
@@ -120,13 +130,24 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def starts_nothing_long(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test without the mark slow builds nothing and starts no Python: `ci/test quick` relies on it."""
+def starts_nothing_long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test without the mark slow builds nothing, `ci/test quick` relies on it. It starts no Python either, but for
+    that of the compiler, which says in a moment what it would do.
+    """
+    slow = request.node.get_closest_marker("slow")
+    for asking in [module for name, module in sys.modules.items() if name.endswith("loader.compiler_process")]:
+        if not slow:
+            monkeypatch.setattr(asking, "_run", partial(_only_preview, asking._run))
     before = len(started)
     yield
-    if not request.node.get_closest_marker("slow"):
+    if not slow:
         long = [program for program in started[before:] if Path(program).name.startswith(LONG)]
         assert long == [], "mark this test slow"
+
+
+def _only_preview(run: Callable[..., object], message: dict[str, object], *rest: object) -> object:
+    assert "make" not in message, "mark this test slow"
+    return run(message, *rest)
 
 
 @pytest.fixture

@@ -218,6 +218,7 @@ def test_build_puts_a_damaged_entry_away_and_makes_a_new_one(filled: Cache, entr
     assert len(list((filled.store.root / ".quarantine").iterdir())) == 1
 
 
+@pytest.mark.slow
 @needs_cpu_torch
 def test_build_of_cuda_kernels_beside_a_cpu_torch_says_why_not(cache: Cache) -> None:
     status, out, err = cache.run("build", "--cuda", "on")

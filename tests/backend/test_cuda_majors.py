@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from kernelwheel.cli import foresight
+from kernelwheel.cli.foresight import look_ahead
 from kernelwheel.cli.presentation import manifest_text, targets_text
 from kernelwheel.compiler.make import draw_plan_for
 from kernelwheel.compiler.toolchain import toolchain
@@ -22,12 +22,12 @@ from kernelwheel.core.host import Host
 from kernelwheel.core.kernel_source import Source
 from kernelwheel.core.manifest import Library
 from kernelwheel.core.package import Abi, PackageFacts, split_table
-from kernelwheel.loader import Kernels
+from kernelwheel.loader import Kernels, compiler_process
 from kernelwheel.loader.installed import InstalledPackage
 from kernelwheel.loader.obtain import compile_request
 from kernelwheel.loader.selection import Request
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
-from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, run_here, settings_with
 
 pytestmark = pytest.mark.once
 
@@ -200,6 +200,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
     monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
+    monkeypatch.setattr(compiler_process, "_run", run_here)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
     return machine.sources
@@ -248,10 +249,7 @@ def test_what_is_foreseen_of_a_driver_is_what_happens(
     kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9), capabilities=((9, 0),))
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (9, 0))
 
-    nvccs = foresight.list_nvccs(kernels.installed, kernels.host, os.environ, [])
-    calls = {
-        call.decision.device: call.decision for call in foresight.next_calls(kernels.installed, kernels.host, nvccs)
-    }
+    calls = {call.selection.device: call.selection for call in look_ahead(kernels.installed, kernels.host).calls}
     with pytest.raises(BuildError, match="no usable nvcc was found"):
         kernels.require("cuda", 0)
 
@@ -270,10 +268,9 @@ def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
     kernels = Kernels("tiny", "1.2.3", native, os.environ)
     kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(13, 0), capabilities=((9, 0),))
 
-    nvccs = foresight.list_nvccs(kernels.installed, kernels.host, os.environ, [])
-    calls = foresight.next_calls(kernels.installed, kernels.host, nvccs)
+    calls = look_ahead(kernels.installed, kernels.host).calls
 
-    assert {call.decision.device: call.decision.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
+    assert {call.selection.device: call.selection.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
 
 
 # What binds

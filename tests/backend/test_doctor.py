@@ -21,13 +21,11 @@ from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
 from kernelwheel.cli.installation import Installation
 from kernelwheel.compiler import tools
-from kernelwheel.compiler.toolchain import cuda
-from kernelwheel.core.errors import (
-    REINSTALL,
-)
+from kernelwheel.core.errors import REINSTALL
 from kernelwheel.core.manifest import Library
-from kernelwheel.loader import Kernels
+from kernelwheel.loader import Kernels, compiler_process
 from kernelwheel.store.entries import Store
+from patched_compiler import patched_compiler
 from processes import RunPython
 from samples import sample
 
@@ -41,7 +39,7 @@ import json, os, sys
 from pathlib import Path
 from kernelwheel.cli import doctor
 from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.loader import Kernels
+from kernelwheel.loader import Kernels, compiler_process
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
 (expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
 calls = []
@@ -482,9 +480,10 @@ def test_folders_that_others_can_change_are_findings_before_anything_is_in_them(
 
 
 def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
-    examine: Examine, monkeypatch: pytest.MonkeyPatch
+    examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
+    patch = "import scikit_build_core.program_search as found; found.best_program = lambda *_, **__: None"
+    monkeypatch.setattr(compiler_process, "PROGRAM", patched_compiler(tmp_path, patch))
 
     view, _ = examine()
 
@@ -517,23 +516,6 @@ def test_every_nvcc_that_was_looked_at_is_named_with_its_outcome(examine: Examin
     assert len(candidates) > 3
     assert [each["usable"] for each in candidates if each["taken"]] == [True]
     assert f"nvcc   environment variable CUDA_HOME: {tmp_path}/bin/nvcc: not found" in page
-
-
-@needs_cuda_torch
-def test_each_nvcc_is_asked_once(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    real = cuda.inspect_nvcc
-
-    def counted(origin: str, place: str, *rest: Any) -> Any:
-        asked.append(place)
-        return real(origin, place, *rest)
-
-    monkeypatch.setattr(cuda, "inspect_nvcc", counted)
-
-    view, _ = examine()
-
-    assert asked == [each["place"] for each in view["toolchain"]["candidates"]]
-    assert view["build"]["outcome"] == "compile", "a Plan was drawn up, with CUDA"
 
 
 def test_an_entry_of_another_schema_does_not_fit_and_is_no_finding(

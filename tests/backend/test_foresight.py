@@ -14,6 +14,7 @@ from kept import fill
 from kernelwheel.compiler.tools import INSTALL_TOOLS
 from kernelwheel.core.errors import REINSTALL
 from kernelwheel.store.entries import Store
+from patched_compiler import patched_compiler
 from processes import RunPython
 from samples import rewrite_manifest
 
@@ -28,8 +29,7 @@ from kernelwheel.loader import compiler_process
 from kernelwheel.cli import cache_commands
 from kernelwheel.cli import doctor
 from kernelwheel.loader import Kernels
-if os.environ.get("WITHOUT"):
-    sys.modules[os.environ["WITHOUT"]] = None
+compiler_process.PROGRAM = Path(sys.argv[2])
 parser = argparse.ArgumentParser()
 cache_commands.add_arguments(parser)
 view = doctor.examine(Kernels("tiny", "1.2.3", Path(sys.argv[1])), os.environ, sys.path)
@@ -42,22 +42,12 @@ def cache(*words):
         status = cache_commands.run(parser.parse_args(["explain", *words]), kernels)
     return out.getvalue() or err.getvalue()
 
-class Started(Exception):
-    pass
-
-def refuse(*_, **__):
-    raise Started
-
-compiler_process.ask = refuse
-
 def outcome(act):
     from kernelwheel.core.errors import KernelWheelError
     try:
         act(Kernels("tiny", "1.2.3", Path(sys.argv[1])))
-    except Started:
-        return "compile", ""
     except KernelWheelError as error:
-        return "fail", str(error)
+        return "compile" if error.problem == "started" else "fail", str(error)
     return "load", ""
 
 def build(kernels):
@@ -73,6 +63,18 @@ print(json.dumps({
     "doctor": view, "page": page, "explain": explained, "text": cache(), "cpu": cpu,
     "build": outcome(build), "call": outcome(lambda kernels: kernels.require("cpu")),
 }))
+"""
+# In the compiler
+REFUSE = """
+import os
+from kernelwheel.core.errors import BuildError
+if "WITHOUT" in os.environ:
+    sys.modules[os.environ["WITHOUT"]] = None
+else:
+    from kernelwheel.compiler import make
+    def refuse(*_, **__):
+        raise BuildError("started", required="", found="", remedies=[])
+    make.compile_plan = refuse
 """
 
 
@@ -210,7 +212,9 @@ def test_doctor_and_explain_predict_what_happens(
     environ = {"TINY_CACHE_DIR": str(machine.store.folder)}
     outcome, because = STATES[state]
 
-    done = run_python(ASK, machine.native, path=[BACKEND], env={**environ, **state(machine)})
+    done = run_python(
+        ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env={**environ, **state(machine)}
+    )
     said = json.loads(done.stdout)
     doctor, explain = said["doctor"], said["explain"]
 
@@ -234,7 +238,9 @@ def test_what_helps_a_machine_without_tools_names_them_and_not_the_package(
     shutil.copytree(tiny_checkout / "native", machine.native / "src")
 
     environ = {"TINY_CACHE_DIR": str(machine.store.folder), "TINY_CUDA": "off", **no_packages(machine)}
-    said = json.loads(run_python(ASK, machine.native, path=[BACKEND], env=environ).stdout)
+    said = json.loads(
+        run_python(ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env=environ).stdout
+    )
 
     assert INSTALL_TOOLS in said["doctor"]["next"][0]["remedies"]
     assert INSTALL_TOOLS in said["call"][1]

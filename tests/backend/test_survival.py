@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from builds import remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable
+from patched_compiler import patched_compiler
 from processes import Done, clean_environment, run
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
@@ -279,20 +280,18 @@ thread.join()
 # Sudden death
 
 
-ZYGOTE = """
-import os, signal, sys, time
+# In the compiler: kill somebody before or after a function is called, or as it is called for the nth time.
+DIE_AT = """
+import os, signal, time
 from pathlib import Path
-import tiny
-from tiny._kernelwheel.compiler import compile
-from tiny._kernelwheel.compiler import cached_build
-from tiny._kernelwheel.store import publishing as store
-from tiny._kernelwheel.compiler import work_folder
-kernels = tiny.KERNELS
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-def die_at(where):
+from kernelwheel.compiler import cmake_build, compile, make, work_folder
+from kernelwheel.store import publishing
+who, _, where = os.environ.get("DIE_AT", "").partition(" ")
+def die():
+    os.kill(os.getppid() if who == "caller" else os.getpid(), signal.SIGKILL)
+if where:
     module, name, when = where.split()
-    owners = {"Path": Path, "compile": compile, "store": store, "work": work_folder}
+    owners = {"Path": Path, "compile": compile, "make": make, "publishing": publishing, "work_folder": work_folder}
     owner = owners.get(module) or getattr(compile, module)
     real = getattr(owner, name)
     calls = []
@@ -304,6 +303,14 @@ def die_at(where):
             die()
         return real(*arguments, **options)
     setattr(owner, name, replacement)
+"""
+ZYGOTE = """
+import os, signal, sys, time
+from pathlib import Path
+import tiny
+from tiny._kernelwheel.loader import compiler_process
+compiler_process.PROGRAM = Path(sys.argv[1])
+kernels = tiny.KERNELS
 for line in sys.stdin:
     word, _, argument = line.strip().partition(" ")
     begin = time.monotonic()
@@ -311,7 +318,7 @@ for line in sys.stdin:
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if word == "die_at":
-            die_at(argument)
+            os.environ["DIE_AT"] = argument
         try:
             kernels.require("cpu")
         except BaseException as error:
@@ -336,8 +343,9 @@ class Zygote:
     def __init__(self, editable: Editable) -> None:
         self.editable = editable
         self.errors = (editable.folder / "errors").open("w+")
+        program = patched_compiler(editable.folder, DIE_AT, editable.checkout / "tiny" / "_kernelwheel")
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", ZYGOTE],
+            [sys.executable, "-u", "-c", ZYGOTE, program],
             cwd=editable.folder,
             env=clean_environment(editable.environment),
             stdin=subprocess.PIPE,
@@ -355,13 +363,17 @@ class Zygote:
         status, seconds = self.process.stdout.readline().split()
         return int(status), float(seconds)
 
+    def said(self) -> str:
+        """The errors of all children."""
+        return (self.editable.folder / "errors").read_text()
+
     def close(self) -> None:
         self.process.communicate("", timeout=60)
         self.errors.close()
 
     def make(self) -> bytes:
         """The library of the sources as they are now, which a child compiles; its entry is removed again."""
-        assert self.call("live")[0] == 0, (self.editable.folder / "errors").read_text()
+        assert self.call("live")[0] == 0, self.said()
         (entry,) = self.editable.store.entries()
         library = (entry.folder / "libtiny_cpu.so").read_bytes()
         shutil.rmtree(entry.folder)
@@ -370,15 +382,22 @@ class Zygote:
     def survive(self, order: str, right: bytes) -> None:
         """Let a child die as ordered; the next one finds nothing half and leaves one whole entry, and nothing else."""
         status, _ = self.call(order)
-        assert status in (0, -signal.SIGKILL)
+        if order.startswith("die_at compiler"):
+            assert status == 1, order
+            assert "the compiler of the kernels ended without an answer" in self.said(), order
+        else:
+            assert status == -signal.SIGKILL or order.startswith("die_after"), order
         for entry in self.editable.store.entries():
             assert self.editable.store.entry(entry.manifest.fingerprint) == entry, order
         status, seconds = self.call("live")
-        assert status == 0, (order, (self.editable.folder / "errors").read_text())
+        assert status == 0, (order, self.said())
         assert seconds < 20, order
+        # The zygote is alone: what the dead one had started ends too, if only after it has made the entry.
+        deadline = time.monotonic() + 5
+        while len(processes_of(self.editable)) > 1:
+            assert time.monotonic() < deadline, (order, processes_of(self.editable))
+            time.sleep(0.01)
         assert_tidy(self.editable)
-        # The zygote is alone: what the dead one had started is dead too.
-        assert len(processes_of(self.editable)) == 1, (order, processes_of(self.editable))
         (entry,) = self.editable.store.entries()
         assert (entry.folder / "libtiny_cpu.so").read_bytes() == right, order
         shutil.rmtree(entry.folder)
@@ -394,49 +413,56 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
 STEPS = [
-    "die_at cmake_build _drive before",
-    f"die_when {WORK}job.json",
-    f"die_when {WORK}build/CMakeFiles",  # in configure
-    f"die_when {WORK}build/build.ninja",  # after it
-    f"die_when {WORK}build/CMakeFiles/*/*.o",  # in the build
-    f"die_when {WORK}out/*.so",
-    "die_at compile _read_back before",
-    "die_at compile _read_back after",
-    "die_at shutil copy2 before",
-    "die_at shutil copy2 after",
-    "die_at manifests write before",
-    "die_at manifests write after",
-    "die_at store _fsync 1",
-    "die_at store _fsync 3",
-    "die_at Path rename before",
-    "die_at Path rename after",
-    "die_at store _fsync 5",
+    "cmake_build _drive before",
+    "compile _read_back before",
+    "compile _read_back after",
+    "shutil copy2 before",
+    "shutil copy2 after",
+    "manifests write before",
+    "manifests write after",
+    "publishing _fsync 1",
+    "publishing _fsync 3",
+    "Path rename before",
+    "Path rename after",
+    "publishing _fsync 4",
+    "make clean_builds before",
 ]
-
-
+FILES = [
+    "build/configured.json",
+    "build/CMakeFiles",  # in configure
+    "build/build.ninja",  # after it
+    "build/CMakeFiles/*/*.o",  # in the build
+    "out/*.so",
+]
 # While what an earlier compile left is used again, after an edit.
 STEPS_AFTER_AN_EDIT = [
-    "die_at work _remove_passing before",
-    "die_at work _copy_sources before",
-    "die_at work _copy_sources after",
-    f"die_when {WORK}job.json",
-    f"die_when {WORK}out/*.so",
-    "die_at compile mark_whole before",
-    "die_at compile tidy before",
+    "work_folder _remove_passing before",
+    "work_folder _copy_sources before",
+    "work_folder _copy_sources after",
+    "compile mark_whole before",
+    "compile tidy before",
 ]
 
 
-def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
+def orders(steps: list[str], files: list[str], who: str) -> list[str]:
+    """Orders for a zygote: at each step the caller or the compiler dies, and as each file is there, the caller."""
+    when = [f"die_when {WORK}{file}" for file in files] if who == "caller" else []
+    return [*(f"die_at {who} {step}" for step in steps), *when]
+
+
+@pytest.mark.parametrize("who", ["caller", "compiler"])
+def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote, who: str) -> None:
     right = zygote.make()
-    for step in STEPS:
+    for order in orders(STEPS, FILES, who):
         remove_work(zygote.editable.builds)
-        zygote.survive(step, right)
+        zygote.survive(order, right)
 
 
-def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zygote: Zygote) -> None:
+@pytest.mark.parametrize("who", ["caller", "compiler"])
+def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zygote: Zygote, who: str) -> None:
     edits = Edits(zygote)
-    for step in STEPS_AFTER_AN_EDIT:
-        zygote.survive(step, edits.make_one())
+    for order in orders(STEPS_AFTER_AN_EDIT, ["build/configured.json", "out/*.so"], who):
+        zygote.survive(order, edits.make_one())
 
 
 class Edits:
@@ -738,31 +764,45 @@ def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable
 
 NO_LOCKS = """
 import errno, fcntl, os, sys, time
+from pathlib import Path
 real = fcntl.flock
 def flock(descriptor, operation):
-    if sys.argv[1] in os.readlink(f"/proc/self/fd/{descriptor}"):
+    if os.environ["NO_LOCKS_IN"] in os.readlink(f"/proc/self/fd/{descriptor}"):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
     return real(descriptor, operation)
 fcntl.flock = flock
 """
 
 
-def test_without_locks_each_makes_its_own_and_the_loser_keeps_its_copy(small: Editable) -> None:
-    script = (
-        NO_LOCKS
-        + """
-import hashlib
-from pathlib import Path
-import tiny
-from tiny._kernelwheel.loader import obtain
-from tiny._kernelwheel.store import publishing as store
-real_fsync = store._fsync
-def fsync(path):  # both have a whole copy before the first is published
+# In the compiler: both have a whole copy before the first is published.
+PUBLISH_TOGETHER = """
+from kernelwheel.store import publishing
+real_fsync = publishing._fsync
+def fsync(path):
     Path(f"done{os.getpid()}").touch()
     while len(list(Path(".").glob("done*"))) < 2:
         time.sleep(0.01)
     real_fsync(path)
-store._fsync = fsync
+publishing._fsync = fsync
+"""
+WITH_COMPILER = """
+import sys
+from pathlib import Path
+from tiny._kernelwheel.loader import compiler_process
+compiler_process.PROGRAM = Path(sys.argv[1])
+"""
+
+
+def without_locks(editable: Editable, place: str, script: str, patch: str = "") -> subprocess.Popen[str]:
+    """A process that can import tiny, where files whose paths contain `place` cannot be locked."""
+    program = patched_compiler(editable.folder, NO_LOCKS + patch, editable.checkout / "tiny" / "_kernelwheel")
+    return start(editable, NO_LOCKS + WITH_COMPILER + script, program, NO_LOCKS_IN=place)
+
+
+def test_without_locks_each_makes_its_own_and_the_loser_takes_the_published_one(small: Editable) -> None:
+    script = """
+import hashlib
+import tiny
 tiny.KERNELS.require("cpu")
 folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
 maps = Path("/proc/self/maps").read_text()
@@ -770,19 +810,18 @@ assert str(folder / "libtiny_cpu.so") in maps, maps
 line = f"{folder} {hashlib.sha256((folder / 'libtiny_cpu.so').read_bytes()).hexdigest()}\\n"
 os.write(1, line.encode())  # in one piece: all children write to one pipe
 """
-    )
-    both = [start(small, script, "/") for _ in range(2)]
+    both = [without_locks(small, "/", script, PUBLISH_TOGETHER) for _ in range(2)]
     folders, digests = zip(*(finish(process).split() for process in both), strict=True)
 
     assert len(set(digests)) == 1
     (entry,) = small.store.entries()
-    assert str(entry.folder) in folders
+    assert set(folders) == {str(entry.folder)}
     assert small.compiled() == ["one.cpp", "one.cpp", "two.cpp", "two.cpp"]
 
 
 def test_without_locks_in_the_store_alone_the_compile_is_made_once(small: Editable) -> None:
-    both = [start(small, NO_LOCKS + REQUIRE, str(small.cache)) for _ in range(2)]
+    both = [without_locks(small, str(small.cache), REQUIRE) for _ in range(2)]
     folders = {finish(process) for process in both}
 
-    assert len(folders) <= 2
+    assert len(folders) == 1
     assert len(list(small.store.entries())) == 1

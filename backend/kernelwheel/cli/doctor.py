@@ -82,7 +82,7 @@ def _no_toolchain(package: InstalledPackage) -> dict[str, Any]:
         _ = package.settings
     except BuildError as error:
         return {"candidates": [], "settings": str(error)}
-    return {"candidates": []}
+    return {"candidates": [], "sources": "none are installed to compile from"}
 
 
 def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:

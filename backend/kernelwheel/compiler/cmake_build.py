@@ -57,7 +57,7 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
 
 def _drive(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, caller: Caller, say: Say) -> int:
     """Run CMake and Ninja, and log their output; return the exit status."""
-    for name, text in told(work.path, plan, toolchain).items():
+    for name, text in told(work.path, toolchain).items():
         (work.path / name).write_text(text, encoding="utf-8")
     job = Job(
         source=work.path / "src",

@@ -83,7 +83,7 @@ def made_files(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     return made
 
 
-def told(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, str]:
+def told(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
     files = {"recipe/paths.rsp": prefix_map(work), "recipe/depfile.sed": without_links(work)}
     if toolchain.cross:
@@ -97,7 +97,7 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
     """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
-    own = [cmake_lists(plan) if plan.extensions else "", *told(Path(), plan, toolchain).values()]
+    own = [cmake_lists(plan) if plan.extensions else "", *told(Path(), toolchain).values()]
     return (str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), *own)
 
 
@@ -153,7 +153,7 @@ def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     """The digests of all that CMake and the compilers are told, wherever the folder and the tools are."""
     work = Path("work")
     cache = {name: value for name, value in cache_entries(work, plan, toolchain).items() if name not in LOCATED}
-    files = made_files(plan, toolchain) | told(work, plan, toolchain)
+    files = made_files(plan, toolchain) | told(work, toolchain)
     files.pop("recipe/toolchain.cmake", None)  # says where tools are; what they are made to do is in the identities
     return {
         **{path.name: file_sha256(path) for path in MODULES.glob("*.cmake")},
