@@ -15,8 +15,8 @@ import pytest
 from builds import TORCH, Wheel, build, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from kernelwheel.compiler.cross import target_platform
 from kernelwheel.compiler.configuration import told
+from kernelwheel.compiler.cross import target_platform
 from kernelwheel.compiler.cross.toolchain_file import toolchain_file
 from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
 from kernelwheel.compiler.draw_plan import draw_plan
