@@ -42,8 +42,8 @@ class Direction(NamedTuple):
 SCAN = 2
 SORT, SORT_PASS = 4, 2
 
-# By operator: what csrc/operators/cuda.h launches without deterministic algorithms, backgrounds and gradients of poses;
-# and its waits. A full HD image has 8160 tiles, which are 13 bits.
+# By operator: what csrc/operators/cuda_*.cpp launch without deterministic algorithms, backgrounds and gradients of
+# poses; and their waits. A full HD image has 8160 tiles, which are 13 bits.
 OUR_OPERATORS = {
     "find_finite": (2, 0),  # with a fill
     "project": (1, 0),

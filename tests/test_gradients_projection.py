@@ -18,6 +18,7 @@ from reference_rasterizer import sh_basis
 from torch import Tensor
 
 from splat import _kernels
+from splat.ops.camera_models import CAMERA_MODELS
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -26,7 +27,7 @@ if torch.cuda.is_available():
     _kernels.require(torch.device("cuda"))
     DEVICES.append("cuda")
 
-CAMERAS = {"pinhole": 0, "ortho": 1, "fisheye": 2}
+CAMERAS = {name: number for number, name in enumerate(CAMERA_MODELS)}
 WIDTH, HEIGHT = 57, 41
 NEAR, FAR = 0.2, 1e10
 RELATIVE = 1e-3

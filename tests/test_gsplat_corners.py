@@ -10,6 +10,7 @@ from scenes import random_scene
 from torch import Tensor
 
 import splat
+from splat.ops.camera_models import CAMERA_MODELS
 
 CAMERA = {
     "viewmats": torch.eye(4)[None],
@@ -90,7 +91,7 @@ def flipped(scene: dict[str, Any], axes: tuple[float, float]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("axes", [(-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0)])
-@pytest.mark.parametrize("camera_model", ["ortho", "fisheye"])
+@pytest.mark.parametrize("camera_model", [model.name for model in CAMERA_MODELS.values() if model.flips])
 def test_a_negative_focal_length_flips_an_axis(camera_model: str, axes: tuple[float, float]) -> None:
     scene = random_scene(3, 60, 50, 40, size="mixed", views=("front", "inside")).arguments
     scene |= {"camera_model": camera_model, "rasterize_mode": "antialiased"}
@@ -114,14 +115,15 @@ def test_a_negative_focal_length_flips_an_axis(camera_model: str, axes: tuple[fl
     torch.testing.assert_close(pose, turned_pose * signs[:, None], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize("camera_model", CAMERA_MODELS)
 @pytest.mark.parametrize("focal", [0.0, -50.0])
 def test_a_focal_length_that_gives_no_picture_is_an_error(camera_model: str, focal: float) -> None:
     Ks = CAMERA["Ks"].clone()  # type: ignore[attr-defined]
     Ks[0, 1, 1] = focal
     options = {"Ks": Ks, "camera_model": camera_model}
-    required = "above 0" if camera_model == "pinhole" else "other than 0"
-    if focal < 0 and camera_model != "pinhole":
+    flips = CAMERA_MODELS[camera_model].flips
+    required = "other than 0" if flips else "above 0"
+    if focal < 0 and flips:
         assert seen(image_covariance(4, 0, 4), **options)[0].all()
         return
     with pytest.raises(ValueError, match=rf"Ks must have focal lengths {required}, found Ks\[0\] with \[50.0, {focal}"):

@@ -11,6 +11,7 @@ from scenes import random_scene
 from torch import Tensor
 
 import splat
+from splat.ops.camera_models import CAMERA_MODELS
 
 gsplat = pytest.importorskip("gsplat", reason="gsplat is compared with; ci/test installs it")
 from gsplat.cuda import _torch_impl as theirs  # noqa: E402
@@ -69,7 +70,7 @@ def test_proj_is_that_of_gsplat(batch: tuple[int, ...], camera_model: str) -> No
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
 
 
-@pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize("camera_model", CAMERA_MODELS)
 def test_the_steps_together_are_the_fused_projection(camera_model: str) -> None:
     means, covars, viewmats, Ks = in_the_world(())
     triangles = covars[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
@@ -337,7 +338,7 @@ def on(device: str) -> list[Tensor]:
 
     means, covars, viewmats, Ks = in_the_world((2,))
     found = [*splat.world_to_cam(*moved(means, covars, viewmats))]
-    for camera_model in ("pinhole", "ortho", "fisheye"):
+    for camera_model in CAMERA_MODELS:
         found += splat.proj(*(each.detach() for each in found[:2]), *moved(Ks), WIDTH, HEIGHT, camera_model)
     arguments = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in listed().items()}
     found += blended(arguments, lists_in(arguments, 0, 9, torch.ones(2, HEIGHT, WIDTH, device=device)))

@@ -12,6 +12,7 @@ from scenes import Scene, random_scene
 from torch import Tensor
 
 import splat
+from splat.ops.camera_models import CAMERA_MODELS
 
 gsplat = pytest.importorskip("gsplat", reason="gsplat is compared with; ci/test installs it")
 from gsplat.cuda import _torch_impl as theirs  # noqa: E402
@@ -133,7 +134,7 @@ def test_projection_is_that_of_gsplat(batch: tuple[int, ...], camera_model: str)
         torch.testing.assert_close(one[both], other[both], rtol=2e-3, atol=2e-4)
 
 
-@pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize("camera_model", CAMERA_MODELS)
 def test_covariances_stand_for_rotations_and_scales(camera_model: str) -> None:
     s = scene((2,))
     triangles, _ = splat.quat_scale_to_covar_preci(s.quats, s.scales, compute_preci=False, triu=True)

@@ -1,6 +1,7 @@
 // The launches of the kernels for single Gaussians.
 #include "find_finite_kernel.cuh"
-#include "launch.h"
+#include "grid_launch.h"
+#include "host_functions.h"
 #include "project_kernel.cuh"
 #include "spherical_harmonics_kernel.cuh"
 

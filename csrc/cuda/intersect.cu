@@ -1,6 +1,7 @@
 // The launches of the kernels in intersect_kernels.cuh and pack_kernels.cuh.
+#include "grid_launch.h"
+#include "host_functions.h"
 #include "intersect_kernels.cuh"
-#include "launch.h"
 #include "pack_kernels.cuh"
 
 namespace splat {

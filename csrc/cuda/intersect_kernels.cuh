@@ -1,10 +1,8 @@
-// Pairs of Gaussian and tile, ordered by image, tile, depth and index, in two sorts of 32-bit keys: the Gaussians by
-// depth, then their pairs, written in that order, by tile. The second sort is stable and needs only the bits of the
-// tile.
+// Pairs of Gaussian and tile: their number, and the pairs themselves with the keys that math/sort_keys.h defines.
 #pragma once
 
 #include "../math/intersect_rows.h"
-#include "launches.h"
+#include "host_functions.h"
 #include "warp.cuh"
 
 namespace splat {
@@ -21,10 +19,9 @@ static __device__ __forceinline__ int64_t tile_count(const IntersectInputs& in, 
   return tiles;
 }
 
-// The key puts Gaussians without tiles at the end.
 static __device__ __forceinline__ void set_depth_order(const DepthOrder& out, int64_t i, int64_t tiles, float depth) {
   out.tiles_per_gauss[i] = static_cast<int32_t>(tiles);
-  out.keys[i] = tiles == 0 ? ~0u : float_bits(depth);
+  out.keys[i] = depth_key(tiles, depth);
   out.order[i] = static_cast<int32_t>(i);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../math/project_rows.h"
-#include "launches.h"
+#include "host_functions.h"
 #include "warp.cuh"
 
 namespace splat {

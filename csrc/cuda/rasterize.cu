@@ -1,6 +1,7 @@
 // The launches of the kernel in rasterize_kernel.cuh.
 #include "channels.h"
-#include "launch.h"
+#include "grid_launch.h"
+#include "host_functions.h"
 #include "rasterize_kernel.cuh"
 
 namespace splat {

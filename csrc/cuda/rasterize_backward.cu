@@ -1,6 +1,7 @@
 // The launches of the kernels of the gradient of `rasterize`.
 #include "channels.h"
-#include "launch.h"
+#include "grid_launch.h"
+#include "host_functions.h"
 #include "rasterize_differentiate_kernel.cuh"
 #include "rasterize_sums_kernels.cuh"
 

@@ -10,7 +10,7 @@
 // over the warp by exchanging halves: 9 values in 14 shuffles, where one sum at a time takes 45.
 #pragma once
 
-#include "launches.h"
+#include "host_functions.h"
 #include "rasterize_tile.cuh"
 
 namespace splat {

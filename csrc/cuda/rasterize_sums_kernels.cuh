@@ -2,7 +2,7 @@
 // backgrounds.
 #pragma once
 
-#include "launches.h"
+#include "host_functions.h"
 #include "warp.cuh"
 
 namespace splat {

@@ -1,10 +1,10 @@
-// Sorting and prefix sums with CUB, which takes long to compile and is therefore used only here, with one instantiation
+// What sort.h declares, with CUB, which takes long to compile and is therefore used only here, with one instantiation
 // of each: counts fit into 32 bits.
 #define CCCL_DISABLE_NVTX  // ranges for profilers, whose headers take a seventh of the time
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
-#include "launches.h"
+#include "sort.h"
 
 namespace splat {
 

@@ -7,7 +7,7 @@
 // adds 1e-7 to avoid 0 / 0, which loses all digits; here a series is used near the axis.
 #pragma once
 
-#include "vec.h"
+#include "camera.h"
 
 namespace splat {
 
@@ -75,6 +75,24 @@ SPLAT_HD Vec3 fisheye_curvature(float x, float y, float z, const Fisheye& f, con
   const Sym3 second = {x * (3.0f * f.h + x * x * f.k), y * (f.h + x * x * f.k), x * x * i2 - f.i,
                        x * (f.h + y * y * f.k),        x * y * i2,              x * z * i2};
   return multiply(second, v);
+}
+
+SPLAT_HD Linearization linearize_fisheye(const CameraParameters& camera, const ProjectionSettings&, const Vec3& centre) {
+  const Fisheye f = fisheye(centre);
+  Vec3 row_x, row_y;
+  fisheye_jacobian(centre, f, row_x, row_y);
+  return {camera.fx * (centre.x * f.g) + camera.cx, camera.fy * (centre.y * f.g) + camera.cy,
+          scaled(camera.fx, row_x), scaled(camera.fy, row_y)};
+}
+
+SPLAT_HD Vec3 linearize_fisheye_backward(const CameraParameters& camera, const ProjectionSettings&, const Vec3& centre,
+                                         const Linearization& at, float v_x, float v_y, const Vec3& v_row_x,
+                                         const Vec3& v_row_y) {
+  const Fisheye f = fisheye(centre);
+  const Vec3 by_x = fisheye_curvature(centre.x, centre.y, centre.z, f, v_row_x);
+  const Vec3 swapped = fisheye_curvature(centre.y, centre.x, centre.z, f, {v_row_y.y, v_row_y.x, v_row_y.z});
+  const Vec3 by_y = {swapped.y, swapped.x, swapped.z};
+  return add(combined(v_x, at.row_x, v_y, at.row_y), combined(camera.fx, by_x, camera.fy, by_y));
 }
 
 }  // namespace splat

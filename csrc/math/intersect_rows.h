@@ -1,6 +1,7 @@
 // The Gaussians that splat::intersect lists, in arrays of the operator's shapes.
 #pragma once
 
+#include "sort_keys.h"
 #include "tile_reach.h"
 
 namespace splat {
@@ -11,7 +12,7 @@ struct IntersectInputs {
   const int64_t* image_ids;                          // [count]; null if dense; then gaussians > 0
   int64_t count, gaussians, images;                  // I N or M, N or 0 if packed, I
   TileGrid grid;
-  int tile_bits;  // of a key
+  int tile_bits;  // of a tile_key
 };
 
 SPLAT_HD TileReach reach_of(const IntersectInputs& in, int64_t i) {

@@ -2,29 +2,9 @@
 // of gsplat 1.5.3.
 #pragma once
 
-#include "constants.h"
-#include "fisheye.h"
-#include "vec.h"
+#include "camera_models.h"
 
 namespace splat {
-
-// The values are those of the operators' camera_model.
-enum CameraModel { kPinhole = 0, kOrtho = 1, kFisheye = 2 };
-
-struct CameraParameters {
-  Mat3 rotation;  // world to camera
-  Vec3 translation;
-  float fx, fy, cx, cy;  // pixels; orthographic: pixels per unit
-};
-
-struct ProjectionSettings {
-  int width, height;  // pixels
-  float eps2d;        // added to the diagonal of the 2D covariance, pixels^2
-  float near_plane, far_plane;
-  float radius_clip;  // pixels
-  bool antialiased;
-  int camera_model;  // a CameraModel
-};
 
 // The parameters of N Gaussians, or of one: either quats and scales or covars; the others are null.
 struct GaussianParameters {
@@ -49,19 +29,6 @@ struct Projection {
                            // section 4.2); 1 without antialiasing
 };
 
-// viewmat: 4x4 row-major, world to camera. k: 3x3 row-major intrinsics, without skew.
-SPLAT_HD CameraParameters load_camera(const float* viewmat, const float* k) {
-  return {{{{viewmat[0], viewmat[1], viewmat[2]},
-            {viewmat[4], viewmat[5], viewmat[6]},
-            {viewmat[8], viewmat[9], viewmat[10]}}},
-          {viewmat[3], viewmat[7], viewmat[11]},
-          k[0], k[4], k[2], k[5]};
-}
-
-SPLAT_HD Vec3 to_camera(const CameraParameters& camera, const float* mean) {
-  return add(multiply(camera.rotation, Vec3{mean[0], mean[1], mean[2]}), camera.translation);
-}
-
 // A 3D covariance: A C A^T. From quats and scales the axes A are the Gaussian's own, and C has the squares of the
 // scales on its diagonal; from covars A is the identity.
 struct Shape {
@@ -84,50 +51,6 @@ SPLAT_HD bool load_shape(const GaussianParameters& g, Shape& shape) {
   const float x = g.scales[0], y = g.scales[1], z = g.scales[2];
   shape = {rotation(unit), {x * x, 0.0f, 0.0f, y * y, 0.0f, z * z}, true};
   return true;
-}
-
-// The image of a point, and how it moves with the point (in camera coordinates).
-struct Linearization {
-  float x, y;          // pixels
-  Vec3 row_x, row_y;   // the Jacobian
-};
-
-// The x / z and y / z at which a perspective projection is linearised, clamped to the frustum with its margin.
-struct Tangents {
-  float x, y;
-  bool x_inside, y_inside;  // not clamped
-};
-
-SPLAT_HD Tangents clamped_tangents(const CameraParameters& camera, const ProjectionSettings& settings,
-                                   const Vec3& centre) {
-  const float inverse_z = 1.0f / centre.z;
-  const float width = static_cast<float>(settings.width), height = static_cast<float>(settings.height);
-  const float margin_x = kFrustumMargin * 0.5f * width / camera.fx;
-  const float margin_y = kFrustumMargin * 0.5f * height / camera.fy;
-  const float x = centre.x * inverse_z, y = centre.y * inverse_z;
-  const float x_high = (width - camera.cx) / camera.fx + margin_x, x_low = -(camera.cx / camera.fx + margin_x);
-  const float y_high = (height - camera.cy) / camera.fy + margin_y, y_low = -(camera.cy / camera.fy + margin_y);
-  return {minimum(x_high, maximum(x_low, x)), minimum(y_high, maximum(y_low, y)), x <= x_high && x >= x_low,
-          y <= y_high && y >= y_low};
-}
-
-SPLAT_HD Linearization linearize(const CameraParameters& camera, const ProjectionSettings& settings,
-                                 const Vec3& centre) {
-  if (settings.camera_model == kOrtho) {
-    return {camera.fx * centre.x + camera.cx, camera.fy * centre.y + camera.cy, {camera.fx, 0.0f, 0.0f},
-            {0.0f, camera.fy, 0.0f}};
-  }
-  if (settings.camera_model == kFisheye) {
-    const Fisheye f = fisheye(centre);
-    Vec3 row_x, row_y;
-    fisheye_jacobian(centre, f, row_x, row_y);
-    return {camera.fx * (centre.x * f.g) + camera.cx, camera.fy * (centre.y * f.g) + camera.cy,
-            scaled(camera.fx, row_x), scaled(camera.fy, row_y)};
-  }
-  const Tangents at = clamped_tangents(camera, settings, centre);
-  const float jx = camera.fx / centre.z, jy = camera.fy / centre.z;
-  return {camera.fx * (centre.x / centre.z) + camera.cx, camera.fy * (centre.y / centre.z) + camera.cy,
-          {jx, 0.0f, -jx * at.x}, {0.0f, jy, -jy * at.y}};
 }
 
 // The covariance M in the image, before and after the blur, and its factors: M = F C F^T with F = J W A, where J

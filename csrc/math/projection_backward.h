@@ -40,31 +40,6 @@ struct PoseGradient {
   Vec3 translation;
 };
 
-// The gradient by the centre (in camera coordinates), through the position in the image and the rows of the Jacobian.
-SPLAT_HD Vec3 linearize_backward(const CameraParameters& camera, const ProjectionSettings& settings, const Vec3& centre,
-                                 const Linearization& at, float v_x, float v_y, const Vec3& v_row_x,
-                                 const Vec3& v_row_y) {
-  if (settings.camera_model == kOrtho) return {camera.fx * v_x, camera.fy * v_y, 0.0f};
-  if (settings.camera_model == kFisheye) {
-    const Fisheye f = fisheye(centre);
-    const Vec3 by_x = fisheye_curvature(centre.x, centre.y, centre.z, f, v_row_x);
-    const Vec3 swapped = fisheye_curvature(centre.y, centre.x, centre.z, f, {v_row_y.y, v_row_y.x, v_row_y.z});
-    const Vec3 by_y = {swapped.y, swapped.x, swapped.z};
-    return add(combined(v_x, at.row_x, v_y, at.row_y), combined(camera.fx, by_x, camera.fy, by_y));
-  }
-  // Rows fx (1 / z, 0, -t / z) and fy (0, 1 / z, -t / z), t = x / z or y / z, or constant beyond the frustum's margin.
-  const Tangents tangents = clamped_tangents(camera, settings, centre);
-  const float inverse_z = 1.0f / centre.z;
-  const float x = centre.x * inverse_z, y = centre.y * inverse_z;
-  const float jx = camera.fx * inverse_z, jy = camera.fy * inverse_z;
-  // Gradients by t where it varies: the position in the image depends on the true x / z, the Jacobian on the clamped
-  // one.
-  const float v_tx = camera.fx * v_x - (tangents.x_inside ? jx * v_row_x.z : 0.0f);
-  const float v_ty = camera.fy * v_y - (tangents.y_inside ? jy * v_row_y.z : 0.0f);
-  const float by_inverse_z = jx * (v_row_x.x - tangents.x * v_row_x.z) + jy * (v_row_y.y - tangents.y * v_row_y.z);
-  return {v_tx * inverse_z, v_ty * inverse_z, -inverse_z * (v_tx * x + v_ty * y + by_inverse_z)};
-}
-
 // Adds to `sums`, and sets `pose`. Precondition: project_gaussian returned true and `forward` for this Gaussian, so the
 // shape is valid and B is not 0.
 SPLAT_HD void project_gaussian_backward(const CameraParameters& camera, const ProjectionSettings& settings,

@@ -1,4 +1,4 @@
-// The tiles that images are cut into, how the tiles of all images are numbered, and the keys that order them.
+// The tiles that images are cut into, and how the tiles of all images are numbered.
 //
 // All images are of one size. Tiles are numbered image by image, row by row.
 #pragma once
@@ -27,15 +27,6 @@ SPLAT_HD TileOrigin tile_origin(const TileGrid& grid, int64_t tile) {
   const int64_t in_image = tile - image * tiles_per_image(grid);
   return {image, static_cast<int>(in_image % grid.columns) * grid.tile_size,
           static_cast<int>(in_image / grid.columns) * grid.tile_size};
-}
-
-// A tile's key is image | tile, which is the upper half of gsplat 1.5.3's key of an intersection; the tile has as many
-// bits as it takes to write the number of tiles in an image.
-SPLAT_HD int tile_bits(const TileGrid& grid) { return bit_length(tiles_per_image(grid)); }
-
-// `tile` is numbered within the image.
-SPLAT_HD uint32_t tile_key(int64_t image, int64_t tile, int tile_bits) {
-  return static_cast<uint32_t>(image << tile_bits | tile);
 }
 
 }  // namespace splat

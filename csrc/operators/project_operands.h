@@ -64,7 +64,8 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
       n,
       {checked_int(width, "width", 1, kMaxImageSide), checked_int(height, "height", 1, kMaxImageSide),
        static_cast<float>(eps2d), static_cast<float>(near_plane), static_cast<float>(far_plane),
-       static_cast<float>(radius_clip), antialiased, checked_int(camera_model, "camera_model", kPinhole, kFisheye)},
+       static_cast<float>(radius_clip), antialiased,
+       checked_int(camera_model, "camera_model", 0, kCameraModelCount - 1)},
       checked_degree,
   };
 }

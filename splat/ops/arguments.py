@@ -17,6 +17,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from .camera_models import CAMERA_MODELS, CameraModel
 from .checks import (
     MAX_SIDE,
     MAX_TILES,
@@ -34,8 +35,6 @@ from .checks import (
 
 RENDER_MODES: Final = ("RGB", "D", "ED", "RGB+D", "RGB+ED")
 RASTERIZE_MODES: Final = ("classic", "antialiased")
-# In the order of their numbers in the operators.
-CAMERA_MODELS: Final = ("pinhole", "ortho", "fisheye")
 MAX_SH_DEGREE: Final = 4
 
 
@@ -78,15 +77,15 @@ def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
             raise NotImplementedError(f"{name} is not implemented (found {found}); {_ALTERNATIVES[name]}")
 
 
-def camera_model_number(name: str) -> int:
-    """The index of a camera model in `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
+def camera_model_named(name: str) -> CameraModel:
+    """A row of `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
     if name == "ftheta":
         raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
-    return CAMERA_MODELS.index(one_of("camera_model", name, CAMERA_MODELS))
+    return CAMERA_MODELS[one_of("camera_model", name, tuple(CAMERA_MODELS))]
 
 
 class ProjectionSettings:
-    """How Gaussians are projected; checked values. `camera_model` is the index in `CAMERA_MODELS`.
+    """How Gaussians are projected; checked values. `camera_model` is its number in the operators.
 
     Raises:
         TypeError, ValueError: one of them is wrong.
@@ -105,7 +104,7 @@ class ProjectionSettings:
         antialiased: bool,
         camera_model: str,
     ) -> None:
-        self.camera_model = camera_model_number(camera_model)
+        self.camera_model = list(CAMERA_MODELS).index(camera_model_named(camera_model).name)
         self.near_plane = number("near_plane", near_plane)
         self.far_plane = number("far_plane", far_plane, allow_infinity=True)
         if self.far_plane <= self.near_plane:
@@ -181,15 +180,14 @@ def check_scene(
     # Checking cameras on a GPU would wait for it, and those of a graph have no values yet.
     if not (viewmats.is_cuda or torch.compiler.is_compiling()):
         views, intrinsics = (cameras.detach().flatten(0, -3).tolist() for cameras in (viewmats, Ks))
-        _check_camera_values(views, intrinsics, camera_model != "pinhole")
+        _check_camera_values(views, intrinsics, camera_model_named(camera_model))
     return sizes
 
 
-def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[float]]], flips: bool) -> None:
+def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[float]]], model: CameraModel) -> None:
     """Cameras are few, so checking them is cheap; a bad one would silently give a black image.
 
-    `flips`: whether the camera model takes a negative focal length, which turns an axis round. As numbers of Python,
-    since the first call of each function of torch takes longer than all of them.
+    As numbers of Python, since the first call of each function of torch takes longer than all of them.
     """
     for name, cameras in (("viewmats", viewmats), ("Ks", Ks)):
         for i, rows in enumerate(cameras):
@@ -199,12 +197,13 @@ def _check_camera_values(viewmats: list[list[list[float]]], Ks: list[list[list[f
         if _determinant(rows) == 0:
             raise ValueError(f"viewmats must be invertible, found viewmats[{i}] = {rows}")
     for i, ((fx, *_), (_, fy, _), _) in enumerate(Ks):
-        if flips and (fx == 0 or fy == 0):
+        if model.flips and (fx == 0 or fy == 0):
             raise ValueError(f"Ks must have focal lengths other than 0, found Ks[{i}] with {[fx, fy]}")
-        if not flips and (fx <= 0 or fy <= 0):
+        if not model.flips and (fx <= 0 or fy <= 0):
+            flipping = " or ".join(repr(other.name) for other in CAMERA_MODELS.values() if other.flips)
             raise ValueError(
-                f"Ks must have focal lengths above 0, found Ks[{i}] with {[fx, fy]}; to flip an axis of a pinhole "
-                "camera, negate a row of viewmats, or use camera_model='ortho' or 'fisheye'"
+                f"Ks must have focal lengths above 0, found Ks[{i}] with {[fx, fy]}; to flip an axis of a {model.name} "
+                f"camera, negate a row of viewmats, or use camera_model={flipping}"
             )
 
 

@@ -6,17 +6,11 @@ in one kernel, with culling; programs that go step by step call these.
 
 from __future__ import annotations
 
-from typing import Final
-
 import torch
 from torch import Tensor
 
-from .arguments import camera_model_number
+from .arguments import camera_model_named
 from .checks import check_dimensions, check_shape, check_tensor, positive_int
-
-# As in csrc/math/constants.h and fisheye.h.
-_FRUSTUM_MARGIN: Final = 0.3
-_SERIES: Final = 0.05
 
 
 def world_to_cam(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,7 +57,7 @@ def proj(
         Ks: float32 [..., C, 3, 3] intrinsics in pixels.
         width: image width in pixels; a pinhole camera's J is taken at most 0.3 half images outside.
         height: image height in pixels.
-        camera_model: "pinhole", "ortho" or "fisheye".
+        camera_model: as for `rasterization`.
 
     Returns:
         float32 [..., C, N, 2], pixels, and [..., C, N, 2, 2].
@@ -72,7 +66,7 @@ def proj(
         NotImplementedError: for ftheta cameras.
         TypeError, ValueError: if a type, shape or value is wrong.
     """
-    model = camera_model_number(camera_model)
+    model = camera_model_named(camera_model)
     width, height = positive_int("width", width), positive_int("height", height)
     check_tensor("means", means)
     check_tensor("covars", covars, means)
@@ -85,56 +79,8 @@ def proj(
     size = torch.tensor([width, height], dtype=torch.float32, device=means.device)
     focal = torch.stack([Ks[..., None, 0, 0], Ks[..., None, 1, 1]], dim=-1)  # [..., C, 1, 2]
     centre = torch.stack([Ks[..., None, 0, 2], Ks[..., None, 1, 2]], dim=-1)
-    unit, rows = (_pinhole, _ortho, _fisheye)[model](means, focal, centre, size)
+    unit, rows = model.unit_image(means, focal, centre, size)
     return focal * unit + centre, _congruence(focal[..., None] * rows, covars)
-
-
-# Each of these gives the image for focal lengths of 1, [..., C, N, 2], and its derivative, [..., C, N, 2, 3].
-
-
-def _pinhole(means: Tensor, focal: Tensor, centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    z = means[..., 2:]
-    tangents = means[..., :2] / z
-    margin = _FRUSTUM_MARGIN * 0.5 * size / focal
-    # The larger bound last, as in the kernels: with a negative focal length it is below the other one.
-    clamped = tangents.maximum(-(centre / focal + margin)).minimum((size - centre) / focal + margin)
-    inverse, none = 1 / z, torch.zeros_like(z)
-    row_x = torch.cat([inverse, none, -clamped[..., :1] * inverse], dim=-1)
-    row_y = torch.cat([none, inverse, -clamped[..., 1:] * inverse], dim=-1)
-    return tangents, torch.stack([row_x, row_y], dim=-2)
-
-
-def _ortho(means: Tensor, focal: Tensor, centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    return means[..., :2], torch.eye(2, 3, device=means.device).expand(*means.shape[:-1], 2, 3)
-
-
-def _fisheye(means: Tensor, focal: Tensor, centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    x, y, z = means.unbind(-1)
-    rho2 = x * x + y * y
-    i = 1 / (rho2 + z * z)
-    g, h = _angle_over_distance(rho2, z, i)
-    mixed = x * y * h
-    row_x = torch.stack([g + x * x * h, mixed, -x * i], dim=-1)
-    row_y = torch.stack([mixed, g + y * y * h, -y * i], dim=-1)
-    return torch.stack([x * g, y * g], dim=-1), torch.stack([row_x, row_y], dim=-2)
-
-
-def _angle_over_distance(rho2: Tensor, z: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
-    """theta / rho, and twice its derivative by rho^2; csrc/math/fisheye.h says why there is a series near the axis."""
-    near = (z > 0) & (rho2 < _SERIES * z * z)
-    # Where one way is not taken it gets numbers that it can be differentiated at.
-    inverse = 1 / torch.where(near, z, 1.0)
-    q = torch.where(near, rho2, 0.0) * inverse * inverse
-    series_g, series_h = torch.zeros_like(q), torch.zeros_like(q)
-    for n in range(6, -1, -1):
-        series_g = 1 / (2 * n + 1) - q * series_g
-        series_h = -(2 * n + 2) / (2 * n + 3) - q * series_h
-    away2 = torch.where(near, 1.0, rho2)
-    rho = away2.sqrt()
-    away_z = torch.where(near, 1.0, z)
-    g = torch.atan2(rho, away_z) / rho
-    h = (away_z * torch.where(near, 1.0, i) - g) / away2
-    return torch.where(near, inverse * series_g, g), torch.where(near, inverse**3 * series_h, h)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ def fully_fused_projection(
         sparse_grad: gradients of means, covars, quats and scales are sparse COO tensors of the visible Gaussians;
             requires `packed` and no batch dimensions.
         calc_compensations: whether to return the factors for "antialiased" opacities.
-        camera_model: "pinhole", "ortho" or "fisheye".
+        camera_model: as for `rasterization`.
         opacities: [..., N]; if given, faint Gaussians get smaller radii, and invisible ones are culled.
 
     Returns:

@@ -1,5 +1,6 @@
 // The operators of the CUDA library, registered for tensors in the host's memory, as torch.ops.splat_simt.
-#include "operators/cuda.h"
+#include "operators/cuda_device.h"
+#include "operators/operators.h"
 #include "operators/schemas.h"
 
 STABLE_TORCH_LIBRARY(splat_simt, m) { splat::define_operators(m); }

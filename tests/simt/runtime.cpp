@@ -18,7 +18,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
 
-#include "cuda/launches.h"
+#include "cuda/sort.h"
 #include "cuda_runtime.h"
 #include "engine.h"
 

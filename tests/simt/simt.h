@@ -1,8 +1,8 @@
 // Runs CUDA kernels as host C++, to prove them without a GPU: every thread of a block is a fibre.
 //
 // This header is what nvcc knows by itself, for the source of kernels: keywords, built-in variables and functions. A
-// source of kernels is compiled with -fsanitize=thread, whose calls at each access to memory come to simt.cpp, not to
-// the sanitizer's library: so each access is checked (see simt.cpp for what is an error).
+// source of kernels is compiled with -fsanitize=thread, whose calls at each access to memory come to engine.cpp, not
+// to the sanitizer's library: so each access is checked (see engine.cpp for what is an error).
 #pragma once
 
 #include <math.h>

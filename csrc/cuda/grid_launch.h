@@ -1,11 +1,10 @@
-// Launching a kernel, in the files that nvcc compiles. It is a function of the CUDA runtime, not <<< >>>, so that the
-// tests can compile these files without nvcc.
+// Launching a kernel on a grid of blocks and threads, in the files that nvcc compiles. It is a function of the CUDA
+// runtime, not <<< >>>, so that the tests can compile these files without nvcc.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "../math/integers.h"
-#include "launches.h"
 
 namespace splat {
 

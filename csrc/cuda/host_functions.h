@@ -1,8 +1,7 @@
-// What the host calls to run the kernels: plain functions on addresses in the GPU's memory, which launch on a stream of
-// the current device and do not wait. Arrays are contiguous, and of the shapes that their structs say; with nothing to
-// do, nothing is launched. Each returns the error of its launches, or cudaSuccess.
-//
-// `memory`, `bytes`: temporary memory, as CUB asks for it. A call without memory only sets the bytes that are needed.
+// The functions that the host calls to run our kernels; those of CUB are behind sort.h. They are plain functions on
+// addresses in the GPU's memory, which launch on a stream of the current device and do not wait. Arrays are contiguous,
+// and of the shapes that their structs say; with nothing to do, nothing is launched. Each returns the error of its
+// launches, or cudaSuccess.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,21 +37,6 @@ cudaError_t launch_spherical_harmonics(cudaStream_t stream, const HarmonicsInput
 cudaError_t launch_spherical_harmonics_backward(cudaStream_t stream, const HarmonicsInputs& in, const float* v_colors,
                                                 float* v_directions, float* v_coeffs);
 
-// sort.cu
-
-// 32-bit keys and the values to sort by them, each with a second buffer: a sort leaves its result in either one.
-struct PairBuffers {
-  uint32_t* keys[2];
-  int32_t* values[2];
-  int current;
-};
-
-// Sorts `count` pairs by the lowest bits of the keys, as unsigned numbers; stable.
-cudaError_t launch_sort(cudaStream_t stream, void* memory, size_t& bytes, PairBuffers& pairs, int64_t count, int bits);
-
-// Replaces each number by the sum of those before it. The sums must fit.
-cudaError_t launch_exclusive_sum(cudaStream_t stream, void* memory, size_t& bytes, int32_t* numbers, int64_t count);
-
 // intersect.cu
 
 struct IntersectTotals {
@@ -60,7 +44,7 @@ struct IntersectTotals {
   unsigned long long flagged;  // Gaussians of one kind, which the launch names
 };
 
-// [count] each: the number of tiles, the key for the sort by depth, and the Gaussian's number.
+// [count] each: the number of tiles, the depth_key, and the Gaussian's number.
 struct DepthOrder {
   int32_t* tiles_per_gauss;
   uint32_t* keys;
