@@ -85,7 +85,7 @@ def test_options_that_the_file_makes_meaningless(tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit) as raised:
         render_command.run(parse(*words))
     assert raised.value.code == 2
-    assert "the file of --camera says where the camera is, so leave out --size, --up" in capsys.readouterr().err
+    assert "--camera already says where the camera is; leave out --size, --up" in capsys.readouterr().err
 
 
 def test_a_file_that_is_missing_or_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,7 @@ def test_nothing_is_written_of_nothing(source: Path, capsys: pytest.CaptureFixtu
     status, said, err = run(capsys, "convert", source, out, "--crop=90,90,90,91,91,91")
     assert (status, said) == (1, "")
     assert err == (
-        f"splat: {source}: a Gaussian is required to be left to write, found none of 200; choose a larger --crop or a "
+        f"splat: {source}: at least one Gaussian must be left to write, found none of 200; choose a larger --crop or a "
         "lower --prune\n"
     )
     assert not out.exists()

@@ -182,12 +182,14 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
     assert run(folder, "-o", out, *SMALL) == 130
     err = capsys.readouterr().err
     assert "interrupted after 13 of 40 steps; the scene as fitted so far, " in err
-    assert f"the same command with --resume goes on from {tmp_path / 'a.checkpoint.npz'}" in " ".join(err.split())
+    assert f"run the same command with --resume to continue from {tmp_path / 'a.checkpoint.npz'}" in " ".join(
+        err.split()
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.checkpoint.npz", "a.ply", "whole"]
     monkeypatch.undo()
     # Nothing is started anew over it by mistake.
     assert run(folder, "-o", out, *SMALL) == 1
-    assert "the checkpoint of an unfinished fit is there; go on from it with --resume" in capsys.readouterr().err
+    assert "this is the checkpoint of an unfinished fit; continue it with --resume" in capsys.readouterr().err
     assert run(folder, "-o", out, *SMALL, "--resume") == 0
     assert out.read_bytes() == (tmp_path / "whole" / "a.ply").read_bytes()
     assert not (tmp_path / "a.checkpoint.npz").exists()
@@ -216,10 +218,7 @@ def test_what_was_fitted_before_a_failure_is_kept(
     out, err = capsys.readouterr()
     assert out == ""
     assert re.search(r"splat: (memory, it says|fitting 300 Gaussians .* needs more memory|No space left)", err)
-    assert (
-        f"splat: the scene as fitted after 21 of 40 steps, {len(read_scene(tmp_path / 'a.ply'))} Gaussians, is in"
-        in err
-    )
+    assert f"splat: the scene after 21 of 40 steps, {len(read_scene(tmp_path / 'a.ply'))} Gaussians, is in" in err
     monkeypatch.undo()
     # The checkpoint is that of step 20.
     assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--resume") == 0
@@ -274,7 +273,7 @@ NAMES = ["fit", *(f"{n}{m}" for n in ("means", "quats", "scales", "opacities", "
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"means": None}, "a checkpoint of this fit is required, found no means"),
+        ({"means": None}, "a checkpoint of this fit is required, with means; found"),
         ({"means": np.zeros((60, 2), np.float32)}, r"means must be float32 of shape \[60, 3\], found float32 of"),
         ({"means": np.zeros((9999, 3), np.float32)}, "1 to 60 Gaussians are required, found 9999"),
         ({"means": np.float32(1)}, "1 to 60 Gaussians are required, found 0"),
@@ -345,7 +344,7 @@ def test_options_of_photographs_are_for_photographs(tmp_path: Path, capsys: pyte
     assert run("-o", tmp_path / "a.ply", "--downscale", "2") == 1
     assert "--images, --downscale and --max-size are for a folder of photographs" in capsys.readouterr().err
     assert run("-o", tmp_path / "a.ply", "--resume") == 1
-    assert "--resume needs the file of a checkpoint: --checkpoint FILE.npz" in capsys.readouterr().err
+    assert "--resume needs a checkpoint: name it with --checkpoint FILE.npz" in capsys.readouterr().err
 
 
 def test_times_are_said_as_people_say_them() -> None:

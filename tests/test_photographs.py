@@ -199,7 +199,7 @@ def test_points_that_no_two_pictures_show_and_pictures_that_share_none(tmp_path:
         photograph_views(behind, 50, 0)
     away = np.diag([-1.0, 1, -1, 1]) @ capture.photographs[0].viewmat
     first = type(capture.photographs[0])(capture.photographs[0].path, capture.photographs[0].lens, away)
-    with pytest.warns(UserWarning, match="1 of 10 pictures show nothing that another one shows"):
+    with pytest.warns(UserWarning, match="1 of 10 pictures show nothing that any other picture shows"):
         photograph_views(Capture(**{**vars(capture), "photographs": (first, *capture.photographs[1:])}), 50, 0)
 
 

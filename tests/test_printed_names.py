@@ -205,7 +205,7 @@ def test_an_interrupted_fit_names_its_files(
     assert f"is in {tmp_path}/{QUOTED}.ply; the same command with --resume" in check_printed(err)
     monkeypatch.undo()
     _, _, err = run(capsys, *words)
-    assert f"{QUOTED}.checkpoint.npz: the checkpoint of an unfinished fit is there" in check_printed(err)
+    assert f"{QUOTED}.checkpoint.npz: this is the checkpoint of an unfinished fit" in check_printed(err)
 
 
 def test_what_is_printable_stays() -> None:

@@ -332,7 +332,7 @@ def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:
     gc.collect()
     choices.get("b.ply")
     assert len(read) == 2
-    with pytest.raises(SceneError, match="one of the scenes that are offered is required"):
+    with pytest.raises(SceneError, match="the name of one of the scenes on offer is required"):
         choices.get("/etc/passwd")
 
 

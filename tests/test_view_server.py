@@ -486,7 +486,10 @@ def test_so_many_pages_and_no_more(viewer: Viewer, drawn: Drawn) -> None:
     with pytest.raises(websockets.InvalidStatus, match="503"):
         Page(viewer.url)
     status, _, text = ask(viewer)
-    assert (status, text) == (503, b"splat view: 16 pages are open, which is the most; close one, and reload\n")
+    assert (status, text) == (
+        503,
+        b"splat view: 16 pages are already open, which is the limit; close one, then reload\n",
+    )
     pages[0].socket.close()
     wait(lambda: ask(viewer)[0] == 200)
     Page(viewer.url).look()
@@ -553,7 +556,7 @@ def test_one_picture_is_saved_at_a_time_and_the_page_says_so(viewer: Viewer, dra
     drawn.gate.clear()
     for _ in range(60):
         page.say("GuiUpdateMessage", uuid=button, updates={"value": True})
-    page.wait_for("a picture is being saved")
+    page.wait_for("a picture is already being saved")
     page.look(position=[0, 0, -7])
     threading.Event().wait(0.3)
     assert len(painters()) == 1
@@ -563,7 +566,7 @@ def test_one_picture_is_saved_at_a_time_and_the_page_says_so(viewer: Viewer, dra
     while drawn.full()[1].viewmat[2, 3] != 7:
         pass
     assert sum(message.count(b"FileTransferStartDownload") for message in page.received) == 1
-    assert sum(message.count(b"a picture is being saved") for message in page.received) == 1
+    assert sum(message.count(b"a picture is already being saved") for message in page.received) == 1
     for _ in range(2):  # and it is said whenever it fails
         page.received.clear()
         drawn.error = RuntimeError("drawing needs more memory than there is")

@@ -1,4 +1,4 @@
-"""The options of commands that say where the camera is, and the camera that they place."""
+"""The options that place the camera, and the camera they give."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..scene.camera import UP_AXES, Camera, orbit
 from ..scene.camera_file import MAX_SIDE, read_camera
 from ..scene.gaussians import Gaussians
 
-# None stands for these, so that an option which is given beside --camera is seen.
+# These options default to None, so that one given together with --camera is noticed.
 _SIZE: Final = (800, 600)
 _PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": "y"}
 
@@ -59,7 +59,7 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_size_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --size, of a picture for which there is no camera file."""
+    """Declare --size, for pictures without a camera file."""
     parser.add_argument("--size", type=_size, metavar="WxH", help="size of the picture in pixels; default: 800x600")
 
 
@@ -75,10 +75,10 @@ def add_background_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def check_camera_arguments(args: argparse.Namespace, beside: Collection[str] = ()) -> None:
-    """End the program with status 2 if an option is given beside --camera that has nothing to say then."""
+    """End the program with status 2 if --camera is given together with an option that it overrides."""
     given = [f"--{name}" for name in ("size", *_PLACE) if name not in beside and getattr(args, name, None) is not None]
     if args.camera is not None and given:
-        args.wrong_usage(f"the file of --camera says where the camera is, so leave out {', '.join(given)}")
+        args.wrong_usage(f"--camera already says where the camera is; leave out {', '.join(given)}")
 
 
 def find_camera(args: argparse.Namespace, scene: Gaussians) -> Camera:

@@ -1,4 +1,4 @@
-"""The files of commands: named in options, scenes read and written, with what is to be said of them."""
+"""The files of commands: options that name them, and reading and writing scenes with warnings printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .warnings_printed import printed_warnings
 
 
 def file_argument(check: Callable[[str], Path]) -> Callable[[str], Path]:
-    """The type of an option that names a file to write; `check` raises ValueError or OSError if that cannot be."""
+    """The type of an option that names a file to write; `check` raises ValueError or OSError if it cannot be."""
 
     def checked(text: str) -> Path:
         try:
@@ -41,7 +41,7 @@ def load_scene(path: Path | None) -> Gaussians:
 
 
 def save_scene(path: Path, scene: Gaussians) -> None:
-    """Write a scene in the format of the name's ending, and print what that cannot hold. Raises as `write_scene`."""
+    """Write a scene in the format of the name's ending, and print what it cannot hold. Raises as `write_scene`."""
     with printed_warnings():
         for loss in losses_of(suffix_of(path), scene):
             print_warning(f"{path}: {loss}")

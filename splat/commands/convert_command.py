@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert the scene; return 0, or 1 if it could not be read or written, or nothing is left of it.
 
-    What the format of the output cannot hold is said on standard error.
+    What the output format cannot hold is reported on standard error.
     """
     try:
         with enough_memory(lambda: f"converting {args.source}", "choose a scene of fewer Gaussians"):
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
                 raise SceneError(f"{args.source}: a scene with Gaussians is required, found none in it")
             if not len(scene):
                 raise SceneError(
-                    f"{args.source}: a Gaussian is required to be left to write, found none of {len(whole)}; choose a "
+                    f"{args.source}: at least one Gaussian must be left to write, found none of {len(whole)}; choose a "
                     "larger --crop or a lower --prune"
                 )
             save_scene(args.output, scene)

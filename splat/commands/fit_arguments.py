@@ -16,7 +16,7 @@ from .device import add_device_argument
 
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the options of `fit`."""
     parser.add_argument(
         "sources",
         nargs="*",
@@ -77,13 +77,16 @@ def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         metavar="FOLDER",
-        help="where the photographs are; default: in FOLDER/images for COLMAP, beside transforms.json otherwise",
+        help="where the photographs are; default: in FOLDER/images for COLMAP, next to transforms.json otherwise",
     )
     parser.add_argument(
         "--downscale", type=_count, default=1, metavar="N", help="divide the photographs' width and height by this"
     )
     parser.add_argument(
-        "--max-size", type=_count, metavar="PIXELS", help="make photographs smaller whose longer side has more pixels"
+        "--max-size",
+        type=_count,
+        metavar="PIXELS",
+        help="shrink photographs whose longer side has more pixels than this",
     )
 
 
@@ -98,7 +101,9 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint-every", type=_count, default=500, metavar="STEPS", help="how often; default: every 500 steps"
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoint, to the scene that it would have become"
+        "--resume",
+        action="store_true",
+        help="continue from the checkpoint; the scene is the same as without the interruption",
     )
 
 

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
                 write_comparison(outputs.page, title, f"{facts}; {work.kind()}.", scene, work.judged, quality)
             _write_picture(outputs.picture, scene, work.judged, trainer.options.sh_degree)
         if outputs.checkpoint:
-            outputs.checkpoint.unlink(missing_ok=True)  # it would only lead to this scene
+            outputs.checkpoint.unlink(missing_ok=True)  # resuming from it would only give this scene again
     except (SceneError, OSError, DeviceError, ValueError) as error:
         print_error(error)
         return 1
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
-    """The files that the options name, and those that they imply; ValueError or OSError if one cannot be written."""
+    """The files that the options name or imply; ValueError or OSError if one cannot be written."""
     stem = args.output.name[: -len(suffix_of(args.output))]
     picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
     page, checkpoint = args.page, args.checkpoint
@@ -128,12 +128,12 @@ def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
         page = page or check_page(args.output.with_name(f"{stem}.html"))
         checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
     if args.resume and checkpoint is None:
-        raise ValueError("--resume needs the file of a checkpoint: --checkpoint FILE.npz")
+        raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
     if args.resume and not checkpoint.exists():
         raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
     if checkpoint and checkpoint.exists() and not args.resume:
         raise ValueError(
-            f"{checkpoint}: the checkpoint of an unfinished fit is there; go on from it with --resume, or remove it"
+            f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file"
         )
     return _Outputs(args.output, picture, page, checkpoint)
 
@@ -142,7 +142,7 @@ def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> 
     points = max(args.gaussians // 3, 1)
     there = find_resources().memory_mb
     reading = None if there is None else there * MB
-    memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA says by itself what it lacks
+    memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA reports a lack of memory itself
     if not photographs:
         if args.images or args.downscale != 1 or args.max_size:
             raise ValueError("--images, --downscale and --max-size are for a folder of photographs, or a .json file")
@@ -174,7 +174,7 @@ def _fit(
     photographs: bool,
     what: str,
 ) -> Exception | None:
-    """Take the steps, and keep checkpoints; returns the error that ended it too early, if one did."""
+    """Take the steps, writing checkpoints; return the error that ended the fit early, if there was one."""
     trainer = work.trainer
     try:
         with (
@@ -216,11 +216,11 @@ def _facts(args: argparse.Namespace, work: _Work, views: Views, device: torch.de
 
 
 def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outputs, digest: str) -> int:
-    """Keep a checkpoint, if one is kept, and say what is where."""
+    """Write a checkpoint, if checkpoints are kept, and say where the files are."""
     more = ""
     if outputs.checkpoint:
         write_checkpoint(outputs.checkpoint, trainer, digest)
-        more = f"; the same command with --resume goes on from {outputs.checkpoint}"
+        more = f"; run the same command with --resume to continue from {outputs.checkpoint}"
     print_error(
         f"interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
         f"{len(trainer.table)} Gaussians, is in {args.output}{more}"
@@ -231,8 +231,7 @@ def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outpu
 def _say_failed(args: argparse.Namespace, trainer: Trainer, failure: Exception) -> int:
     print_error(failure)
     print_error(
-        f"the scene as fitted after {trainer.done} of {args.steps} steps, {len(trainer.table)} Gaussians, is in "
-        f"{args.output}"
+        f"the scene after {trainer.done} of {args.steps} steps, {len(trainer.table)} Gaussians, is in {args.output}"
     )
     return 1
 

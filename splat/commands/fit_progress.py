@@ -1,4 +1,4 @@
-"""How far a fit is: a line that changes on a terminal, lines elsewhere."""
+"""The progress of a fit: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 

@@ -74,5 +74,5 @@ def _lines(report: dict[str, Any]) -> list[str]:
         lines += ["", f"96 % of what is visible, along each axis: {lower} to {upper}"]
     losses = [f"{suffix}: {loss}" for suffix, phrases in report["losses"].items() for loss in phrases]
     if losses:
-        lines += ["", "what other formats cannot hold of it", *losses]
+        lines += ["", "what other formats would lose", *losses]
     return lines

@@ -29,7 +29,7 @@ _AMOUNT = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+ [KMGTPE]iB)")
 
 
 class NotEnoughMemory(RuntimeError):
-    """There is not enough memory; the message says for what, and what would need less."""
+    """There is not enough memory; the message says for what, and how to need less."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What commands print: each line without what a terminal would obey, since names in it come from files and archives."""
+"""What commands print: lines free of terminal control characters, since names in them come from files and archives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..scene.names import one_line
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what is wrong with arguments, which may be the names of files."""
+    """Reports wrong arguments, which may be names of files, safely."""
 
     def error(self, message: str) -> NoReturn:
         """End the program with status 2."""

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_name,
         metavar="NAME",
-        help="a name of this machine by which pages may reach it, beside IP addresses and localhost; may be repeated",
+        help="a name of this machine by which pages may reach it, besides IP addresses and localhost; may be repeated",
     )
     parser.add_argument("--open", action="store_true", help="open the page in this machine's browser")
     add_camera_arguments(parser)
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=range(5),
         default=4,
         metavar="0-4",
-        help="the highest degree of spherical harmonics to begin with; default: all that the scene has",
+        help="the highest degree of spherical harmonics to start with; default: all that the scene has",
     )
 
 
@@ -109,7 +109,7 @@ def _browser() -> webbrowser.BaseBrowser:
         return webbrowser.get()
     except webbrowser.Error as error:
         raise ViewError(
-            "--open needs a browser, found none on this machine; leave it out, and open the address that is printed"
+            "--open needs a browser, found none on this machine; leave it out, and open the printed address yourself"
         ) from error
 
 

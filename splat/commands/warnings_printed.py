@@ -11,7 +11,7 @@ from .printing import print_warning
 
 @contextmanager
 def printed_warnings() -> Iterator[list[warnings.WarningMessage]]:
-    """Print the block's warnings when it ends, a line each; yields the list that they are put into."""
+    """Print the warnings of a block when it ends, one per line; yields the list that collects them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -1,6 +1,6 @@
 """Checkpoints: all that a fit needs to go on as if it had not been interrupted, in an .npz file.
 
-They have arrays of numbers only, which are read as hostile files are (`read_npz`), and no pickles.
+They hold only arrays of numbers, no pickles, and are read like any file that may be hostile (`read_npz`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOST_BYTES: Final = 10_000
 
 
 def check_checkpoint(path: str | Path) -> Path:
-    """Raise ValueError or OSError if `write_checkpoint` would because of the name."""
+    """Raise ValueError or OSError if `write_checkpoint` could not write a file of this name."""
     return check_writable(path, ".npz", "checkpoints")
 
 
 def write_checkpoint(path: Path, trainer: Trainer, pictures: str) -> None:
-    """Write what the trainer has reached; the file appears complete or not at all.
+    """Write the trainer's state; the file appears complete or not at all.
 
     `pictures` is the digest of what the scene is fitted to. Raises OSError if it cannot be written.
     """
@@ -62,7 +62,7 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     wanted = ["fit", *names, *moments, *(f"count.{name}" for name in counts)]
     arrays, found = read_npz(path, wanted)
     if missing := [name for name in wanted if name not in arrays]:
-        raise SceneError(f"{path}: a checkpoint of this fit is required, found no {missing[0]} in it but {found}")
+        raise SceneError(f"{path}: a checkpoint of this fit is required, with {missing[0]}; found {found}")
     done = _check_same(path, arrays["fit"], _described(trainer, pictures))
     rows = len(arrays["means"]) if arrays["means"].ndim else 0
     if not 1 <= rows <= max(trainer.options.gaussians, len(trainer.table)):

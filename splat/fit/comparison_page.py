@@ -35,7 +35,7 @@ td.name { width: 11rem; overflow-wrap: anywhere; font-variant-numeric: tabular-n
 
 
 def check_page(path: str | Path) -> Path:
-    """Raise ValueError or OSError if `write_comparison` would because of the name."""
+    """Raise ValueError or OSError if `write_comparison` could not write a file of this name."""
     return check_writable(path, ".html", "pages")
 
 

@@ -34,7 +34,7 @@ def check_overlap(what: str, points: Tensor, viewmats: Tensor, Ks: Tensor, sizes
         raise _no_overlap(what)
     if not shared.all():
         warnings.warn(
-            f"{what}: {int((~shared).sum())} of {len(shared)} pictures show nothing that another one shows",
+            f"{what}: {int((~shared).sum())} of {len(shared)} pictures show nothing that any other picture shows",
             stacklevel=2,
         )
 

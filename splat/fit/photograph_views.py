@@ -1,4 +1,4 @@
-"""From photographs with cameras to what a scene is fitted to, checked before the first picture is read."""
+"""Photographs with cameras, as what a scene is fitted to; checked before the first picture is read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fitting Gaussians to pictures: Adam on the loss of Kerbl et al. (2023), adding Gaussians where they are needed.
 
-A step depends on the Gaussians, the options and the step's number only, and on nothing else that happened before: its
-random numbers are drawn from the seed and the number. So a fit that goes on from a checkpoint gives the same scene.
+A step depends only on the Gaussians, the options and the step's number: its random numbers are drawn from the seed and
+that number, whatever was drawn before. So a fit that continues from a checkpoint gives the same scene.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Trainer:
         return int(order[place])
 
     def _generator(self, number: int, device: torch.device | str) -> torch.Generator:
-        """Random numbers that the seed and `number` decide. Every other state of a step is in a checkpoint."""
+        """Random numbers determined by the seed and `number`. Everything else that a step uses is in a checkpoint."""
         # Seeds that differ in few bits give unlike numbers: torch's generators mix them. 2**61 - 1 is a prime.
         return torch.Generator(device).manual_seed((self.options.seed * 1_000_003 + number) % (2**61 - 1))
 

@@ -16,7 +16,7 @@ from ..scene.names import listed, quoted
 Floats = npt.NDArray[np.float64]
 
 UNDISTORT = "colmap image_undistorter --image_path PICTURES --input_path MODEL --output_path FOLDER"
-"""What makes pictures of pinhole cameras from those of other lenses."""
+"""The command that turns pictures taken with other lenses into those of pinhole cameras."""
 LONGEST_SIDE = 2**15
 """Of a picture, in pixels."""
 
@@ -33,7 +33,7 @@ class Lens:
     cy: float
 
     def check(self, what: str) -> Lens:
-        """Itself; SceneError if nothing could be seen through it. `what` names it in the message."""
+        """Return self; SceneError if a value cannot be a camera's. `what` names it in the message."""
         if not (1 <= self.width <= LONGEST_SIDE and 1 <= self.height <= LONGEST_SIDE):
             raise SceneError(
                 f"{what}: a size from 1 to {LONGEST_SIDE} pixels required, found {self.width}x{self.height}"
@@ -76,7 +76,7 @@ class Capture:
 
 
 class PictureFolder:
-    """A folder whose files others name: no name, and no link, may lead out of what belongs to it."""
+    """A folder whose files are named by untrusted data: no name and no link may lead out of it."""
 
     def __init__(self, folder: Path, within: Path | None = None) -> None:
         """Links may lead to anywhere in `within`, which is the folder itself if it is not given."""
@@ -84,7 +84,7 @@ class PictureFolder:
         self._root = os.path.realpath(within or folder)
 
     def file(self, name: str, what: str) -> Path:
-        """The file of this name; SceneError if it would be outside. It need not be there."""
+        """The path of this name; SceneError if it lies outside. The file need not exist."""
         path = Path(name)
         if not name.strip() or not _is_encodable(name) or path.is_absolute() or ".." in path.parts:
             raise SceneError(f"{what}: the name of a file inside {self.path} is required, found {quoted(name)}")

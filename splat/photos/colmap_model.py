@@ -1,7 +1,7 @@
 """Reading COLMAP's models: cameras, images and points3D, as .bin or .txt, that may be damaged or hostile.
 
 The layout is that of COLMAP's documentation, "Output Format". Records are read one at a time and nothing is allocated
-for a number in the file, so memory is bounded by what the file really holds. A point takes 48 bytes; what follows of
+because of a number in the file, so memory is bounded by what the file really holds. A point takes 48 bytes; the rest of
 its line, and the line of an image's observations, is not kept, whatever its length. COLMAP's own reader is not used:
 given an images.bin of 71 bytes that ends within a name, that of pycolmap 4.2.1 takes all the memory there is.
 """

@@ -11,7 +11,7 @@ from .transforms_file import read_transforms
 
 
 def is_capture(path: Path) -> bool:
-    """Whether a command means photographs with cameras by this path: a folder, or a .json file."""
+    """Whether this path stands for photographs with cameras: a folder, or a .json file."""
     return path.is_dir() or path.suffix.lower() == ".json"
 
 

@@ -1,9 +1,9 @@
 """Reading transforms.json, Nerfstudio's list of pictures and cameras; it may be damaged or hostile.
 
 Cameras look along -z with y upwards (OpenGL), and `transform_matrix` leads from the camera to the world. Intrinsics
-stand in the file or with a frame: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, or `camera_angle_x`, the angle that a picture
-is wide, in radians. `applied_transform` says how the world was turned before it was written; what is read is as it was
-written, the points of `ply_file_path` too.
+stand in the file or with a frame: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, or `camera_angle_x`, the horizontal field
+of view in radians. `applied_transform` says how the world was rotated before the file was written; it is not undone,
+for cameras or for the points of `ply_file_path`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scenes that a viewer offers, by name: read when somebody looks at one, and kept while somebody does."""
+"""The scenes that a viewer offers, by name: each is read when a page first shows it, and kept while one does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_FILES: Final = 1000
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A scene, and how it is first seen."""
+    """A scene, and the camera from which it is first seen."""
 
     scene: Gaussians
     camera: Camera
@@ -48,12 +48,12 @@ class Choices:
         return list(self._paths)
 
     def get(self, name: str) -> Exhibit:
-        """The scene of this name, read now if nobody looks at it; one is read after the other.
+        """The scene of this name, read now unless a page already shows it; scenes are read one at a time.
 
         Raises what `read` and `place` raise, and SceneError if the name is not offered.
         """
         if name not in self._paths:
-            raise SceneError("one of the scenes that are offered is required, found another name")
+            raise SceneError("the name of one of the scenes on offer is required, found another")
         with self._lock:
             exhibit = self._kept.get(name)
             if exhibit is None:
@@ -77,7 +77,7 @@ def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
     for place in places:
         paths += _scenes_in(place) if place.is_dir() else [place]
     for path in paths:
-        path.stat()  # missing ones are said at once, not when somebody chooses them
+        path.stat()  # a missing file is reported now, not when it is chosen
     names = [path.name for path in paths]
     return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
 

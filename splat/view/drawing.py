@@ -1,4 +1,4 @@
-"""One picture of a scene, in the mode that was chosen: its colours, its depth, its opacity, or where the work is."""
+"""One picture of a scene in the chosen mode: its colours, depth, opacity, or the number of Gaussians in each tile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Picture = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Look:
-    """What is drawn, and how; the camera comes extra."""
+    """What is drawn, and how; the camera is given separately."""
 
     scene: Gaussians
     mode: str

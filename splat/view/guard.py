@@ -1,4 +1,4 @@
-"""What stands before viser's server: it refuses connections, requests and messages before viser sees them."""
+"""What stands in front of viser's server and refuses connections, requests and messages before viser sees them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .origin import HEADERS, Refusal, name_refusal, origin_refusal, query_refusa
 from .page_messages import LONGEST, is_expected
 
 MOST_PAGES: Final = 16
-"""So many pages may be open at once; each has a thread."""
+"""How many pages may be open at once; each has a thread."""
 MOST_CONNECTIONS: Final = 64
-"""So many connections may be open at once, those included that have said nothing yet: they have 10 seconds to."""
+"""How many connections may be open at once, including those that have sent nothing yet, for which they have 10 s."""
 
 _FULL: Final = Refusal(
-    HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_PAGES} pages are open, which is the most; close one, and reload"
+    HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_PAGES} pages are already open, which is the limit; close one, then reload"
 )
 _one_at_a_time = threading.Lock()
 
 
 class GuardedConnection(ServerConnection):
-    """A connection that is counted as soon as it is there, and on which only expected messages arrive."""
+    """A connection that counts as soon as it is made, and that lets only expected messages through."""
 
     is_page = False
     """Whether a websocket was opened on it, or is about to be."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, or end at once if there are too many."""
+        """Start, or drop the connection at once if there are too many."""
         super().connection_made(transport)
         if len(self.server.handlers) > MOST_CONNECTIONS:
             self.transport.abort()
@@ -54,11 +54,11 @@ Answer = Callable[[GuardedConnection, Request], Response | None]
 
 
 def guarded_answer(answer: Answer, names: Collection[str]) -> Answer:
-    """How the first request of a connection is answered, where viser would answer like `answer`.
+    """Wrap `answer`, which is how viser answers a connection's first request, in our checks.
 
     Args:
         answer: gives a response, or None where a websocket is to be opened.
-        names: by which the server may be reached, beside IP addresses and localhost.
+        names: by which the server may be reached, besides IP addresses and localhost.
     """
 
     def guarded(connection: GuardedConnection, request: Request) -> Response | None:
@@ -83,21 +83,21 @@ def guarded_answer(answer: Answer, names: Collection[str]) -> Answer:
 
 
 def count_pages(server: Server) -> int:
-    """How many pages have a connection that is open, or still at work for them."""
+    """How many pages have a connection that is open, or that still has work to finish for them."""
     return sum(isinstance(connection, GuardedConnection) and connection.is_page for connection in server.handlers)
 
 
 def add_headers(connection: ServerConnection, request: Request, response: Response) -> None:
-    """Say in an answer what pages may do; refusals and websockets included."""
+    """Add the headers that restrict pages to every response, including refusals and websockets."""
     for name, value in HEADERS.items():
         response.headers[name] = value
 
 
 @contextmanager
 def guarded_listening(names: Collection[str]) -> Iterator[list[int]]:
-    """Let viser, when it begins to listen within the block, do so behind the guard; yields the ports it asked for.
+    """Within the block, put the guard in front of any server that viser starts; yields the ports it asked for.
 
-    viser offers no way to do this, so the function that it listens by is another one meanwhile.
+    viser offers no hook for this, so the function that it listens with is replaced for that time.
     """
     listen = websockets.asyncio.server.serve
     ports: list[int] = []
@@ -122,7 +122,7 @@ def guarded_listening(names: Collection[str]) -> Iterator[list[int]]:
 
 
 def _logger() -> logging.Logger:
-    """Tells of everything but what is not HTTP: anybody can send that."""
+    """A logger that leaves out connections that are not HTTP, since anybody can make those."""
     logger = logging.getLogger("splat.view")
     logger.addFilter(_is_worth_telling)
     return logger

@@ -1,4 +1,4 @@
-"""Who may ask the viewer's server for something: the names by which it is reached, the pages that are its own."""
+"""Who may use the viewer's server: the host names that it may be reached by, and which pages are its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HOST: Final = re.compile(r"(?P<literal>\[[0-9a-f:.]+\])(:\d{1,5})?|(?P<name>[a-
 
 
 class Refusal(NamedTuple):
-    """Why a request is not answered as it would like."""
+    """Why a request is refused, and with which status."""
 
     status: HTTPStatus
     text: str
@@ -60,12 +60,13 @@ def is_host_name(text: str) -> bool:
 def name_refusal(hosts: Sequence[str], names: Collection[str]) -> Refusal | None:
     """Why a request with these headers `Host` is refused, if it is.
 
-    A browser takes all pages of one name and port for one site, wherever the name leads while they are open: who owns
-    the name of a page can let it lead here afterwards. Nobody owns an IP address in that way, or `localhost`.
+    A browser treats all pages of one name and port as one site, wherever that name resolves to, and whoever owns a
+    page's name can make it resolve to this machine later (DNS rebinding). An IP address or `localhost` cannot be owned
+    like that.
 
     Args:
-        hosts: what `Host` says, each time that it is there.
-        names: the names that are allowed beside those, in lower case.
+        hosts: the values of all `Host` headers.
+        names: other names that are allowed, in lower case.
     """
     found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
     if found is not None:
@@ -89,12 +90,12 @@ def query_refusal(target: str) -> Refusal | None:
 def origin_refusal(origins: Sequence[str], host: str) -> Refusal | None:
     """Why a websocket is refused, if it is.
 
-    Browsers let any web page open one to any address, and say in `Origin` where the page came from: it must come from
-    where it connects to. Programs that are not browsers say nothing.
+    Browsers let any web page open a websocket to any address, and send in `Origin` where the page came from, which must
+    be the server it connects to. Programs that are not browsers send no `Origin`.
 
     Args:
-        origins: what `Origin` says, each time that it is there.
-        host: what `Host` says.
+        origins: the values of all `Origin` headers.
+        host: the value of `Host`.
     """
     own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https")}  # https: a proxy in front of this server
     if not origins or (len(origins) == 1 and origins[0].lower() in own):

@@ -1,4 +1,4 @@
-"""What the viewer takes from a page: where its camera is, and the value of a control; nothing else that viser takes."""
+"""What the viewer accepts from a page: its camera and the values of its controls, and nothing else that viser would."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage)
 
 
 def is_expected(message: str | bytes) -> bool:
-    """Whether a page of ours sends such messages."""
+    """Whether this is a message that our own page sends."""
     if isinstance(message, str):
         return False
     try:

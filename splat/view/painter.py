@@ -1,4 +1,4 @@
-"""The thread that draws for one page: the newest request, coarse while new ones come, finer when they stop; errands."""
+"""The thread that draws for one page: coarsely while requests keep coming, finely once they stop; and its errands."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Painter(Generic[T]):
     """Draws requests in a thread of its own.
 
-    A request that comes while another one is drawn replaces those that still wait: none of them is ever drawn. Between
-    two of them, the thread does an errand, so that a page never has two pictures in the making.
+    A request that arrives while another is being drawn replaces any that is still waiting, which is then never drawn.
+    Errands run between requests, on the same thread, so that a page never has two pictures in progress.
     """
 
     def __init__(self, name: str, paint: Callable[[T, float], None], failed: Callable[[Exception], None]) -> None:
@@ -25,29 +25,29 @@ class Painter(Generic[T]):
         Args:
             name: of the thread.
             paint: draws and shows a request at a scale (see resolution.py).
-            failed: gets what `paint` or an errand raises; the next request is drawn all the same.
+            failed: called with any error that `paint` or an errand raises; later requests are still drawn.
         """
         self._paint, self._failed = paint, failed
         self._news = threading.Condition()
         self._request: T | None = None
-        self._errand: Callable[[], None] | None = None  # until it is done
+        self._errand: Callable[[], None] | None = None  # kept here until it is done
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is to be shown any more."""
+        """Whether `close` was called: nothing more may be shown."""
         return self._closed
 
     def ask(self, request: T) -> None:
-        """Draw this next, in place of what waits; return at once."""
+        """Draw this next, instead of any request that is waiting; return at once."""
         with self._news:
             self._request = request
             self._news.notify()
 
     def send(self, errand: Callable[[], None]) -> bool:
-        """Do this before the next request; return at once, and False if there is another errand to be done first."""
+        """Run this before the next request; return at once. False, and it never runs, if another one is pending."""
         with self._news:
             if self._closed or self._errand is not None:
                 return False
@@ -56,14 +56,14 @@ class Painter(Generic[T]):
             return True
 
     def close(self) -> None:
-        """Let the thread end after the picture that it is drawing; return at once."""
+        """Tell the thread to end once its current picture is drawn; return at once."""
         with self._news:
             self._closed = True
             self._request = self._errand = None
             self._news.notify()
 
     def ended(self, seconds: float = 0.0) -> bool:
-        """Whether the thread of a closed painter has ended, which is waited for so long."""
+        """Wait up to `seconds` for the thread of a closed painter to end; return whether it has."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -79,10 +79,10 @@ class Painter(Generic[T]):
                 found = fixed_seconds((scale, first), (shown, seconds))
                 fixed = min(fixed, first) if found is None else found
                 scale = moving_scale(scale, first, fixed)
-            del request  # and with it the scene, which nobody may look at any more
+            del request  # and with it the scene, which may no longer be shown anywhere
 
     def _next(self) -> T | None:
-        """The newest request, when there is one and no errand; None at the end."""
+        """Wait for the newest request, running errands first; None once the painter is closed."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._closed or self._errand is not None or self._request is not None)
@@ -96,12 +96,12 @@ class Painter(Generic[T]):
                 self._errand = None
 
     def _changes(self) -> bool:
-        """Whether a request comes within the time after which the camera is at rest."""
+        """Whether a new request arrives before the camera counts as at rest."""
         with self._news:
             return self._news.wait_for(lambda: self._closed or self._request is not None, REST)
 
     def _timed(self, request: T, scale: float) -> float | None:
-        """The seconds that it took; None if it failed."""
+        """How many seconds drawing took; None if it failed."""
         start = time.perf_counter()
         return time.perf_counter() - start if self._safely(lambda: self._paint(request, scale)) else None
 

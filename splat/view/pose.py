@@ -1,7 +1,7 @@
-"""Cameras of the page and cameras of the rasterizer, and the one made from the other.
+"""Conversion between a page's cameras and the rasterizer's.
 
-The page says where a camera is by its position, a quaternion from the camera's axes (x right, y down, z forward) to the
-world's, and the angle that its height covers.
+The page describes a camera by its position, a quaternion from the camera's axes (x right, y down, z forward) to the
+world's, and its vertical field of view.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..scene.gaussians import SceneError
 from .resolution import scaled_size
 
 MOST_PIXELS: Final = 3840 * 2160
-"""A page with more pixels gets pictures of this many."""
+"""The most pixels of a picture; larger pages get one of this many."""
 _LARGEST: Final = 1e15
 
 Numbers = tuple[float, ...]
 
 
 class Pose(NamedTuple):
-    """The camera of a page, as the page says it: nothing is checked yet."""
+    """The camera of a page, as the page reports it; nothing is checked yet."""
 
     rotation: Numbers
     """Quaternion w, x, y, z from the camera's axes to the world's."""
@@ -38,7 +38,7 @@ class Pose(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """What is to be said to a page so that it shows what a camera sees."""
+    """How a page's camera must be set to show what a given camera sees."""
 
     position: Numbers
     look_at: Numbers
@@ -84,7 +84,7 @@ def resized(camera: Camera, scale: float) -> Camera:
 
 
 def aim_of(camera: Camera, up: Numbers, around: Numbers) -> Aim:
-    """What shows a page the view of `camera`.
+    """How to set a page's camera so that it shows the view of `camera`.
 
     Args:
         camera: where to look from.

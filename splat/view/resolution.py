@@ -1,4 +1,4 @@
-"""How large a picture to draw: what can be drawn in time while the camera moves, and step by step all of it after.
+"""How large a picture to draw: what is fast enough while the camera moves, then step by step up to full size.
 
 A scale is the share of the page's width and height, above 0 and at most 1. Drawing takes a fixed time for the Gaussians
 and one that grows with the pixels. Two pictures of one camera at different scales tell the two apart; before that, the
@@ -13,24 +13,24 @@ from typing import Final
 FIRST: Final = 0.25
 """The scale of the first picture, before anything was measured."""
 OVERHEAD: Final = 0.25
-"""If the Gaussians alone take too long, the pixels may take this share of their time: fewer would not help."""
+"""If the Gaussians alone take too long, pixels may take this share of that time; drawing fewer would hardly help."""
 LEAST: Final = 0.125
-"""The smallest scale: below it, nothing can be recognised."""
+"""The smallest scale; below it, nothing is recognisable."""
 IN_TIME: Final = 0.04
-"""The seconds that are aimed at for a picture while the camera moves, which leaves some of 50 ms for the way."""
+"""The target time in seconds for a picture while the camera moves; of 50 ms, the rest is for sending it."""
 AT_ONCE: Final = 0.4
-"""A picture at rest that takes no longer than this is drawn without steps in between: a new drag has to wait for it."""
+"""A full-size picture expected within these seconds is drawn directly, without steps; a new drag waits for it."""
 REST: Final = 0.12
-"""The seconds without news after which the camera is at rest."""
+"""After this many seconds without a request the camera counts as at rest."""
 
 
 def moving_scale(scale: float, seconds: float, fixed: float = 0.0) -> float:
     """The scale of the next picture while the camera moves.
 
     Args:
-        scale: of the last one.
-        seconds: that it took.
-        fixed: those of them that do not depend on the pixels.
+        scale: the last picture's scale.
+        seconds: how long it took to draw.
+        fixed: the part of that time that does not depend on the number of pixels.
     """
     aim = max(IN_TIME - fixed, OVERHEAD * fixed)
     factor = math.sqrt(aim / max(seconds - fixed, aim / 16))
@@ -40,7 +40,7 @@ def moving_scale(scale: float, seconds: float, fixed: float = 0.0) -> float:
 
 
 def fixed_seconds(first: tuple[float, float], second: tuple[float, float]) -> float | None:
-    """The time that does not depend on the pixels, by two scales and their seconds; None if they are too close."""
+    """The pixel-independent time, from two (scale, seconds) measurements; None if their scales are too close."""
     (scale, seconds), (other_scale, other_seconds) = first, second
     area, other_area = scale**2, other_scale**2
     if max(area, other_area) < 2 * min(area, other_area):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INSTALL: Final = "python -m pip install 'viser>=1.1,<1.2'"
 LONGEST_PICTURE: Final = 60.0
-"""The seconds that the end waits for a picture that is being drawn."""
+"""How many seconds closing waits for a picture that is still being drawn."""
 _TICK: Final = 0.05
 
 
@@ -35,7 +35,7 @@ class Viewer:
     def __init__(self, server: viser.ViserServer, terms: ViewTerms, first: tuple[str, Exhibit], host: str) -> None:
         self._server, self._terms, self._first, self._host = server, terms, first, host
         self._sessions: dict[int, Session] = {}
-        self._closed: list[Session] = []  # of which some are still drawing
+        self._closed: list[Session] = []  # some of these are still drawing
 
     @property
     def url(self) -> str:
@@ -49,12 +49,12 @@ class Viewer:
         return len(self._sessions)
 
     async def connected(self, client: viser.ClientHandle) -> None:
-        """Open a session for a page; in the event loop, as `disconnected`, so that the two keep their order."""
+        """Open a session for a page; in the event loop, like `disconnected`, so that the two stay in order."""
         name, exhibit = self._first
         self._sessions[client.client_id] = Session(client, self._terms, exhibit, name)
 
     async def disconnected(self, client: viser.ClientHandle) -> None:
-        """Forget a page; its connection counts until the picture that is drawn for it is done."""
+        """Forget a page; its connection still counts until the picture being drawn for it is done."""
         session = self._sessions.pop(client.client_id, None)
         if session is not None:
             session.close()
@@ -64,31 +64,31 @@ class Viewer:
             self._closed.remove(session)
 
     def close(self) -> None:
-        """Stop listening; every page's thread has ended after it."""
+        """Stop listening, and wait for every page's thread to end."""
         with _quiet():
             self._server.stop()
         sessions = [*self._sessions.values(), *self._closed]
         for session in sessions:
             session.close()
-        # Python must not end before: it would end a thread in the middle of a kernel, which C++ answers with an abort.
+        # Python must not exit before that: ending a thread in the middle of a kernel makes C++ abort the process.
         for session in sessions:
             session.ended(LONGEST_PICTURE)
 
 
 @contextmanager
 def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Collection[str] = ()) -> Iterator[Viewer]:
-    """Listen on an address, and serve pages that begin with the scene of this name, until the block ends.
+    """Serve pages that start with the scene called `name`, on an address, until the block ends.
 
     Args:
         host: the address, or a name of this machine.
-        port: 0 for any that is free.
-        terms: what all pages have in common.
+        port: 0 for any free one.
+        terms: what all pages share.
         name: of the scene.
-        allowed: names by which pages may reach the server, beside `host`, IP addresses and localhost.
+        allowed: further names by which pages may reach the server, besides `host`, IP addresses and localhost.
 
     Raises:
         ViewError: if viser is missing, or the address cannot be listened on.
-        SceneError: if the scene is not one, or shows nothing.
+        SceneError: if the file is not a scene, or shows nothing.
     """
     try:
         import viser
@@ -96,7 +96,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
         from .guard import guarded_listening
     except ImportError as error:
         raise ViewError(f"the viewer needs viser, which is not installed ({error}); to fix: {INSTALL}") from error
-    # A page may vanish while a picture is drawn for it, which is nothing to warn about.
+    # A page may be closed while a picture is being drawn for it; that needs no warning.
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
     exhibit = terms.choices.get(name)
@@ -104,7 +104,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
         server = viser.ViserServer(host=host, port=port, verbose=False)
     viewer = Viewer(server, terms, (name, exhibit), host)
     try:
-        if not asked:  # it listens in a way that is not known here
+        if not asked:  # this viser listens in a way that the guard does not cover
             raise ViewError(f"viser 1.1 is required, found {viser.__version__}; to fix: {INSTALL}")
         if port and server.get_port() != port:  # taken since it was checked, and viser takes the next one
             raise ViewError(_in_use(host, port))

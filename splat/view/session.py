@@ -1,4 +1,4 @@
-"""One page that somebody has open: its controls, its camera, and the painter that draws for it."""
+"""One open page: its controls, its camera, and the painter that draws for it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ UP: Final[Mapping[str, tuple[float, ...]]] = {
     for sign in ("", "-")
 }
 """The directions of the options --up."""
-BUSY: Final = "a picture is being saved; until it is there, no other one is"
-"""What the page says to further clicks; once."""
+BUSY: Final = "a picture is already being saved; wait until it has been downloaded"
+"""What the page says, once, if the button is clicked again meanwhile."""
 _QUALITY: Final = {"moving": 80, "resting": 95}
 
 
 @dataclass(frozen=True)
 class ViewTerms:
-    """What all pages of a viewer have in common."""
+    """What all pages of a viewer share."""
 
     choices: Choices
     draw: Callable[[Look, Camera], Picture]
@@ -45,7 +45,7 @@ class ViewTerms:
     """The direction that stays upright."""
     background: tuple[float, float, float]
     degree: int
-    """The highest degree of spherical harmonics to begin with."""
+    """The highest degree of spherical harmonics to start with."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class PageRequest:
 
 
 class Session:
-    """A page. What it shows is one value, which is replaced as a whole: a picture in the making is not disturbed."""
+    """A page. What it shows is one immutable value, replaced as a whole, so a picture in progress is not disturbed."""
 
     def __init__(self, client: viser.ClientHandle, terms: ViewTerms, exhibit: Exhibit, name: str) -> None:
-        """Put the controls into the page, and draw what its camera sees of a scene that has this name."""
+        """Add the controls to the page, and draw what its camera sees of `exhibit`, the scene called `name`."""
         self._client, self._terms = client, terms
         self._lock = threading.Lock()
         self._complaint, self._told = "", False
@@ -76,13 +76,13 @@ class Session:
         self._ask()
 
     def close(self) -> None:
-        """Forget the page: its thread ends, and its scene goes unless another page shows it."""
+        """Forget the page: its thread ends, and its scene is freed unless another page shows it."""
         self._painter.close()
         with self._lock:
             self._look = self._exhibit = None
 
     def ended(self, seconds: float = 0.0) -> bool:
-        """Whether nothing is drawn for a closed page any more, which is waited for so long."""
+        """Wait up to `seconds` until nothing is drawn for a closed page any more; return whether that is so."""
         return self._painter.ended(seconds)
 
     def _add_controls(self, look: Look, fov: float) -> None:
@@ -105,7 +105,7 @@ class Session:
             self._when(handle.on_update, self._change)
 
     def _when(self, register: Callable[[Callable[[object], None]], object], work: Callable[[], None]) -> None:
-        """Do this when the page says so; whatever is wrong with a value, a scene or a file, the page says it."""
+        """Run `work` when the page triggers it; an error, such as an unreadable scene, is shown on the page."""
 
         def happened(_: object) -> None:
             try:
@@ -130,12 +130,14 @@ class Session:
 
     def _zoom(self) -> None:
         degrees = min(150, max(5, float(self._fov.value)))
-        if degrees != _slider_degrees(self._client.camera.fov):  # which may lie between two values of the slider
+        if degrees != _slider_degrees(
+            self._client.camera.fov
+        ):  # the camera's angle may lie between two values of the slider
             self._client.camera.fov = math.radians(degrees)
             self._ask()
 
     def _swap(self) -> None:
-        """Read the scene that was chosen and show it; the one before stays until then, and if that fails."""
+        """Read the chosen scene and show it; the previous one stays until then, and if reading fails."""
         name = self._scene.value
         if name == self._name:
             return
@@ -149,7 +151,7 @@ class Session:
     def _open(self, name: str) -> None:
         exhibit = self._terms.choices.get(name)
         with self._lock:
-            if self._look is None or self._scene.value != name:  # the page is gone, or has chosen another one
+            if self._look is None or self._scene.value != name:  # the page was closed, or another scene was chosen
                 return
             self._name, self._exhibit = name, exhibit
             degree = min(max(0, int(self._degree.value)), exhibit.scene.degree)
@@ -170,7 +172,7 @@ class Session:
         return aim_of(exhibit.camera, self._terms.up, exhibit.middle)
 
     def _limit_zoom(self, exhibit: Exhibit) -> None:
-        """Let the page come as near and go as far as makes sense for the scene's size."""
+        """Limit how close and how far the page can zoom, to what makes sense for the scene's size."""
         aim = self._aim_of(exhibit)
         distance = math.dist(aim.position, aim.look_at)
         self._client.camera.min_orbit_distance = distance / 1000
@@ -207,7 +209,7 @@ class Session:
         self._complaint = ""
 
     def _save_picture(self) -> None:
-        """Let the painter do it: one at a time, and a picture can take as long and as much memory as it likes."""
+        """Have the painter do it, one picture at a time, since one may take long and need much memory."""
         look, pose = self._look, self._pose()
         if look is None:
             return
@@ -233,7 +235,7 @@ class Session:
         self._client.send_file_download("camera.json", text.encode(), save_immediately=True)
 
     def _failed(self, error: Exception) -> None:
-        """Say why pictures fail; once, and not for each of them."""
+        """Say why pictures fail, once rather than for every picture."""
         if str(error) != self._complaint:
             self._complaint = str(error)
             self._say(error)
@@ -244,7 +246,7 @@ class Session:
 
 
 def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callable[[], Any], aim: Aim) -> None:
-    """Let a page, or all pages that will be opened, look where `aim` says."""
+    """Point the camera of a page, or of all pages opened from now on, at `aim`."""
     with atomic():
         camera.position = _triple(aim.position)
         camera.look_at = _triple(aim.look_at)
