@@ -38,9 +38,9 @@ ROOMS = {
         "": {"ops", "commands"},
     },
 }
-# What a module of commands has by its nature, and what starts a program.
 # Folders of torch and of CUDA, of which pages name files too.
 OTHERS = ("torch/", "crt/")
+# What a module of commands has by its nature, and what starts a program.
 SHARED = {"__main__.py", "add_arguments", "main", "run"}
 # A room whose functions have the names that other libraries gave them, because programs import them by those.
 FOREIGN = SPLAT / "compat"
@@ -135,11 +135,13 @@ def script() -> ModuleType:
 
 
 def test_the_pages_list_every_module_as_it_is(script: ModuleType) -> None:
-    design = (REPOSITORY / "docs" / "design.md").read_text()
+    design, ports = ((REPOSITORY / "docs" / name).read_text() for name in ("design.md", "ports.md"))
 
     assert (REPOSITORY / "docs" / "rooms.md").read_text() == script.page(), "run ci/rooms"
-    assert design == script.with_table(design), "run ci/rooms"
+    assert design == script.with_table(design, script.table()), "run ci/rooms"
+    assert ports == script.with_table(ports, script.ports_table()), "run ci/rooms"
     assert script.table() in design
+    assert script.ports_table() in ports
 
 
 def test_every_module_says_in_a_line_what_is_in_it(script: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""What systems differ in is known to one class, and to the modules that docs/design.md lists for a port."""
+"""What systems differ in is known to one class, and to the modules that exceptions.toml lists for a port."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kernelwheel
 import pytest
+from exceptions import BACKEND, MODULES, TABLE, exceptions
 from kernelwheel.compiler import program
 from kernelwheel.core import platforms
 from kernelwheel.core.errors import BuildError
@@ -16,9 +16,7 @@ from kernelwheel.core.platforms import HERE, PLATFORMS, library_file
 from kernelwheel.loader import obtain
 from processes import RunPython
 
-BACKEND = Path(kernelwheel.__path__[0])
 REPOSITORY = Path(__file__).resolve().parents[2]
-MODULES = {module.relative_to(BACKEND).as_posix(): module for module in sorted(BACKEND.rglob("*.py"))}
 PLACE = "core/platforms.py"
 
 # What the code of a module may know of a system, and by what it is seen: texts, imports, names.
@@ -50,43 +48,6 @@ NAMES = {
     "users": {"getuid", "geteuid", "getgid", "getegid", "getresuid", "getgroups", "listxattr", "getxattr"},
     "versions of libc": {"confstr", "libc_ver", "RTLD_NOLOAD"},
 }  # fmt: skip
-
-# What each other module knows, and why. A new line here is a new place for a port to look at, so docs/design.md has it.
-ALLOWED = {
-    "adoption/setup_flags.py": {"options for the linker": "of a setup.py, which are left out"},
-    "adoption/setup_runs.py": {"processes": "ends what a setup.py has started"},
-    "compiler/caller.py": {"processes": "ends compilers: those of its session"},
-    "compiler/cmake_driver.py": {"processes": "forks what runs CMake"},
-    "compiler/compile.py": {"versions of libc": "what the symbols of a library say, for its manifest"},
-    "compiler/readback.py": {"files of libraries": "reads them"},
-    "compiler/jobs.py": {"processes": "the limit of a process, for an error"},
-    "compiler/program.py": {"processes": "is in a session of its own"},
-    "core/resources.py": {"processes": "cores, memory, control groups"},
-    "compiler/cross/torch_stubs.py": {"files of libraries": "reads the functions of torch's"},
-    "core/manifest_schema.py": {"versions of libc": "how a manifest writes them"},
-    "packing/elf_sections.py": {"files of libraries": "shows where two differ"},
-    "packing/tags.py": {"tags": "manylinux by auditwheel's policies"},
-    "packing/wheel.py": {
-        "files of libraries": "refuses those that no Plan made",
-        "names of libraries": "the same, by the suffixes of all systems",
-    },
-    "cli/installation.py": {"the loader's variables": "doctor: what they make the loader find"},
-    "loader/compiler_process.py": {"processes": "the compiler's session, and the lock that it keeps"},
-    "loader/kernels.py": {"processes": "a lock after a fork"},
-    "store/locks.py": {
-        "folders by descriptor": "the lock file is no link",
-        "processes": "which of them keep a lock",
-    },
-    "store/permissions.py": {"folders by descriptor": "what was checked is what is used"},
-    "store/places.py": {"folders": "the user's cache, by platformdirs"},
-    "compiler/toolchain/cxx.py": {"names of libraries": "what a cross compiler must have"},
-    "compiler/toolchain/cxx_identity.py": {"names of libraries": "what a compiler links in"},
-    "compiler/toolchain/older_libraries.py": {
-        "names of libraries": "those of glibc",
-        "versions of libc": "the symbols of glibc and libstdc++",
-    },
-    "compiler/toolchain/programs.py": {"the loader's variables": "what a compiler may see"},
-}
 
 
 def known_in(text: str) -> set[str]:
@@ -133,23 +94,20 @@ def _is_prefix(node: ast.AST) -> bool:
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name != PLACE])
-def test_a_module_knows_of_the_system_only_what_the_list_says(module: str) -> None:
-    assert known_in(MODULES[module].read_text(encoding="utf-8")) == set(ALLOWED.get(module, {}))
+def test_a_module_knows_of_the_system_only_what_the_table_says(module: str) -> None:
+    assert known_in(MODULES[module].read_text(encoding="utf-8")) == set(exceptions(module, "system"))
 
 
 def test_the_one_place_knows_most() -> None:
     known = known_in(MODULES[PLACE].read_text(encoding="utf-8"))
 
     assert known >= {"names of libraries", "versions of libc", "options for the linker", "locks", "users", "modes"}
-    assert set(ALLOWED) <= set(MODULES)
-    assert all(reason for kinds in ALLOWED.values() for reason in kinds.values())
 
 
-def test_the_design_lists_every_other_place() -> None:
-    design = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8")
-    port = design.partition("## What a port needs")[2]
-
-    assert [module for module in (PLACE, *ALLOWED) if f"`{module}`" not in port] == []
+def test_the_table_names_modules_that_are_there_and_gives_reasons() -> None:
+    assert set(TABLE) <= set(MODULES)
+    assert all(reason for kinds in TABLE.values() for said in kinds.values() for reason in said.values())
+    assert {kind for kinds in TABLE.values() for kind in kinds} == {"system", "environment"}
 
 
 def test_the_recipe_has_no_option_for_the_linker_but_for_the_stubs_of_older_libraries() -> None:

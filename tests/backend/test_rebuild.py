@@ -445,7 +445,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
     tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
 
     with pytest.raises(BuildError, match="edited during the build"):
-        lay_out(Work(tmp_path / "work", ()), plan, tools, machine.sources, {})
+        lay_out(Work(tmp_path / "work", ()), plan, tools, machine.sources, {}, {})
 
 
 @needs_cuda_torch

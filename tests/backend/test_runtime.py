@@ -238,16 +238,16 @@ def test_sources_that_were_edited_after_the_first_look_are_compiled_as_they_are(
     editable = make_editable(tmp_path, SMALL)
     kernels = kernels_of(editable.checkout, editable.cache)
     assert find_cpu(kernels) is None
-    before = kernels.installed.wanted_sources
+    before = kernels.installed.wanted.content["sources"]
 
     editable.change("native/one.h", "1", "11")
     found = build_cpu(kernels)
 
-    assert found.manifest.sources == kernels.installed.wanted_sources != before
+    assert found.manifest.content["sources"] == kernels.installed.wanted.content["sources"] != before
     kernels.installed.in_use = True  # as if they were loaded
     editable.change("native/one.h", "11", "12")
     with pytest.raises(IncompatibleArtifactError, match="restart the program"):
-        kernels.installed.look_again("0" * 64)
+        kernels.installed.read_sources_again()
 
 
 @pytest.mark.parametrize("text", ["[tool", 'x = "\\xff"'], ids=["half a line", "no UTF-8"])

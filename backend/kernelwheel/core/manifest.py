@@ -81,7 +81,7 @@ class Requires(Record):
 
 
 class Manifest(Record):
-    """The content of `manifest.json`; see the module's docstring for its purpose, docs/design.md for its top level."""
+    """The content of `manifest.json`; see the module's docstring for its purpose."""
 
     package: str
     version: str
