@@ -18,7 +18,7 @@ from ..core.digests import json_sha256
 from ..core.extension import Extension, to_json
 from .toolchain.binding import Binding
 
-SCHEMA = 5
+SCHEMA = 6
 
 
 @dataclass(frozen=True)
