@@ -186,8 +186,9 @@ class Options:
         takes="on, off or auto",
         default="auto",
         decides="target",
-        help="Whether to build CUDA kernels. For a wheel, auto: if torch.version.cuda is set; a GPU is not needed. At run "
-        "time, auto: for calls on a GPU; on: also for a call on the CPU, where one library serves both; off: never.",
+        help="Whether to build CUDA kernels. For a wheel, auto: if torch.version.cuda is set; a GPU is not needed. At "
+        "run time, auto: for calls on a GPU; on: also for a call on the CPU, where one library serves both; "
+        "off: never.",
     )
     platform: Option[str] = Option(
         _platform,
