@@ -319,7 +319,7 @@ def write_report(wheel: Path, page: Path) -> None:
     """The page to sign off a wheel: dist/report.html for this machine's platform."""
     matrix = ROOT / "dist" / "matrix.json"
     further = ["--matrix", matrix] if matrix.is_file() else []
-    done = kernelwheel("inspect", wheel, "--html", page, "--results", page.with_name("results.json"), *further)
+    done = kernelwheel("page", wheel, "-o", page, "--results", page.with_name("results.json"), *further)
     if not page.is_file():
         raise Refused("a report of the wheel", done.stdout + done.stderr, "mend what it names")
 

@@ -23,7 +23,7 @@ ROOMS = {
         "loader": {"core", "store"},
         "compiler": {"core", "store"},
         "cli": {"core", "store", "loader"},
-        "packing": {"core", "store", "compiler"},
+        "packing": {"core", "store", "compiler", "cli"},
         "adoption": {"core", "store", "compiler"},
         "": {"core", "store", "loader", "compiler", "cli", "packing", "adoption"},
     },

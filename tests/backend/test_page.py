@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from kernelwheel.__main__ import main
-from kernelwheel.cli.page import Page, page_html, read_matrix, read_results
 from kernelwheel.core.errors import IncompatibleArtifactError
+from kernelwheel.packing.page import Page, page_html, read_matrix, read_results
 from samples import CUDA_LIBRARY, sample
 
 WHEEL = "tiny-1.2.3-py3-none-manylinux_2_28_x86_64.whl"
@@ -128,15 +128,15 @@ def test_a_matrix_of_another_wheel_is_refused() -> None:
         read_matrix(text, "matrix.json", "a" * 64)
 
 
-def test_inspect_writes_the_page_of_any_wheel(
+def test_a_command_writes_the_page_of_any_wheel(
     cpu_wheel: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["inspect", str(cpu_wheel.file), "--html", str(tmp_path / "page.html")])
+    assert main(["page", str(cpu_wheel.file), "-o", str(tmp_path / "page.html")]) == 0
 
     text = Reader((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert cpu_wheel.file.name in text
     assert "libstdc++" in text
     assert "No results of checks were given." in text
 
-    assert main(["inspect", str(cpu_wheel.file), "--html", str(tmp_path / "no" / "page.html")]) == 1
+    assert main(["page", str(cpu_wheel.file), "-o", str(tmp_path / "no" / "page.html")]) == 1
     assert "cannot be written" in capsys.readouterr().err

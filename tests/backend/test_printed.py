@@ -16,12 +16,13 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from kept import fill, kernels_of
 from kernelwheel.__main__ import main
-from kernelwheel.cli import cache_commands, doctor, page
+from kernelwheel.cli import cache_commands, doctor
 from kernelwheel.cli.exit_status import finish
 from kernelwheel.core import progress
 from kernelwheel.core.errors import BuildError
 from kernelwheel.core.printable import printable
 from kernelwheel.loader import Kernels
+from kernelwheel.packing import page
 from kernelwheel.store.entries import Store
 from samples import sample
 from test_comparison import elf
@@ -93,7 +94,8 @@ def test_inspect(native: Path, tmp_path: Path, capsys: Captured) -> None:
     files = [(f"tiny/_native/{path.name}", path.read_bytes()) for path in sorted(native.iterdir())]
     path = wheel(tmp_path / f"{HOSTILE}.whl", *files, (HOSTILE, b""), ("d.dist-info/RECORD", HOSTILE.encode()))
 
-    assert main(["inspect", str(path), "--html", str(tmp_path / "page.html")]) == 1
+    assert main(["inspect", str(path)]) == 1
+    assert main(["page", str(path), "-o", str(tmp_path / "page.html")]) == 0
 
     assert_harmless(capsys.readouterr().out)
     lines = (tmp_path / "page.html").read_text(encoding="utf-8").split("\n")

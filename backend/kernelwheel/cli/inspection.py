@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -14,13 +13,11 @@ from typing import Any
 
 from ..core import host as hosts
 from ..core.compatible import Mismatch, check
-from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Manifest
 from ..core.printable import printable
 from ..store import archive
 from ..store.archive import Packed
-from . import page
 from .cache_arguments import existing_file
 from .presentation import manifest_text, verdict_text
 
@@ -31,25 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `inspect`."""
     parser.add_argument("wheel", type=existing_file, metavar="WHEEL", help="the wheel file to inspect")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page about it, too")
-    results = "for the page: a file with the results of "
-    parser.add_argument("--results", type=existing_file, metavar="FILE", help=f"{results}checks, from ci/wheels")
-    parser.add_argument("--matrix", type=existing_file, metavar="FILE", help=f"{results}environments, from ci/matrix")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what the wheel contains; return 1 if it is damaged or does not fit."""
     view = view_wheel(args.wheel)
-    if args.html:
-        checks = page.read_results(_text(args.results), args.results.name) if args.results else []
-        digest = file_sha256(args.wheel)
-        rows = page.read_matrix(_text(args.matrix), args.matrix.name, digest) if args.matrix else []
-        whole = page.Page(view.wheel, view.manifest, view.damage, view.members, view.sbom, checks, rows)
-        try:
-            args.html.write_text(page.page_html(whole), encoding="utf-8")
-        except OSError as error:
-            print(f"{args.html} cannot be written: {error}", file=sys.stderr)
-            return 1
     if args.json:
         print(json.dumps(view.to_json(), indent=1))
     else:
@@ -134,7 +117,3 @@ def _sbom(packed: Packed) -> Mapping[str, Any]:
                 return {}
             return values if isinstance(values, dict) else {}
     return {}
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")

@@ -5,16 +5,22 @@ Everything in it comes from the wheel, or from files with results beside it, and
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as escape_html
+from pathlib import Path
 from typing import Any
 
+from ..cli.cache_arguments import existing_file
+from ..cli.inspection import view_wheel
+from ..cli.presentation import settings_text
+from ..core.digests import file_sha256
 from ..core.errors import IncompatibleArtifactError
 from ..core.manifest import Manifest
 from ..core.printable import TEXT, printable
-from .presentation import settings_text
 
 MOST_MEMBERS = 25
 # Outcomes of checks and of rows of the matrix, and how they are marked.
@@ -80,6 +86,27 @@ class Page:
         if missing or not self.matrix:
             return "open", f"All checks passed. Not run: {', '.join(missing) or 'the matrix'}."
         return "good", f"All {len(self.checks)} checks and {len(self.matrix)} environments passed."
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page of a wheel; return 1 if it cannot be written."""
+    parser = argparse.ArgumentParser(prog="python -m kernelwheel page", description="Write a page about a wheel.")
+    parser.add_argument("wheel", type=existing_file, metavar="WHEEL")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the HTML file")
+    results = "a file with the results of "
+    parser.add_argument("--results", type=existing_file, metavar="FILE", help=f"{results}checks, from ci/wheels")
+    parser.add_argument("--matrix", type=existing_file, metavar="FILE", help=f"{results}environments, from ci/matrix")
+    args = parser.parse_args(arguments)
+    view = view_wheel(args.wheel)
+    checks = read_results(_text(args.results), args.results.name) if args.results else []
+    rows = read_matrix(_text(args.matrix), args.matrix.name, file_sha256(args.wheel)) if args.matrix else []
+    page = Page(view.wheel, view.manifest, view.damage, view.members, view.sbom, checks, rows)
+    try:
+        args.output.write_text(page_html(page), encoding="utf-8")
+    except OSError as error:
+        print(f"{args.output} cannot be written: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def page_html(page: Page) -> str:
@@ -260,3 +287,7 @@ def _cell(text: str) -> str:
         return f'<td class="number">{_escape(text)}</td>'
     shown = f"<pre>{_escape(text)}</pre>" if "\n" in text else _escape(text)
     return f"<td><code>{shown}</code></td>" if len(text) == 64 else f"<td>{shown}</td>"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
