@@ -202,7 +202,7 @@ def test_an_interrupted_fit_names_its_files(
     monkeypatch.setattr(fit_command, "noted_interrupt", lambda: nullcontext(lambda: True))
     status, _, err = run(capsys, *words)
     assert status == 130
-    assert f"is in {tmp_path}/{QUOTED}.ply; the same command with --resume" in check_printed(err)
+    assert f"is in {tmp_path}/{QUOTED}.ply; run the same command with --resume" in check_printed(err)
     monkeypatch.undo()
     _, _, err = run(capsys, *words)
     assert f"{QUOTED}.checkpoint.npz: this is the checkpoint of an unfinished fit" in check_printed(err)

@@ -13,8 +13,8 @@ PAGE = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 # How a command begins, and the test that runs it.
 RUN_BY = {
-    "python -m kernelwheel inspect ": "backend/test_page.py::test_inspect_writes_the_page_of_any_wheel",
-    "python -m kernelwheel compare ": "backend/test_comparison.py::test_what_differs_is_named",
+    "python -m kernelwheel page ": "backend/packing/test_page.py::test_a_command_writes_the_page_of_any_wheel",
+    "python -m kernelwheel compare ": "backend/packing/test_comparison.py::test_what_differs_is_named",
     "python -m http.server ": "backend/test_install.py::test_pip_and_uv_install_from_a_folder_that_is_served",
     "pip install --no-index ": "backend/test_install.py::test_pip_and_uv_install_from_a_folder_that_is_served",
     "uv pip install --no-index ": "backend/test_install.py::test_pip_and_uv_install_from_a_folder_that_is_served",

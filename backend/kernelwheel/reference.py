@@ -1,7 +1,6 @@
 """Generator of the options page docs/settings.md, from the registry of options.
 
-Run `python -m kernelwheel.reference PACKAGE > docs/settings.md`; in an installed package,
-`python -m <package>._kernelwheel.reference <package>`.
+Run `python -m kernelwheel.reference PACKAGE > docs/settings.md`.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ from kernelwheel.core.printable import printable
 from kernelwheel.loader import Kernels
 from kernelwheel.packing import page
 from kernelwheel.store.entries import Store
-from samples import sample
-from test_comparison import elf
+from samples import elf, sample
 
 # Sets a terminal's title and clears it, goes back in the line, turns what follows around; and lines of its own.
 LINE = "a forged line"

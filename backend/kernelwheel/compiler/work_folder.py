@@ -125,12 +125,12 @@ def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
     guard.check(guard.folder)
     if not FIT.fullmatch(str(guard.folder)):
         raise BuildError(
-            "the kernels cannot be compiled in a folder with such a path",
-            required="letters, digits, spaces and none but the characters /.=#()@+%&*!~-_, no more than 1000 in all",
+            "kernels cannot be compiled in a folder with this path",
+            required="a path of at most 1000 letters, digits, spaces and the characters /.=#()@+%&*!~-_",
             found=str(guard.folder),
             remedies=[
                 f"set {own_variable(plan.package, 'cache-dir')} to another folder",
-                "or set TMPDIR to another one, which is used where the cache cannot be",
+                "or set TMPDIR to another folder, which is used if the cache cannot be",
             ],
         )
     path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=guard.folder))

@@ -1,4 +1,4 @@
-"""The note that a wheel is built for another torch than the one beside which it may be installed."""
+"""The warning that a wheel is built with one torch and may be installed beside a different one."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def no_nvcc(
 
 
 def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
-    """Which nvcc there is none of, and what is required."""
+    """What is missing, as part of a sentence, and what is required."""
     if not limits.any_major:
         return f" for CUDA {torch.cuda_major}", f"nvcc from CUDA {torch.cuda_major}.x"
     other = "which the kernels then need a driver for"

@@ -16,6 +16,7 @@ import pytest
 from kernelwheel.__main__ import main
 from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.packing.comparison import compare
+from samples import elf
 
 
 def make_wheel(
@@ -175,19 +176,6 @@ def bomb(path: Path, blocks: Iterable[bytes]) -> Path:
     with ZipFile(path, "w", ZIP_DEFLATED, compresslevel=1) as archive, archive.open("a", "w") as member:
         member.writelines(blocks)
     return path
-
-
-def elf(*sections: tuple[int, int, int], names: bytes = b"a\0", more: bytes = b"") -> bytes:
-    """A library with such sections (type, size, link) after that of names (number 0), which all begin with `more`."""
-    start = 64 + len(names)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, start + len(more), 0, 64, 0, 0, 64, 1 + len(sections), 0)
-    tables = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64, len(names), 0, 0, 1, 0)]
-    tables += [
-        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, start, size, link, 0, 1, 24 if kind == 2 else 4)
-        for kind, size, link in sections
-    ]
-    return header + names + more + b"".join(tables)
 
 
 def zeros(size: int, last: bytes) -> Iterable[bytes]:
