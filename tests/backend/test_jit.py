@@ -15,6 +15,7 @@ from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
 from kernelwheel.cli.presentation import manifest_text
+from patched_compiler import patched_compiler
 from samples import rewrite_manifest
 
 pytestmark = pytest.mark.once
@@ -526,10 +527,21 @@ def test_a_wheel_s_library_is_compiled_again_with_other_flags_or_if_all_is_to_be
     assert entry.manifest.plan["tools"]["taken"] == {}
 
 
+def gpu_with(installed: Editable, patch: str) -> str:
+    """The script GPU, with a compiler that executes `patch` before anything else."""
+    program = patched_compiler(installed.folder, patch, installed.checkout / "tiny" / "_kernelwheel")
+    start = f"""
+from pathlib import Path
+from tiny._kernelwheel.loader import compiler_process
+compiler_process.PROGRAM = Path({str(program)!r})
+"""
+    return GPU.replace("tiny.KERNELS", start + "tiny.KERNELS")
+
+
 @needs_cuda_torch
 def test_a_library_that_changes_while_it_is_taken_is_not_in_an_entry(installed: Editable) -> None:
     change = """
-from tiny._kernelwheel.compiler import compile as compiling
+from kernelwheel.compiler import compile as compiling
 copy = compiling.shutil.copyfileobj
 def copy_another(source, to):
     copy(source, to)
@@ -537,7 +549,7 @@ def copy_another(source, to):
         to.write(b"x")
 compiling.shutil.copyfileobj = copy_another
 """
-    said = installed.failure(GPU.replace("tiny.KERNELS", change + "tiny.KERNELS"))
+    said = installed.failure(gpu_with(installed, change))
 
     assert "not that in the wheel's manifest" in said
     assert list(installed.store.entries()) == []
@@ -555,10 +567,10 @@ def test_never_compiles_no_cuda_kernels_either(installed: Editable) -> None:
 @needs_cuda_torch
 def test_a_missing_nvcc_is_an_error_that_says_what_to_install(installed: Editable) -> None:
     nowhere = """
-from tiny._kernelwheel.compiler.toolchain import cuda
+from kernelwheel.compiler.toolchain import cuda
 cuda.nvcc_places = lambda *_: iter([("PATH", "/nowhere/nvcc")])
 """
-    said = installed.failure(GPU.replace("tiny.KERNELS", nowhere + "tiny.KERNELS"))
+    said = installed.failure(gpu_with(installed, nowhere))
 
     assert said.startswith("errors.BuildError")
     assert "nvcc" in said

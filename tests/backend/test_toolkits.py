@@ -119,8 +119,8 @@ def as_found(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def test_what_cmake_is_told_of_nvcc_is_what_it_would_find(
     as_found: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = cmake_build._cache
-    monkeypatch.setattr(cmake_build, "_cache", lambda *where: told(*where) | {"KERNELWHEEL_NVCC": ""})
+    told = cmake_build.cache_entries
+    monkeypatch.setattr(cmake_build, "cache_entries", lambda *where: told(*where) | {"KERNELWHEEL_NVCC": ""})
 
     made = compile_small(tmp_path)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +55,15 @@ def preview(requests: Sequence[CompileRequest], machine: CompileRequest | None =
 def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tuple[int, ...] = ()) -> Any:
     """Start the compiler, send it a message and return its answer."""
     crash: deque[str] = deque(maxlen=MOST_LINES)
-    with subprocess.Popen(
-        [sys.executable, "-u", str(PROGRAM), str(os.getpid())],
-        env={**os.environ, **environment()},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=inherited,
-        start_new_session=True,
-    ) as process:
+    with _start(inherited) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(message).encode("ascii") + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended already, and said why
+        except BrokenPipeError:  # it has ended already, and said why
+            with suppress(BrokenPipeError):
+                process.stdin.close()
         for line in process.stdout:
             told = _told(line)
             if "say" in told:
@@ -81,6 +75,26 @@ def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tupl
             else:
                 crash.append(line.decode("utf-8", "replace").rstrip())
     raise _no_answer(process.returncode, crash)
+
+
+def _start(inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [sys.executable or "", "-u", str(PROGRAM), str(os.getpid())],
+            env={**os.environ, **environment()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BuildError(
+            "the compiler of the kernels cannot be started",
+            required="a Python that this user may run, in sys.executable",
+            found=f"{sys.executable or 'an empty sys.executable'}: {error.strerror}",
+            remedies=["run the program with a Python of this user's, or let this user run that one"],
+        ) from error
 
 
 def environment() -> dict[str, str]:

@@ -1,0 +1,78 @@
+"""The conversation with the compiler: whatever it does, the program that asks gets an answer or an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.loader import compiler_process
+
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Send a message to a program that stands for the compiler; returns the answer and what was said."""
+
+    def run(program: str, message: Any = "hello") -> tuple[Any, list[str]]:
+        (tmp_path / "program.py").write_text(f"import json, os, sys, time\n{program}\n")
+        monkeypatch.setattr(compiler_process, "PROGRAM", tmp_path / "program.py")
+        said: list[str] = []
+        return compiler_process._run({"message": message}, said.append), said
+
+    return run
+
+
+def test_its_progress_is_said_and_its_answer_returned(ask: Any) -> None:
+    program = """
+print(json.dumps({"say": "begun"}))
+print("a warning of some library")
+print(json.dumps({"answer": json.loads(sys.stdin.readline())["message"]}))
+"""
+    assert ask(program, ["Ä", 1]) == (["Ä", 1], ["begun"])
+
+
+def test_its_error_is_raised_as_what_it_is(ask: Any) -> None:
+    error = SettingsError("not so", required="this", found="that", remedies=["do it"])
+
+    with pytest.raises(SettingsError) as caught:
+        ask(f"print({json.dumps({'error': error.to_json()})!r})")
+
+    assert str(caught.value) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [("sys.exit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "signal 9"), ("os.abort()", "signal 6")],
+)
+def test_an_end_without_an_answer_is_an_error_with_its_last_words(ask: Any, ending: str, said: str) -> None:
+    with pytest.raises(BuildError, match="ended without an answer") as caught:
+        ask(f"print('line', end='', flush=True)\nprint(' of its own', flush=True)\n{ending}")
+
+    assert caught.value.found == f"{said}\nline of its own"
+    assert "MAX_JOBS=1" in caught.value.remedies[0]
+
+
+def test_an_end_before_it_has_read_its_message_is_the_same_error(ask: Any) -> None:
+    """The message is longer than a pipe holds."""
+    with pytest.raises(BuildError, match="ended without an answer") as caught:
+        ask("print('too early', flush=True); os._exit(1)", "x" * (1 << 20))
+
+    assert caught.value.found == "exit status 1\ntoo early"
+
+
+@pytest.mark.parametrize("executable", ["", None, "/nowhere/python3"])
+def test_without_a_python_to_run_it_is_an_error(
+    ask: Any, monkeypatch: pytest.MonkeyPatch, executable: str | None
+) -> None:
+    """As in a program that embeds Python."""
+    monkeypatch.setattr(sys, "executable", executable)
+
+    with pytest.raises(BuildError, match="cannot be started") as caught:
+        ask("")
+
+    assert "sys.executable" in caught.value.required + caught.value.found
