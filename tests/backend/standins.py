@@ -113,6 +113,38 @@ esac""",
     return root
 
 
+def make_spread_toolkit(usr: Path, version: str = "12.4.131", codes: str = GPU_CODES["12.4"]) -> Path:
+    """A CUDA toolkit as Debian spreads it over `usr`; returns nvcc, which knows no root without a profile."""
+    whole = make_toolkit(usr / "whole", version, codes)
+    inner, libraries = usr / "lib/nvidia-cuda-toolkit", usr / "lib/x86_64-linux-gnu"
+    for folder in (inner / "bin", inner / "libdevice", libraries, usr / "bin"):
+        folder.mkdir(parents=True)
+    (whole / "bin/nvcc").rename(inner / "bin/known")
+    (whole / "nvvm/bin/cicc").rename(inner / "bin/cicc")
+    (whole / "lib64/libcudart_static.a").rename(libraries / "libcudart_static.a")
+    (whole / "include").rename(usr / "include")
+    (usr / "include/stdlib.h").touch()
+    (inner / "libdevice/libdevice.10.bc").touch()
+    for name in ("cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas"):
+        make_program(usr / "bin" / name, f"echo {name} of {version}")
+    (inner / "bin/cicc").chmod(0o755)
+    make_program(
+        inner / "bin/nvcc",
+        f"""here="$(dirname "$0")"
+case "$*" in
+  *-M*) echo 'null: {usr}/include/cuda_runtime.h \\';;
+  --dryrun*) echo '#$ _HERE_='"$here"
+             if test -e "$here/nvcc.profile"; then
+               echo '#$ TOP='"$here/.."; echo '#$ INCLUDES="-I'"$here/../include"'"  '
+             else
+               echo '#$ NVVMIR_LIBRARY_DIR={inner}/libdevice'; echo '#$ LIBRARIES=  -L{libraries}/stubs -L{libraries}'
+             fi;;
+  *) exec {inner}/bin/known "$@";;
+esac""",
+    )
+    return make_program(usr / "bin/nvcc", f'exec {inner}/bin/nvcc "$@"')
+
+
 def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gnu", kind: str = "gcc") -> Path:
     """A C++ compiler that says what it is, and compiles nothing; its parts and headers are in folders beside it."""
     words = f"g++ ({kind}) {version}" if kind == "gcc" else f"clang version {version}"

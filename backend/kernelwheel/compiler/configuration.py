@@ -98,7 +98,8 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
     own = [cmake_lists(plan) if plan.extensions else "", *told(Path(), toolchain).values()]
-    return (str(toolchain.torch.root), str(nvcc.root if nvcc else None), json.dumps(lists, sort_keys=True), *own)
+    compiler = str(nvcc.path.resolve() if nvcc else None)  # not its root, which may be a folder of this process
+    return (str(toolchain.torch.root), compiler, json.dumps(lists, sort_keys=True), *own)
 
 
 def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ...core.files import is_seen
 from ...core.platforms import HERE, PLATFORMS, numbers
 from ...core.settings import Settings
 from .programs import last_line, output_of
+from .spread_toolkit import put_together
 
 # Where a toolkit has its libraries, in any of the usual layouts.
 LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
@@ -159,11 +160,14 @@ def inspect_nvcc(
     major = match[1].split(".")[0]
     # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
     # INCLUDES has the folder of its headers.
-    profile = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
-    top = re.search(r"^#\$ TOP=(.+)$", profile, re.MULTILINE)
+    profile, top = _profile(path)
     if not top:
-        return NvccCandidate(origin, place, None, "does not say where its toolkit is (--dryrun prints no TOP)")
-    root = Path(top[1].strip()).resolve()
+        whole = put_together(path)
+        if isinstance(whole, str):
+            return NvccCandidate(origin, place, None, whole)
+        path = str(whole)
+        profile, top = _profile(path)
+    root = Path(top).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
     include = Path(searched[1]).resolve() if searched else root / "include"
     if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
@@ -177,6 +181,13 @@ def inspect_nvcc(
     other = "another release of torch's major" if major == torch_cuda.split(".")[0] else "of another major than torch's"
     alike = f"{match[1]}.".startswith(f"{torch_cuda}.")
     return NvccCandidate(origin, place, nvcc, f"CUDA {match[1]}" + ("" if alike else f", {other} ({torch_cuda})"))
+
+
+def _profile(path: str) -> tuple[str, str]:
+    """nvcc's variables as it prints them, and TOP among them; empty if there is none."""
+    said = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
+    top = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
+    return said, top[1].strip() if top else ""
 
 
 def _why_not(place: Path) -> str:

@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterator
 from fnmatch import translate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...core.digests import file_sha256
-from .nvcc import Nvcc
+
+if TYPE_CHECKING:
+    from .nvcc import Nvcc
 
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
 # cuBLAS and others in the same folder, and they must not count here.

@@ -1,0 +1,81 @@
+"""A toolkit that a distribution has spread over the system's folders, put together again in one folder of links.
+
+Debian's nvcc finds its programs on PATH, its headers where every compiler looks, and libcudart among the system's
+libraries; its profile names no root. Laid out as NVIDIA does, it is a toolkit like any other: it can be identified, and
+reached through one link from any folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from ...core.files import is_file
+from ...core.platforms import HERE
+from .programs import output_of
+from .toolkit_identity import PARTS
+
+PROGRAMS = ("cicc", "cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas")
+# The toolkit's own among the system's headers, which would come in the wrong order if they were reached through a link.
+HEADERS = {pattern.split("/")[1] for part in PARTS.values() for pattern in part if pattern.startswith("include/")}
+CUDART = HERE.static("cudart_static")
+# nvcc's own configuration, beside it, for this layout (nvcc manual, "NVCC Configuration": nvcc.profile).
+PROFILE = """TOP = $(_HERE_)/..
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH += $(_HERE_):
+INCLUDES += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
+"""
+
+
+def put_together(nvcc: str) -> Path | str:
+    """The nvcc of a folder of links in the usual layout, made from the parts that this nvcc uses.
+
+    Returns:
+        `folder/bin/nvcc`; or, in words, what could not be found.
+    """
+    said = output_of(nvcc, "--dryrun", "-c", "-x", "cu", os.devnull, "-o", os.devnull)
+    here = _said(said, r"^#\$ _HERE_=(.+)$")
+    if not here:
+        return "does not say where its toolkit is (--dryrun prints neither TOP nor _HERE_)"
+    parts: dict[str, Path] = {"bin/nvcc": Path(here) / "nvcc"}
+    # Not on all of PATH, where nvcc itself looks: another toolkit's may be there.
+    beside = os.pathsep.join([here, str(Path(nvcc).parent)])
+    for name in PROGRAMS:
+        if found := shutil.which(name, path=beside):
+            parts[f"nvvm/bin/{name}" if name == "cicc" else f"bin/{name}"] = Path(found)
+    if libdevice := _said(said, r"^#\$ NVVMIR_LIBRARY_DIR=(.+)$"):
+        parts["nvvm/libdevice"] = Path(libdevice)
+    read = output_of(nvcc, "-M", "-x", "cu", os.devnull)
+    if folder := _said(read, r"(/\S+)/cuda_runtime\.h\b"):
+        parts |= {f"include/{path.name}": path for name in HEADERS for path in Path(folder).glob(name)}
+    folders = [Path(folder) for folder in re.findall(r'-L"?([^"\s]+)', _said(said, r"^#\$ LIBRARIES=(.+)$"))]
+    if library := next((folder / CUDART for folder in folders if is_file(folder / CUDART)), None):
+        parts[f"lib64/{CUDART}"] = library
+    if (Path(here) / "crt").is_dir():
+        parts["bin/crt"] = Path(here) / "crt"
+    return _links(tuple(sorted((name, place.resolve()) for name, place in parts.items()))) / "bin" / "nvcc"
+
+
+def _said(text: str, pattern: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+@cache
+def _links(parts: tuple[tuple[str, Path], ...]) -> Path:
+    """A folder with these links, which this process removes when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="kernelwheel-toolkit-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, place in parts:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(place)
+    (folder / "bin" / "nvcc.profile").write_text(PROFILE, encoding="utf-8")
+    if (folder / "nvvm/bin/cicc").exists():
+        (folder / "bin/cicc").symlink_to("../nvvm/bin/cicc")
+    return folder
