@@ -347,7 +347,7 @@ def test_finite_gaussians_are_those_of_the_cpu(covars: bool, width: int) -> None
 # Errors of the driver
 
 CALLS = [
-    "cudaLaunchKernel", "cudaMemsetAsync", "cudaMemcpyAsync", "cudaEventCreateWithFlags", "cudaEventRecord",
+    "cudaLaunchKernelEx", "cudaMemsetAsync", "cudaMemcpyAsync", "cudaEventCreateWithFlags", "cudaEventRecord",
     "cudaEventSynchronize",
 ]  # fmt: skip
 

@@ -1,5 +1,5 @@
 // Launching a kernel on a grid of blocks and threads, in the files that nvcc compiles. It is a function of the CUDA
-// runtime, not <<< >>>, so that the tests can compile these files without nvcc.
+// runtime, not <<< >>>, so that the tests can compile these files without nvcc; one that CUDA has had since 11.8.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,9 +21,11 @@ cudaError_t launch_blocks(cudaStream_t stream, int64_t count, int threads, void 
                           typename Same<Parameters>::Type... arguments) {
   if (count == 0) return cudaSuccess;
   if (count > kMaxCount) return cudaErrorInvalidConfiguration;
-  void* addresses[] = {&arguments...};
-  return cudaLaunchKernel(kernel, dim3(static_cast<unsigned int>(count)), dim3(static_cast<unsigned int>(threads)),
-                          addresses, 0, stream);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned int>(count));
+  config.blockDim = dim3(static_cast<unsigned int>(threads));
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 // Launches one thread for each of `count` items.

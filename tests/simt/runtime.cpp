@@ -98,7 +98,7 @@ void fail(const std::string& call) { failing_call = call; }
 
 cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void (*thread)(void*),
                            void* context) {
-  if (last_error != cudaSuccess || called("cudaLaunchKernel") != cudaSuccess) return last_error;
+  if (last_error != cudaSuccess || called("cudaLaunchKernelEx") != cudaSuccess) return last_error;
   const std::string name = name_of(kernel);
   Launch launch = {name.c_str(), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, dynamic_bytes, {}};
   for (const auto& [begin, array] : memory) launch.arrays.push_back(array);

@@ -83,6 +83,9 @@ if(KERNELWHEEL_CUDA)
   # nvcc compresses PTX alone unless it is asked for all. That is in its own format, which every driver of its major
   # unpacks. --compress-mode=size would save a little more, but takes seconds for each file, and is unknown before 12.4.
   set(KERNELWHEEL_COMPRESSION -Xfatbin=-compress-all)
+  # nvcc 12.4 has no such option, and no random number in a name.
+  execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE help ERROR_QUIET)
+  string(FIND "${help}" "--frandom-seed" KERNELWHEEL_SEEDED)
 endif()
 
 # The interface of an older glibc and libstdc++ (toolchain/older_libraries.py): stub libraries, and an archive of what is
@@ -149,8 +152,8 @@ if(DEFINED KERNELWHEEL_RECIPE)
 endif()
 
 # Equal sources must give equal bytes in any folder. nvcc derives names of internal symbols from the absolute path of a
-# source, which it passes to cudafe++ and cicc (if given twice, the last one counts), and from its process id, unless it
-# gets a seed. It also writes the names of its temporary files into the object, unless they are kept.
+# source, which it passes to cudafe++ and cicc (if given twice, the last one counts), and the newer ones from a random
+# number, unless they get a seed. It also writes the names of its temporary files into the object, unless they are kept.
 function(_kernelwheel_make_reproducible target sources)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cu$")
@@ -160,9 +163,12 @@ function(_kernelwheel_make_reproducible target sources)
       # A file may be compiled for several targets, at the same time and with different options.
       set(here "$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
-        "$<${here}:--keep;--keep-dir=keep/${name};--frandom-seed=${name}>"
+        "$<${here}:--keep;--keep-dir=keep/${name}>"
         "$<${here}:-Xcudafe=--orig_src_path_name=${name}.cu;-Xcicc=--orig_src_path_name=${name}.cu>")
-      _kernelwheel_require_options(SOURCE "${source}" "--frandom-seed=${name}")
+      if(NOT KERNELWHEEL_SEEDED EQUAL -1)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<${here}:--frandom-seed=${name}>")
+      endif()
+      _kernelwheel_require_options(SOURCE "${source}" "--keep-dir=keep/${name}")
     endif()
   endforeach()
 endfunction()

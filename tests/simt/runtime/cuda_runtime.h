@@ -7,7 +7,14 @@
 
 struct dim3 {
   unsigned int x, y, z;
-  explicit dim3(unsigned int x, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+  explicit dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+};
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
 };
 
 namespace simt {
@@ -34,9 +41,13 @@ struct Call {
 
 }  // namespace simt
 
-template <class... Parameters>
-cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
-                             size_t dynamic_bytes, cudaStream_t) {
-  simt::Call<Parameters...> call = {kernel, arguments};
-  return simt::launch_on_host(reinterpret_cast<const void*>(kernel), grid, block, dynamic_bytes, call.thread, &call);
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  return [&](Parameters... converted) {
+    void* addresses[] = {&converted...};
+    simt::Call<Parameters...> call = {kernel, addresses};
+    return simt::launch_on_host(reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim,
+                                config->dynamicSmemBytes, call.thread, &call);
+  }(std::forward<Arguments>(arguments)...);
 }
