@@ -21,10 +21,9 @@ cudaError_t launch_blocks(cudaStream_t stream, int64_t count, int threads, void 
                           typename Same<Parameters>::Type... arguments) {
   if (count == 0) return cudaSuccess;
   if (count > kMaxCount) return cudaErrorInvalidConfiguration;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned int>(count));
-  config.blockDim = dim3(static_cast<unsigned int>(threads));
-  config.stream = stream;
+  // Of its fields, the blocks, the threads of each, the bytes of dynamic shared memory and the stream.
+  const cudaLaunchConfig_t config = {dim3(static_cast<unsigned int>(count)), dim3(static_cast<unsigned int>(threads)), 0,
+                                     stream};
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 

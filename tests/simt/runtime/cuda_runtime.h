@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tuple>
+#include <utility>
 
 #include "cuda_runtime_api.h"
 
@@ -10,10 +11,11 @@ struct dim3 {
   explicit dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
 };
 
+// CUDA's fields in CUDA's order; kernels have other uses for the names of the first two.
 struct cudaLaunchConfig_t {
-  dim3 gridDim;
-  dim3 blockDim;
-  size_t dynamicSmemBytes;
+  dim3 grid;
+  dim3 block;
+  size_t dynamic_bytes;
   cudaStream_t stream;
 };
 
@@ -47,7 +49,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   return [&](Parameters... converted) {
     void* addresses[] = {&converted...};
     simt::Call<Parameters...> call = {kernel, addresses};
-    return simt::launch_on_host(reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim,
-                                config->dynamicSmemBytes, call.thread, &call);
+    return simt::launch_on_host(reinterpret_cast<const void*>(kernel), config->grid, config->block,
+                                config->dynamic_bytes, call.thread, &call);
   }(std::forward<Arguments>(arguments)...);
 }
