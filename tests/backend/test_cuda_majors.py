@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 from kernelwheel.cli.foresight import look_ahead
 from kernelwheel.cli.presentation import manifest_text, targets_text
-from kernelwheel.compiler.make import draw_plan_for
+from kernelwheel.compiler.make import draw_plan_for, nvcc_limits
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
+from kernelwheel.core.compile_request import CompileRequest
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.extension import is_of_cuda_major
 from kernelwheel.core.host import Host
 from kernelwheel.core.kernel_source import Source
 from kernelwheel.core.manifest import Library
 from kernelwheel.core.package import Abi, PackageFacts, split_table
+from kernelwheel.core.settings import Settings
 from kernelwheel.loader import Kernels, compiler_process
 from kernelwheel.loader.installed import InstalledPackage
 from kernelwheel.loader.obtain import compile_request
@@ -206,11 +208,59 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return machine.sources
 
 
-def draw_here(folder: Path, host: Host, abi: Abi = "stable") -> str:
+@pytest.mark.parametrize(
+    ("oldest", "torch_cuda", "taken"),
+    [("12.0", "13.0", "12.4.131"), ("12.4", "13.0", "12.4.131"), ("13.0", "13.0", "13.2.86"), ("", "13.0", "13.2.86"),
+     ("12.0", "12.8", "12.4.131")],
+)  # fmt: skip
+def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
+    tmp_path: Path, oldest: str, torch_cuda: str, taken: str
+) -> None:
+    """Whatever torch is for; the newer one comes first on PATH."""
+    limits = limits_of(settings_with(drivers=oldest))
+    torch = make_torch(tmp_path / "site", "2.11.0", torch_cuda)
+    for name, version in (("new", "13.2.86"), ("old", "12.4.131")):
+        make_toolkit(tmp_path / name, version, GPU_CODES[version.rpartition(".")[0]])
+    places = [("PATH", str(tmp_path / name / "bin/nvcc")) for name in ("new", "old")]
+    nvccs = [inspect_nvcc(*place, torch_cuda, [], os.environ, limits) for place in places]
+
+    decision = decide_cuda(settings_with(), read_torch(torch), os.environ, nvccs=nvccs, limits=limits)
+
+    assert decision.nvcc is not None
+    assert decision.nvcc.version == taken
+
+
+def limits_of(chosen: Settings) -> NvccLimits:
+    """The limits of a wheel's build of operators with these settings."""
+    return nvcc_limits(CompileRequest(PackageFacts("tiny", "native", "2.10", "stable"), "1.2.3", Path(), chosen))
+
+
+def test_without_an_nvcc_for_old_drivers_the_error_says_which_would_do(cuda_torch: Path, tmp_path: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])
+    with pytest.raises(BuildError, match=r"no usable nvcc for drivers from CUDA 12\.0 on") as caught:
+        decide(cuda_torch, limits_of(settings_with(drivers="12.0")), path=toolkit / "bin")
+
+    assert caught.value.required == "nvcc from CUDA 12.x, because drivers is 12.0"
+    assert "is for CUDA 13.2.86, the kernels must run on drivers for CUDA 12.0" in caught.value.found
+    assert "CUDA 12.x toolkit" in caught.value.remedies[0]
+    assert "cuda-version=12.*" in caught.value.remedies[2]
+
+
+@pytest.mark.parametrize("text", ["525", "12", "v12.0", "12.0.1", "1.0"])
+def test_a_driver_is_named_by_its_cuda_version(text: str) -> None:
+    with pytest.raises(SettingsError, match="drivers"):
+        settings_with(drivers=text)
+
+
+def test_a_compile_at_run_time_serves_this_machine_s_driver_alone(earlier_cuda: Path) -> None:
+    assert draw_here(earlier_cuda, HOST, TINY_DRIVERS="12.0") == "13.2.86"
+
+
+def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> str:
     """The release of CUDA that a compile at run time would use."""
     package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
     vars(package)["source"] = Source(PackageFacts("tiny", "native", "2.10", abi), folder, {})
-    request = compile_request(package, host, Request("cuda"), settings_with(os.environ))
+    request = compile_request(package, host, Request("cuda"), settings_with({**os.environ, **environ}))
     plan = draw_plan_for(request, os.environ).plan
     assert plan.cuda is not None
     assert plan.cuda.sass == ("9.0",)

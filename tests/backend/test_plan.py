@@ -237,6 +237,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "trusted-owners": lambda _: ("", "1000"),
     "torch-tag": lambda _: ("local", "none"),
     "manylinux": lambda _: ("required", "off"),
+    "drivers": lambda _: ("12.0", "13.0"),
 }
 
 

@@ -33,6 +33,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "target-python": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
     "manylinux": ("off", "required", "off", "auto"),
+    "drivers": ("12.0", "12.4", "13.0", ""),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]
@@ -343,6 +344,7 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
         "archs": {"value": "8.0;9.0", "origin": "-C archs"},
         "nvcc": {"value": None, "origin": "default"},
         "cuda-home": {"value": None, "origin": "environment variable CUDA_HOME"},
+        "drivers": {"value": None, "origin": "default"},
         "cxx": {"value": None, "origin": "environment variable CXX"},
         "cxx-flags": {"value": (), "origin": "default"},
         "cuda-flags": {"value": (), "origin": "default"},

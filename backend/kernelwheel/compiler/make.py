@@ -93,8 +93,9 @@ def toolchain_for(request: CompileRequest, environ: Mapping[str, str]) -> Toolch
 
 
 def nvcc_limits(request: CompileRequest) -> NvccLimits:
-    """Which nvcc will do: for kernels that must run here, one that serves the driver."""
-    return NvccLimits(any_major=not request.facts.binds_cuda, driver=request.driver)
+    """Which nvcc will do: for kernels that must run here, one that serves the driver; for others, `drivers` says."""
+    oldest = tuple(map(int, request.settings.drivers.split("."))) if request.settings.drivers else None
+    return NvccLimits(not request.facts.binds_cuda, request.driver, oldest)
 
 
 def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -140,6 +141,13 @@ def _epoch(text: str) -> int:
     return max(value, OLDEST_ZIP_TIME)
 
 
+def _driver(text: str) -> str:
+    value = text.strip()
+    if value and not re.fullmatch(r"[1-9]\d\.\d", value):
+        raise ValueError("A driver is named by its CUDA version: 12.0 is 525.60, 13.0 is 580.65.")
+    return value
+
+
 def _glibc(text: str) -> str:
     value = text.strip()
     major, _, minor = value.partition(".")
@@ -223,6 +231,14 @@ class Options:
         separator=";",
         cuda_only=True,
         help="CUDA architectures to compile for; empty: the default list for the nvcc in use.",
+    )
+    drivers: Option[str] = Option(
+        _driver,
+        takes="a CUDA version such as 12.0",
+        decides="tools",
+        cuda_only=True,
+        help="The oldest driver that a wheel's kernels must run on, by the CUDA version that it supports; the nvcc is "
+        "chosen accordingly. Empty: any. At run time, this machine's driver decides.",
     )
     nvcc: Option[str] = Option(
         _text,

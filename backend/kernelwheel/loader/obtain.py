@@ -122,5 +122,6 @@ def compile_request(package: InstalledPackage, host: Host, request: Request, set
     enabled = "on" if cuda and source.facts.can_use_cuda else "off"
     settings = settings.changed("cuda", enabled, Origin("what this call needs"))
     settings = settings.changed("platform", NATIVE, Origin("kernels that are compiled at run time"))
+    settings = settings.changed("drivers", "", Origin("kernels for this machine's driver"))
     taken_from = wheel.folder if wheel else None
     return CompileRequest(source.facts, package.version, source.folder, settings, host.driver, taken_from)

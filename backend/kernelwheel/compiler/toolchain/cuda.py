@@ -141,14 +141,16 @@ def no_nvcc(
 ) -> BuildError:
     """The error if torch has CUDA but no nvcc will do: a CPU-only wheel is never built silently."""
     wanted, required = _wanted(torch, limits)
-    packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl cuda-version={torch.cuda}"
-    toolkit = f"a CUDA {torch.cuda_major}.x toolkit (conda: conda install -c conda-forge {packages})"
+    major = min(torch.cuda_major or 0, *(limits.oldest or [99])[:1])
+    release = f"cuda-version={torch.cuda}" if major == torch.cuda_major else f"'cuda-version={major}.*'"
+    packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl {release}"
+    toolkit = f"a CUDA {major}.x toolkit (conda: conda install -c conda-forge {packages})"
     return BuildError(
         f"torch {torch.version} is built for CUDA {torch.cuda}, but no usable nvcc{wanted} was found",
         required=required,
         found="\n".join(f"{c.origin}: {c.place}: {c.outcome}" for c in candidates),
         remedies=[
-            *_bring_nvcc(torch, limits),
+            *_bring_nvcc(torch, limits, settings),
             f"or set CUDA_HOME or CUDACXX to {toolkit}",
             f"or build without CUDA kernels: {settings.variable('cuda')}=off (pip: also -C cuda=off; "
             "cache build: --cuda off)",
@@ -158,6 +160,10 @@ def no_nvcc(
 
 def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     """What is missing, as part of a sentence, and what is required."""
+    if limits.oldest:
+        version = "{}.{}".format(*limits.oldest)
+        required = f"nvcc from CUDA {limits.oldest[0]}.x, because drivers is {version}"
+        return f" for drivers from CUDA {version} on", required
     if not limits.any_major:
         return f" for CUDA {torch.cuda_major}", f"nvcc from CUDA {torch.cuda_major}.x"
     other = "which the kernels then need a driver for"
@@ -166,8 +172,14 @@ def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     return "", f"nvcc from CUDA {torch.cuda_major}.x, or of another major, {other}"
 
 
-def _bring_nvcc(torch: Torch, limits: NvccLimits) -> list[str]:
+def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings) -> list[str]:
     """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
+    if limits.oldest and limits.oldest[0] < 13:
+        return [
+            f"install a CUDA {limits.oldest[0]}.x toolkit (Debian 13: apt-get install nvidia-cuda-toolkit, from its "
+            "non-free packages); pip has no complete nvcc before CUDA 13",
+            f"or leave out drivers before CUDA 13.0: drivers is {settings.drivers} ({settings.origin('drivers')})",
+        ]
     install = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
     if (torch.cuda_major or 0) >= 13:
         return [install.format(torch.toolkit or f"{torch.cuda}.*")]

@@ -75,14 +75,19 @@ class NvccLimits(NamedTuple):
             CUDA.
         driver: the CUDA version that the driver supports, if the kernels are for this machine; None if they are for
             others, or if it is not known.
+        oldest: the CUDA version of the oldest driver that must be served, if the option `drivers` names one. Kernels
+            run on every driver for their CUDA major (CUDA Compatibility, "Minor Version Compatibility").
     """
 
     any_major: bool = False
     driver: tuple[int, int] | None = None
+    oldest: tuple[int, ...] | None = None
 
     def against(self, version: str, torch_cuda: str) -> str:
         """What rules out an nvcc of this version beside a torch; empty if nothing does."""
         major = int(version.split(".")[0])
+        if self.oldest is not None and self.oldest[0] < major:
+            return f"is for CUDA {version}, the kernels must run on drivers for CUDA {{}}.{{}}".format(*self.oldest)
         if major == int(torch_cuda.split(".")[0]):
             return ""
         if not self.any_major:
