@@ -83,9 +83,9 @@ def is_identified(header: str) -> bool:
 
 def cccl_version(nvcc: Nvcc) -> str | None:
     """CCCL's version as stated in its headers, for display: `3.2.0`."""
+    headers = ("cuda/std/__cccl/version.h", "cuda/std/detail/libcxx/include/__cccl/version.h")  # since CCCL 2.4; before
     for folder in (nvcc.include / "cccl", nvcc.include):
-        header = folder / "cuda/std/__cccl/version.h"
-        if header.is_file():
+        for header in (folder / name for name in headers if (folder / name).is_file()):
             match = re.search(r"#\s*define CCCL_VERSION (\d+)", header.read_text(encoding="utf-8"))
             if match:
                 number = int(match[1])
