@@ -24,11 +24,12 @@ PROGRAMS = ("cicc", "cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas")
 # The toolkit's own among the system's headers, which would come in the wrong order if they were reached through a link.
 HEADERS = {pattern.split("/")[1] for part in PARTS.values() for pattern in part if pattern.startswith("include/")}
 CUDART = HERE.static("cudart_static")
-# nvcc's own configuration, beside it, for this layout (nvcc manual, "NVCC Configuration": nvcc.profile).
+# nvcc's own configuration, beside it, for this layout (nvcc manual, "NVCC Configuration": nvcc.profile). The headers stay
+# the system's: only in those does cudafe++ let pass that glibc 2.41 declares some functions of CUDA 12.4's otherwise.
 PROFILE = """TOP = $(_HERE_)/..
 NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
 PATH += $(_HERE_):
-INCLUDES += "-I$(TOP)/include" $(_SPACE_)
+INCLUDES += "-isystem" "$(TOP)/include" $(_SPACE_)
 LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
 """
 
