@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,17 @@ def test_an_nvcc_that_says_nothing_of_its_folder_is_refused(tmp_path: Path) -> N
     nvcc = make_program(tmp_path / "nvcc", "echo 'Cuda compilation tools, release 12.4, V12.4.131'")
 
     assert inspect(nvcc).outcome == "does not say where its toolkit is (--dryrun prints neither TOP nor _HERE_)"
+
+
+def test_nothing_is_put_together_where_others_could_replace_it(
+    nvcc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+    assert "the temporary folder is not safe" in inspect(nvcc).outcome
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_the_links_are_gone_when_the_process_ends(nvcc: Path, tmp_path: Path, run_python: RunPython) -> None:

@@ -141,7 +141,7 @@ def no_nvcc(
 ) -> BuildError:
     """The error if torch has CUDA but no nvcc will do: a CPU-only wheel is never built silently."""
     wanted, required = _wanted(torch, limits)
-    major = min(torch.cuda_major or 0, *(limits.oldest or [99])[:1])
+    major = min(torch.cuda_major or 0, limits.oldest[0]) if limits.oldest else torch.cuda_major
     release = f"cuda-version={torch.cuda}" if major == torch.cuda_major else f"'cuda-version={major}.*'"
     packages = f"cuda-nvcc cuda-cudart-dev cuda-cudart-static cuda-cccl {release}"
     toolkit = f"a CUDA {major}.x toolkit (conda: conda install -c conda-forge {packages})"

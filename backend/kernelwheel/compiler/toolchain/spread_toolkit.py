@@ -15,8 +15,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from ...core.errors import StoreError
 from ...core.files import is_file
 from ...core.platforms import HERE
+from ...store.permissions import NOBODY_ELSE, Guard
 from .programs import output_of
 from .toolkit_identity import PARTS
 
@@ -60,7 +62,14 @@ def put_together(nvcc: str) -> Path | str:
         parts[f"lib64/{CUDART}"] = library
     if (Path(here) / "crt").is_dir():
         parts["bin/crt"] = Path(here) / "crt"
-    return _links(tuple(sorted((name, place.resolve()) for name, place in parts.items()))) / "bin" / "nvcc"
+    # Whoever could replace the folder would have their own program run.
+    guard = Guard(Path(tempfile.gettempdir()), NOBODY_ELSE, "the temporary folder", "TMPDIR", "")
+    try:
+        guard.check(guard.folder)
+        return _links(tuple(sorted((name, place.resolve()) for name, place in parts.items()))) / "bin" / "nvcc"
+    except (StoreError, OSError) as error:
+        why = f"{error.problem}: {error.found}" if isinstance(error, StoreError) else str(error)
+        return f"its parts cannot be put together ({why})"
 
 
 def _said(text: str, pattern: str) -> str:
