@@ -26,8 +26,8 @@ PROGRAMS = ("cicc", "cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas")
 # The toolkit's own among the system's headers, which would come in the wrong order if they were reached through a link.
 HEADERS = {pattern.split("/")[1] for part in PARTS.values() for pattern in part if pattern.startswith("include/")}
 CUDART = HERE.static("cudart_static")
-# nvcc's own configuration, beside it, for this layout (nvcc manual, "NVCC Configuration": nvcc.profile). The headers stay
-# the system's: only in those does cudafe++ let pass that glibc 2.41 declares some functions of CUDA 12.4's otherwise.
+# nvcc's own configuration, beside it, for this layout (nvcc manual, "NVCC Configuration": nvcc.profile). The headers
+# stay the system's: only in those does cudafe++ let pass that glibc 2.41 declares functions of CUDA 12.4 differently.
 PROFILE = """TOP = $(_HERE_)/..
 NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
 PATH += $(_HERE_):
