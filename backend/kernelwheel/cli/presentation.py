@@ -21,10 +21,11 @@ def manifest_text(manifest: Manifest) -> str:
     torch = needs.torch if needs.torch.endswith(".*") else f">= {needs.torch}"
     torch += f", Python {needs.python}" if needs.python else ""
     tools = f"kernelwheel {built.get('kernelwheel')}, torch {built.get('torch')}, {built.get('cxx')}"
+    nvcc = str(built.get("nvcc") or "not used")
     rows = [
         ("package", f"{manifest.package} {manifest.version}"),
         ("fingerprint", manifest.fingerprint),
-        ("built with", f"{tools}, nvcc {built.get('nvcc') or 'not used'}"),
+        ("built with", f"{tools}, {nvcc if nvcc.startswith('clang') else f'nvcc {nvcc}'}"),
         ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
         ("settings", settings_text(built.get("settings", {}))),
         ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),

@@ -173,7 +173,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
         raise BuildError(
             f"{plan.package} needs CUDA libraries, and nvcc is for another CUDA than torch",
             required=f"nvcc and CUDA libraries for CUDA {torch.cuda_major}, as torch {torch.version}",
-            found=f"nvcc {nvcc.version}; needed by what it made: {', '.join(needed)}",
+            found=f"{nvcc.name}; needed by what it made: {', '.join(needed)}",
             remedies=["build with an nvcc for torch's CUDA", "or link these libraries statically"],
         )
 
@@ -245,7 +245,7 @@ def _describe_artifact(
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
-        "nvcc": nvcc.version if cuda and nvcc else None,
+        "nvcc": nvcc.name.removeprefix("nvcc ") if cuda and nvcc else None,
         "cccl": cccl_version(nvcc) if cuda and nvcc else None,
         # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
         "cmake": CMAKE_VERSION,
@@ -260,7 +260,7 @@ def _describe_artifact(
         libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
         cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
         driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
-        driver_for_ptx="{}.{}".format(*nvcc.release) if cuda and nvcc else None,
+        driver_for_ptx=readback.driver_for_ptx(paths, toolchain.cuobjdump, nvcc.release) if cuda and nvcc else None,
         python=plan.binding.python if plan.binding else None,
     )
     return Manifest(

@@ -24,6 +24,7 @@ from .extension_lists import as_one, cmake_lists
 from .headers import header_folders
 from .plan import Plan
 from .toolchain import older_libraries
+from .toolchain.clang_toolkit import CLANG
 from .toolchain.nvcc import find_cudart
 from .toolchain.programs import PASSED_ON, passed_on
 from .toolchain.toolchain import Toolchain
@@ -98,7 +99,8 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
     own = [cmake_lists(plan) if plan.extensions else "", *told(Path(), toolchain).values()]
-    compiler = str(nvcc.path.resolve() if nvcc else None)  # not its root, which may be a folder of this process
+    # Not its root, which may be a folder of this process.
+    compiler = str((nvcc.root / CLANG if nvcc.clang else nvcc.path).resolve() if nvcc else None)
     return (str(toolchain.torch.root), compiler, json.dumps(lists, sort_keys=True), *own)
 
 

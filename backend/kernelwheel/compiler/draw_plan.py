@@ -104,12 +104,13 @@ def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) ->
     if settings.archs:
         origin = str(settings.origin("archs"))
         wanted = architectures.parse(settings.archs, origin)
-        architectures.check_supported(wanted, nvcc.supported, nvcc.version, origin)
+        architectures.check_supported(wanted, nvcc.supported, nvcc.name, origin, nvcc.virtual)
     else:
-        wanted = architectures.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra)
+        wanted = architectures.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra, nvcc.virtual)
     for each in facts.extensions:
         if each.archs:
-            architectures.check_supported(each.own_archs, nvcc.supported, nvcc.version, f"archs of {each.name}")
+            where = f"archs of {each.name}"
+            architectures.check_supported(each.own_archs, nvcc.supported, nvcc.name, where, nvcc.virtual)
     return CudaPlan(
         sass=tuple(map(str, wanted.sass)),
         ptx=tuple(map(str, wanted.ptx)),

@@ -21,6 +21,10 @@ from ..core.manifest import Library
 from ..core.platforms import HERE
 
 CUDA_LIBRARY = HERE.shared("torch_cuda")
+# PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the
+# earlier release compile no PTX of the later one.
+PTX_ISA = {(8, 0): (12, 0), (8, 1): (12, 1), (8, 2): (12, 2), (8, 3): (12, 3), (8, 4): (12, 4), (8, 5): (12, 5)}
+PTX_ISA |= {(8, 6): (12, 7), (8, 7): (12, 8), (8, 8): (12, 9), (9, 0): (13, 0), (9, 1): (13, 1)}
 
 
 def read_library(path: Path, cuobjdump: Path | None) -> Library:
@@ -37,12 +41,31 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     if device == "cuda":
-        sass, ptx = _targets(path, cuobjdump)
+        code = _device_code(path, cuobjdump)
+        sass, ptx = (_sorted(each.arch for each in code if each.kind == kind) for kind in ("elf", "ptx"))
     return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
 
 
-def _targets(path: Path, cuobjdump: Path | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The architectures of the SASS and of the PTX, which cuobjdump prints with the symbols of each.
+def driver_for_ptx(paths: Iterable[Path], cuobjdump: Path | None, release: tuple[int, int]) -> str:
+    """The CUDA release of the oldest driver that compiles all PTX in these libraries; that of the toolkit if unknown.
+
+    clang can make PTX that is older than the toolkit; nvcc does not.
+    """
+    found = [each.version for path in paths for each in _device_code(path, cuobjdump) if each.kind == "ptx"]
+    major, minor = PTX_ISA.get(max(found, default=(0, 0)), release)
+    return f"{major}.{minor}"
+
+
+class _Code(NamedTuple):
+    """Device code in a library: `elf` or `ptx`, `sm_90` or `compute_90`, and the version of ELF's ABI or of PTX."""
+
+    kind: str
+    arch: str
+    version: tuple[int, int]
+
+
+def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
+    """The device code in a library for CUDA, which cuobjdump prints with the symbols of each.
 
     The shorter lists (`--list-elf`) of older ones, such as triton's, leave out the suffix of `sm_90a`.
     """
@@ -62,15 +85,16 @@ def _targets(path: Path, cuobjdump: Path | None) -> tuple[tuple[str, ...], tuple
             found=(done.stderr or done.stdout).strip() or f"exit status {done.returncode}",
             remedies=["install the cuobjdump of this CUDA toolkit"],
         )
-    found = set(
-        re.findall(r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)$", done.stdout, re.MULTILINE)
+    listed = re.findall(
+        r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)\ncode version = \[(\d+),(\d+)\]$",
+        done.stdout,
+        re.MULTILINE,
     )
-    sass, ptx = ([code for kind, code in found if kind == wanted] for wanted in ("elf", "ptx"))
-    return _sorted(sass), _sorted(ptx)
+    return {_Code(kind, arch, (int(major), int(minor))) for kind, arch, major, minor in listed}
 
 
 def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(str, sorted(map(Arch.from_code, codes))))
+    return tuple(map(str, sorted(set(map(Arch.from_code, codes)))))
 
 
 def needed(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from .errors import SettingsError
@@ -132,7 +132,7 @@ def chosen_by(flags: Iterable[str]) -> list[str]:
     return [flag for flag in flags if _CHOOSES.match(flag)]
 
 
-def default(supported: Iterable[Arch], has_tegra: bool = False) -> ArchList:
+def default(supported: Iterable[Arch], has_tegra: bool = False, virtual: Sequence[Arch] = ()) -> ArchList:
     """The list for a wheel: the first architecture of every major generation from 7.5 on, the newest also as PTX.
 
     SASS runs on every later minor revision of its generation, so one per generation is enough. A Tegra chip counts
@@ -142,6 +142,7 @@ def default(supported: Iterable[Arch], has_tegra: bool = False) -> ArchList:
     Args:
         supported: the architectures that this nvcc can compile for (`nvcc --list-gpu-code`).
         has_tegra: whether the platform has Tegra chips.
+        virtual: those that it makes PTX for; empty: all.
     """
     first: dict[int, Arch] = {}
     supported = list(supported)
@@ -152,40 +153,50 @@ def default(supported: Iterable[Arch], has_tegra: bool = False) -> ArchList:
         arch for arch in supported if has_tegra and not arch.suffix and arch[:2] in TEGRA and arch[:2] >= OLDEST_DEFAULT
     ]
     sass = tuple(sorted({*first.values(), *tegra}))
-    return ArchList(sass, sass[-1:])
+    return ArchList(sass, tuple(arch for arch in sass if not virtual or arch in virtual)[-1:])
 
 
-def check_supported(archs: ArchList, supported: Sequence[Arch], nvcc: str, origin: str) -> None:
+def check_supported(
+    archs: ArchList, supported: Sequence[Arch], nvcc: str, origin: str, virtual: Sequence[Arch] = ()
+) -> None:
     """Refuse architectures that this nvcc does not support.
 
     Args:
         archs: the requested architectures.
         supported: `nvcc --list-gpu-code`, which omits the suffixes `a` and `f`: only the base is checked.
-        nvcc: nvcc's version, for the message.
+        nvcc: nvcc's name, for the message.
         origin: where the list was set.
+        virtual: `nvcc --list-gpu-arch`: those that it makes PTX for, and machine code for features; empty: all.
 
     Raises:
         SettingsError: nvcc cannot compile for some of them; names each one.
     """
-    bases = {(a.major, a.minor) for a in supported}
-    unknown = sorted({a for a in (*archs.sass, *archs.ptx) if (a.major, a.minor) not in bases})
-    if unknown:
+    bases, portable = ({(arch.major, arch.minor) for arch in listed} for listed in (supported, virtual or supported))
+    unknown = {a for a in archs.sass if (a.major, a.minor) not in (portable if a.suffix else bases)}
+    as_ptx = {a for a in archs.ptx if (a.major, a.minor) not in portable} - unknown
+    if unknown or as_ptx:
+        names = [*map(str, sorted(unknown)), *(f"{arch} as PTX" for arch in sorted(as_ptx))]
+        found = "architectures of this compiler: " + " ".join(map(str, sorted(supported)))
         raise SettingsError(
-            f"nvcc {nvcc} cannot compile for {', '.join(map(str, unknown))}",
+            f"{nvcc} cannot compile for {', '.join(names)}",
             required=f"{archs} (from {origin})",
-            found="architectures of this nvcc: " + " ".join(map(str, sorted(supported))),
+            found=found + (f"; as PTX, up to {max(virtual)}" if virtual and {*supported} - {*virtual} else ""),
             remedies=[
-                _without(archs, unknown),
+                _without(archs, unknown, as_ptx),
                 "or build with a CUDA toolkit that supports it",
             ],
         )
 
 
-def _without(archs: ArchList, unknown: Sequence[Arch]) -> str:
-    left = ArchList(*(tuple(a for a in part if a not in unknown) for part in (archs.sass, archs.ptx)))
+def _without(archs: ArchList, unknown: Set[Arch], as_ptx: Set[Arch]) -> str:
+    left = ArchList(
+        tuple(arch for arch in archs.sass if arch not in unknown),
+        tuple(arch for arch in archs.ptx if arch not in unknown | as_ptx),
+    )
     if not left.sass:
         return "omit the list to use this nvcc's default architectures"
-    return f'leave out {" and ".join(map(str, unknown))}: TORCH_CUDA_ARCH_LIST="{left}"'
+    out = [*map(str, sorted(unknown)), *(f"+PTX of {arch}" for arch in sorted(as_ptx))]
+    return f'leave out {" and ".join(out)}: TORCH_CUDA_ARCH_LIST="{left}"'
 
 
 def _bad_item(item: str, text: str, origin: str) -> SettingsError:

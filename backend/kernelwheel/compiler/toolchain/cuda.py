@@ -102,7 +102,7 @@ def _reason(torch: Torch, nvcc: Nvcc) -> str:
     reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
     if nvcc.release[0] == torch.cuda_major:
         return reason
-    return f"{reason}; with nvcc {nvcc.version}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
+    return f"{reason}; with {nvcc.name}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
 
 
 def _refuse_two_toolkits(

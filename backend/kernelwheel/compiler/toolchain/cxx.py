@@ -76,7 +76,7 @@ def find_cxx(
     Raises:
         BuildError: there is no gcc or clang for that platform, or none that nvcc supports.
     """
-    limits = {} if nvcc is None or _is_unchecked(settings) else host_limits(nvcc)
+    limits = {} if nvcc is None or nvcc.clang or _is_unchecked(settings) else host_limits(nvcc)
     _, named = split_cxx(settings, environ)
     names = [named] if named else list(_names(limits, target))
     passed_over: list[str] = []
@@ -190,7 +190,7 @@ def _too_new(
     named = f" (set by {settings.origin('cxx')})" if settings.cxx else ""
     gcc = limits.get("gcc", found.major - 1)
     return BuildError(
-        f"the C++ compiler is too new for nvcc {nvcc.version}: {found.kind} {found.version}{named}",
+        f"the C++ compiler is too new for {nvcc.name}: {found.kind} {found.version}{named}",
         required=f"{newest}, according to crt/host_config.h in that CUDA toolkit",
         found="\n".join(passed_over),
         remedies=[

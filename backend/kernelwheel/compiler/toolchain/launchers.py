@@ -42,7 +42,7 @@ def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -
     Args:
         settings: the effective settings.
         environ: for PATH.
-        cuda: whether nvcc runs at all.
+        cuda: whether nvcc runs at all. A launcher does not know clang in nvcc's place.
 
     Raises:
         BuildError: a launcher does not exist.

@@ -15,8 +15,8 @@ from ...core.errors import BuildError
 from ...core.files import is_seen
 from ...core.platforms import HERE, PLATFORMS, numbers
 from ...core.settings import Settings
+from . import clang_toolkit, spread_toolkit
 from .programs import last_line, output_of
-from .spread_toolkit import put_together
 
 # Where a toolkit has its libraries, in any of the usual layouts.
 LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
@@ -41,10 +41,12 @@ class Nvcc:
         root: the toolkit's root as nvcc itself sees it, behind any wrapper.
         include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`;
             in a build for another platform, that of `target`.
-        version: `13.0.88`.
-        supported: the architectures listed by `nvcc --list-gpu-code`.
+        version: `13.0.88`; where clang stands in nvcc's place, that of ptxas.
+        supported: the architectures that it makes SASS for, as listed by `nvcc --list-gpu-code`.
         origin: where it was found, in words.
         target: what it compiles for another platform with; None in a build for this machine's.
+        virtual: the architectures that it makes PTX for, as listed by `nvcc --list-gpu-arch`.
+        clang: the version of the clang in nvcc's place (clang_toolkit.py); empty for an nvcc.
     """
 
     path: Path
@@ -54,6 +56,13 @@ class Nvcc:
     supported: tuple[Arch, ...]
     origin: str
     target: CudaTarget | None = None
+    virtual: tuple[Arch, ...] = ()
+    clang: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+        return f"clang {self.clang} with CUDA {self.version}" if self.clang else f"nvcc {self.version}"
 
     @property
     def cudart(self) -> Path | None:
@@ -133,6 +142,8 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
     usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=lambda path: numbers(path.name), reverse=True)
     for path in [Path(HERE.toolkits) / "cuda", *usual]:
         yield "the usual folder", str(path / "bin" / "nvcc")
+    for clang in clang_toolkit.clangs_on_path(environ):
+        yield "clang on PATH", clang
 
 
 def _packaged(site: Path) -> list[Path]:
@@ -157,6 +168,12 @@ def inspect_nvcc(
     if path is None:
         return NvccCandidate(origin, place, None, _why_not(Path(place)))
     version = output_of(path, "--version")
+    if clang := clang_toolkit.clang_version(version):
+        whole = clang_toolkit.put_together(path, clang, sites)
+        if isinstance(whole, str):
+            return NvccCandidate(origin, place, None, whole)
+        path = str(whole)
+        version = output_of(path, "--version")
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
         return NvccCandidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
@@ -167,7 +184,7 @@ def inspect_nvcc(
     # INCLUDES has the folder of its headers.
     profile, top = _profile(path)
     if not top:
-        whole = put_together(path)
+        whole = spread_toolkit.put_together(path)
         if isinstance(whole, str):
             return NvccCandidate(origin, place, None, whole)
         path = str(whole)
@@ -177,15 +194,22 @@ def inspect_nvcc(
     include = Path(searched[1]).resolve() if searched else root / "include"
     if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
         return NvccCandidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
-    codes = re.findall(r"\bsm_\w+", output_of(path, "--list-gpu-code"))
-    if not codes:
+    supported, virtual = _archs(path, "--list-gpu-code"), _archs(path, "--list-gpu-arch")
+    if not supported:
         return NvccCandidate(origin, place, None, "does not answer --list-gpu-code")
     inner = root / "bin" / "nvcc"
     real = inner if inner.is_file() else Path(path)
-    nvcc = Nvcc(real, root, include, match[1], tuple(sorted(Arch.from_code(code) for code in set(codes))), origin)
+    nvcc = Nvcc(real, root, include, match[1], supported, origin, virtual=virtual or supported, clang=clang)
     other = "another release of torch's major" if major == torch_cuda.split(".")[0] else "of another major than torch's"
     alike = f"{match[1]}.".startswith(f"{torch_cuda}.")
-    return NvccCandidate(origin, place, nvcc, f"CUDA {match[1]}" + ("" if alike else f", {other} ({torch_cuda})"))
+    what = f"clang {clang} with CUDA {match[1]}" if clang else f"CUDA {match[1]}"
+    return NvccCandidate(origin, place, nvcc, what + ("" if alike else f", {other} ({torch_cuda})"))
+
+
+def _archs(path: str, option: str) -> tuple[Arch, ...]:
+    """The architectures that an nvcc lists."""
+    listed = re.findall(r"\b(?:sm|compute)_\d+[af]?\b", output_of(path, option))
+    return tuple(sorted({Arch.from_code(code) for code in listed}))
 
 
 def _profile(path: str) -> tuple[str, str]:
@@ -222,7 +246,7 @@ def _parts(root: Path, include: Path) -> dict[str, bool]:
     }
     return {
         **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
-        "cicc (of nvvm)": is_seen(root / "nvvm/bin/cicc"),
+        "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", clang_toolkit.CLANG)),
         f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
 

@@ -7,18 +7,14 @@ reached through one link from any folder.
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
-import tempfile
-from functools import cache
 from pathlib import Path
 
-from ...core.errors import StoreError
 from ...core.files import is_file
 from ...core.platforms import HERE
-from ...store.permissions import NOBODY_ELSE, Guard
+from .linked_toolkit import linked_toolkit
 from .programs import output_of
 from .toolkit_identity import PARTS
 
@@ -62,30 +58,11 @@ def put_together(nvcc: str) -> Path | str:
         parts[f"lib64/{CUDART}"] = library
     if (Path(here) / "crt").is_dir():
         parts["bin/crt"] = Path(here) / "crt"
-    # Whoever could replace the folder would have their own program run.
-    guard = Guard(Path(tempfile.gettempdir()), NOBODY_ELSE, "the temporary folder", "TMPDIR", "")
-    try:
-        guard.check(guard.folder)
-        return _links(tuple(sorted((name, place.resolve()) for name, place in parts.items()))) / "bin" / "nvcc"
-    except (StoreError, OSError) as error:
-        why = f"{error.problem}: {error.found}" if isinstance(error, StoreError) else str(error)
-        return f"its parts cannot be put together ({why})"
+    if "nvvm/bin/cicc" in parts:
+        parts["bin/cicc"] = parts["nvvm/bin/cicc"]
+    return linked_toolkit(parts, {"bin/nvcc.profile": PROFILE})
 
 
 def _said(text: str, pattern: str) -> str:
     found = re.search(pattern, text, re.MULTILINE)
     return found[1].strip() if found else ""
-
-
-@cache
-def _links(parts: tuple[tuple[str, Path], ...]) -> Path:
-    """A folder with these links, which this process removes when it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="kernelwheel-toolkit-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name, place in parts:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(place)
-    (folder / "bin" / "nvcc.profile").write_text(PROFILE, encoding="utf-8")
-    if (folder / "nvvm/bin/cicc").exists():
-        (folder / "bin/cicc").symlink_to("../nvvm/bin/cicc")
-    return folder

@@ -97,6 +97,6 @@ def find_toolchain(
         cross = find_target(settings, platform, torch)
         cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, platform)) if cuda.nvcc else cuda
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
-    launchers = find_launchers(settings, environ, cuda.nvcc is not None)
+    launchers = find_launchers(settings, environ, cuda.nvcc is not None and not cuda.nvcc.clang)
     cxx = find_cxx(settings, environ, cuda.nvcc, platform)
     return Toolchain(torch, cxx, cuda, cuobjdump, launchers, settings, cross)

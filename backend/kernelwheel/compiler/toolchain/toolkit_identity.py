@@ -18,6 +18,8 @@ from ...core.digests import file_sha256
 if TYPE_CHECKING:
     from .nvcc import Nvcc
 
+# Where clang is in nvcc's place (clang_toolkit.py): what calls it, its libraries and its own headers.
+CLANG = ("bin/nvcc_on_clang.py", "bin/clang++", "clang/lib/*", "clang/include/**/*", "bin/fatbinary", "bin/ptxas")
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
 # cuBLAS and others in the same folder, and they must not count here.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -69,7 +71,9 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
         `{"version": "13.0.88", "nvcc": sha256, "nvvm": …, "crt": …, "cudart": …, "cccl": …}`.
     """
     identity = {"version": nvcc.version}
-    for part, patterns in PARTS.items():
+    if nvcc.clang:
+        identity["clang"] = nvcc.clang
+    for part, patterns in {**PARTS, **({"nvcc": CLANG} if nvcc.clang else {})}.items():
         identity[part] = _digest(_files(nvcc, patterns))
     if cudart := nvcc.cudart:
         identity["cudart_static"] = file_sha256(cudart)

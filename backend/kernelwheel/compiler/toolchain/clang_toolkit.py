@@ -1,0 +1,112 @@
+"""clang as a CUDA compiler: a toolkit of clang, and of the parts for CUDA 12 that pip has.
+
+For CUDA 12, pip has ptxas, libdevice, headers and the runtime, but no nvcc, cicc, cudafe++ and fatbinary. clang does what
+the first three do (its manual, "Compiling CUDA with clang"); fatbinary packs for any CUDA, and comes with pip's nvcc for
+CUDA 13.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from .linked_toolkit import linked_toolkit
+from .programs import output_of
+
+CLANG = "bin/clang++"  # in the folder of links
+OLDEST = 19  # the oldest that this was tried with
+# Package -> a file that it must have, below `nvidia` in a folder of packages.
+PACKAGES = {
+    "nvidia-cuda-nvcc-cu12": "cuda_nvcc/bin/ptxas",
+    "nvidia-cuda-runtime-cu12": "cuda_runtime/include/cuda_runtime.h",
+    "nvidia-cuda-cccl-cu12": "cuda_cccl/include/nv/target",
+}
+FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
+# What pip installs; the lower bound is the oldest that clang was tried with.
+REQUIREMENTS = (*(f"{package}>=12.8,<13" for package in PACKAGES), FATBINARY)
+INSTALL = f"pip install {shlex.join(REQUIREMENTS)}"
+# In nvcc's place; $0 is how it was called, which may be through a link to the folder.
+PROGRAM = """#!/bin/sh
+exec {python} -IS "$(dirname "$0")/nvcc_on_clang.py" "$0" "$@"
+"""
+
+
+def clang_version(said: str) -> str:
+    """The version of a clang from what it prints for `--version`; empty if it is none."""
+    found = re.search(r"\bclang version (\d+\.\d+\.\d+)", said)
+    return found[1] if found else ""
+
+
+def clangs_on_path(environ: Mapping[str, str]) -> Iterator[str]:
+    """The clangs on PATH, the default one first, then those with a number in their name, newest first."""
+    path = environ.get("PATH", "")
+    numbered: set[int] = set()
+    for folder in filter(None, path.split(os.pathsep)):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        numbered |= {int(found[1]) for name in names if (found := re.fullmatch(r"clang\+\+-(\d{1,3})", name))}
+    names = ["clang++", *(f"clang++-{number}" for number in sorted(numbered, reverse=True) if number >= OLDEST)]
+    yield from (place for name in names if (place := shutil.which(name, path=path)))
+
+
+def put_together(clang: str, version: str, sites: Sequence[Path]) -> Path | str:
+    """The program in nvcc's place, in a folder of links to this clang and to what pip has installed.
+
+    Args:
+        clang: the clang that was found.
+        version: what it says its version is.
+        sites: the folders where pip may have installed the parts; the first that has one is taken.
+
+    Returns:
+        `folder/bin/nvcc`; or, in words, what is missing.
+    """
+    if int(version.split(".")[0]) < OLDEST:
+        return f"is clang {version}; from {OLDEST} on, clang compiles with CUDA 12"
+    found = {name: _first(sites, file) for name, file in PACKAGES.items()}
+    packer = _first(sites, "cu*/bin/fatbinary") or shutil.which("fatbinary")
+    missing = [name for name, place in found.items() if place is None] + ([] if packer else [FATBINARY])
+    if missing:
+        return f"is clang {version}, but for CUDA 12 it lacks {', '.join(missing)} ({INSTALL})"
+    inside = output_of(clang, "-print-prog-name=clang").strip()
+    parts = {
+        CLANG: Path(inside if Path(inside).is_absolute() else clang),  # not a launcher with its name
+        "bin/fatbinary": Path(str(packer)),
+        "bin/nvcc_on_clang.py": Path(__file__).with_name("nvcc_on_clang.py"),
+        "clang/include": Path(output_of(clang, "-print-resource-dir").strip()) / "include",
+    }
+    if reader := _first(sites, "cu*/bin/cuobjdump"):
+        parts["bin/cuobjdump"] = reader
+    for file, place in zip(PACKAGES.values(), found.values(), strict=True):
+        root = Path(str(place).removesuffix(file)) / file.split("/")[0]
+        parts |= {f"include/{path.name}": path for path in root.glob("include/[!_]*")}
+        parts |= {f"lib64/{path.name}": path for path in root.glob("lib/*.a")}
+        if file.endswith("ptxas"):
+            parts |= {"bin/ptxas": root / "bin/ptxas", "nvvm/libdevice": root / "nvvm/libdevice"}
+    if curand := _first(sites, "curand/include"):
+        parts |= {f"include/{path.name}": path for path in curand.glob("curand*")}
+    # The libraries behind the driver: what compiles is in them (ld.so(8), LD_TRACE_LOADED_OBJECTS).
+    loaded = output_of(str(parts[CLANG]), environ={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"})
+    for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
+        parts[f"clang/lib/{name}"] = Path(library)
+    files = {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable))}
+    if "include/curand_mtgp32_kernel.h" not in parts:  # clang's headers include it, whether it is used or not
+        files["include/curand_mtgp32_kernel.h"] = ""
+    return linked_toolkit(parts, files)
+
+
+def _first(sites: Sequence[Path], pattern: str) -> Path | None:
+    """The newest file of this name below `nvidia` in the first folder of packages that has one."""
+    for site in sites:
+        try:
+            if found := sorted((site / "nvidia").glob(pattern)):
+                return found[-1]
+        except OSError:  # a folder on sys.path that this user may not enter
+            continue
+    return None

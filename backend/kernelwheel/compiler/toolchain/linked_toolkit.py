@@ -1,0 +1,52 @@
+"""A toolkit put together in one folder, of links to parts that are installed elsewhere.
+
+Laid out as NVIDIA does, it is a toolkit like any other: it can be identified, and reached through one link from any
+folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from ...core.errors import StoreError
+from ...store.permissions import NOBODY_ELSE, Guard
+
+
+def linked_toolkit(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:
+    """The program `bin/nvcc` in a folder of links, which this process removes when it ends.
+
+    Args:
+        parts: what is linked to, by its name in the folder.
+        files: what is not there yet, by name: a text each.
+
+    Returns:
+        The path of nvcc; or, in words, why there is no such folder.
+    """
+    # Whoever could replace the folder would have their own program run.
+    guard = Guard(Path(tempfile.gettempdir()), NOBODY_ELSE, "the temporary folder", "TMPDIR", "")
+    try:
+        guard.check(guard.folder)
+        links = tuple(sorted((name, place.resolve()) for name, place in parts.items()))
+        return _folder(links, tuple(sorted(files.items()))) / "bin" / "nvcc"
+    except (StoreError, OSError) as error:
+        why = f"{error.problem}: {error.found}" if isinstance(error, StoreError) else str(error)
+        return f"its parts cannot be put together ({why})"
+
+
+@cache
+def _folder(links: tuple[tuple[str, Path], ...], files: tuple[tuple[str, str], ...]) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="kernelwheel-toolkit-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, place in links:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(place)
+    for name, text in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755 if name == "bin/nvcc" else 0o644)
+    return folder
