@@ -233,6 +233,9 @@ class Toolkit:
             raise Refused(f"expected one source and -o, found {' '.join(command.sources)}")
         common = [self.clang, "-x", "cuda", f"--cuda-path={self.root}", "-Wno-unknown-cuda-version", *command.both]
         common += _gcc_of(command.host_compiler)
+        # As nvcc does: CCCL names its namespaces after it, so that libraries for other GPUs do not share kernels.
+        archs = sorted({int(number) * 10 for code in command.codes for number in re.findall(r"\d+", code)})
+        common += [f"-D__CUDA_ARCH_LIST__={','.join(map(str, archs))}"] if archs else []
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(command.keep or temporary)
             images = self._images(command, common, folder)
