@@ -24,7 +24,7 @@ with requirements.imports_checked_later():
     from setuptools import build_meta
 
     from .compiler.draw_plan import require_cuda
-    from .compiler.make import toolchain_for
+    from .compiler.make import missing_parts, toolchain_for
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
     from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
@@ -106,7 +106,7 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
 
 @_errors_as_messages()
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
-    """The requirements of setuptools, plus cmake and ninja from PyPI if this machine lacks recent ones."""
+    """The requirements of setuptools, plus what this machine lacks: recent cmake and ninja, parts of CUDA 12."""
     from packaging.specifiers import SpecifierSet
     from scikit_build_core.builder.get_requires import GetRequires
     from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
@@ -116,9 +116,10 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
         ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
     )
     finder = GetRequires(driver)
+    ours, theirs = _split(config_settings)
     with _outside_checkout():
-        setuptools_needs = build_meta.get_requires_for_build_wheel(_split(config_settings)[1])
-    return [*setuptools_needs, *finder.cmake(), *finder.ninja()]
+        setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
+    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *missing_parts(_request(ours), os.environ)]
 
 
 @_errors_as_messages()
@@ -172,13 +173,9 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()
-    facts, options = _read_project()
-    facts = facts.located(Path.cwd())
     ours, theirs = _split(config_settings)
-    chosen = settings.resolve(facts.import_name, options, os.environ, ours)
-    if not facts.can_use_cuda:
-        chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
-    request = CompileRequest(facts, "0", Path(facts.sources).resolve(), chosen)
+    request = _request(ours)
+    facts, chosen = request.facts, request.settings
     tools = toolchain_for(request, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
@@ -216,6 +213,16 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
     _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
     return name
+
+
+def _request(ours: Mapping[str, Any]) -> CompileRequest:
+    """What the compiler is asked for this checkout's wheel; its version is not known yet."""
+    facts, options = _read_project()
+    facts = facts.located(Path.cwd())
+    chosen = settings.resolve(facts.import_name, options, os.environ, ours)
+    if not facts.can_use_cuda:
+        chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
+    return CompileRequest(facts, "0", Path(facts.sources).resolve(), chosen)
 
 
 @contextmanager

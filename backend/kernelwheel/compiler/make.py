@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from ..core import manifest as manifests
 from ..core.compile_request import CompileAnswer, CompileRequest
 from ..core.content import without_cuda
-from ..core.errors import IncompatibleArtifactError, KernelWheelError, StoreError
+from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
 from ..core.manifest import Manifest
 from ..core.platforms import platform_name
 from ..core.progress import Say
@@ -27,8 +28,10 @@ from .compile import compile_plan, decisions
 from .draw_plan import draw_plan
 from .jobs import known_peak
 from .plan import Plan
+from .toolchain.cuda import parts_for_clang
 from .toolchain.nvcc import NvccLimits
 from .toolchain.toolchain import Toolchain, find_toolchain
+from .toolchain.torch_files import find_torch
 from .work_folder import LOG, work_path
 
 
@@ -96,6 +99,18 @@ def nvcc_limits(request: CompileRequest) -> NvccLimits:
     """Which nvcc will do: for kernels that must run here, one that serves the driver; for others, `drivers` says."""
     oldest = tuple(map(int, request.settings.drivers.split("."))) if request.settings.drivers else None
     return NvccLimits(not request.facts.binds_cuda, request.driver, oldest)
+
+
+def missing_parts(request: CompileRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What pip must install besides the build requirements: the parts of CUDA 12 for clang, where nothing else will do.
+
+    Without torch there are none; the build itself says that it is missing.
+    """
+    try:
+        torch = find_torch()
+    except BuildError:
+        return ()
+    return parts_for_clang(request.settings, torch, environ, sys.path, nvcc_limits(request))
 
 
 def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:

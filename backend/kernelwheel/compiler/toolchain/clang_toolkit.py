@@ -1,8 +1,8 @@
 """clang as a CUDA compiler: a toolkit of clang, and of the parts for CUDA 12 that pip has.
 
-For CUDA 12, pip has ptxas, libdevice, headers and the runtime, but no nvcc, cicc, cudafe++ and fatbinary. clang does what
-the first three do (its manual, "Compiling CUDA with clang"); fatbinary packs for any CUDA, and comes with pip's nvcc for
-CUDA 13.
+For CUDA 12, pip has ptxas, libdevice, headers and the runtime, but no nvcc, cicc, cudafe++ and fatbinary. clang does
+what the first three do (its manual, "Compiling CUDA with clang"); fatbinary packs for any CUDA, and comes with pip's
+nvcc for CUDA 13.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ PACKAGES = {
     "nvidia-cuda-cccl-cu12": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
-# What pip installs; the lower bound is the oldest that clang was tried with.
-REQUIREMENTS = (*(f"{package}>=12.8,<13" for package in PACKAGES), FATBINARY)
-INSTALL = f"pip install {shlex.join(REQUIREMENTS)}"
+PARTS = tuple(f"{package}>=12.8,<13" for package in PACKAGES)  # the oldest that clang was tried with
+INSTALL = f"pip install {shlex.join([*PARTS, FATBINARY])}"
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
 exec {python} -IS "$(dirname "$0")/nvcc_on_clang.py" "$0" "$@"
@@ -48,10 +47,10 @@ def clangs_on_path(environ: Mapping[str, str]) -> Iterator[str]:
     numbered: set[int] = set()
     for folder in filter(None, path.split(os.pathsep)):
         try:
-            names = os.listdir(folder)
+            found = [re.fullmatch(r"clang\+\+-(\d{1,3})", file.name) for file in Path(folder).iterdir()]
         except OSError:
             continue
-        numbered |= {int(found[1]) for name in names if (found := re.fullmatch(r"clang\+\+-(\d{1,3})", name))}
+        numbered |= {int(match[1]) for match in found if match}
     names = ["clang++", *(f"clang++-{number}" for number in sorted(numbered, reverse=True) if number >= OLDEST)]
     yield from (place for name in names if (place := shutil.which(name, path=path)))
 

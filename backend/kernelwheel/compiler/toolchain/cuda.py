@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...core.errors import BuildError, SettingsError
 from ...core.settings import Settings
+from .clang_toolkit import INSTALL, OLDEST, PARTS
 from .nvcc import LIKE_TORCH, Nvcc, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .torch_files import Torch
 
@@ -158,6 +159,16 @@ def no_nvcc(
     )
 
 
+def parts_for_clang(
+    settings: Settings, torch: Torch, environ: Mapping[str, str], path: Sequence[str], limits: NvccLimits
+) -> tuple[str, ...]:
+    """What pip must install for a clang to compile with CUDA 12: nothing if CUDA 13 will do, or an nvcc is there."""
+    major = limits.oldest[0] if limits.oldest else torch.cuda_major or 0
+    if settings.cuda == "off" or torch.cuda is None or major != 12:
+        return ()
+    return () if any(each.nvcc for each in look_for_nvcc(settings, torch, environ, path, limits)) else PARTS
+
+
 def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     """What is missing, as part of a sentence, and what is required."""
     if limits.oldest:
@@ -174,9 +185,12 @@ def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
 
 def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings) -> list[str]:
     """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
+    clang = f"install clang {OLDEST} or later (Debian, Ubuntu: apt-get install clang-{OLDEST}), and in torch's "
+    clang += f"environment, which a build in isolation does by itself: {INSTALL}"
     if limits.oldest and limits.oldest[0] < 13:
         return [
-            f"install a CUDA {limits.oldest[0]}.x toolkit (Debian 13: apt-get install nvidia-cuda-toolkit, from its "
+            clang,
+            f"or install a CUDA {limits.oldest[0]}.x toolkit (Debian 13: apt-get install nvidia-cuda-toolkit, from its "
             "non-free packages); pip has no complete nvcc before CUDA 13",
             f"or leave out drivers before CUDA 13.0: drivers is {settings.drivers} ({settings.origin('drivers')})",
         ]
@@ -185,5 +199,5 @@ def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings) -> list[st
         return [install.format(torch.toolkit or f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
-        return [install.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {own}"]
-    return [own, "or build against a torch for CUDA 13, for which pip has a complete nvcc"]
+        return [install.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {clang}", f"or {own}"]
+    return [clang, f"or {own}", "or build against a torch for CUDA 13, for which pip has a complete nvcc"]
