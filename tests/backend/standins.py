@@ -145,6 +145,44 @@ esac""",
     return make_program(usr / "bin/nvcc", f'exec {inner}/bin/nvcc "$@"')
 
 
+def make_cuda12_parts(site: Path, version: str = "12.9.86") -> Path:
+    """What pip has of CUDA 12, in a folder of packages, which is returned."""
+    allowed = " ".join(f"'{code}'" for code in GPU_CODES["12.8"].split())
+    release = version.rpartition(".")[0]
+    make_program(
+        site / "nvidia/cuda_nvcc/bin/ptxas",
+        f"""case "$1" in
+  --version) echo 'Cuda compilation tools, release {release}, V{version}';;
+  --help) echo "Allowed values for this option:  {allowed}";;
+esac""",
+    )
+    for name in (
+        "cuda_nvcc/include/crt/host_config.h", "cuda_nvcc/nvvm/libdevice/libdevice.10.bc",
+        "cuda_runtime/include/cuda_runtime.h", "cuda_runtime/lib/libcudart_static.a", "cuda_cccl/include/nv/target",
+    ):  # fmt: skip
+        (site / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / "nvidia" / name).write_text(f"{Path(name).name} of {version}\n", encoding="utf-8")
+    return site
+
+
+def make_clang(path: Path, version: str = "19.1.7") -> Path:
+    """A clang that says what it is and what it makes PTX for, and compiles nothing; its parts are beside it."""
+    cpus = "\n".join(f"    {code}" for code in GPU_CODES["12.4"].split())
+    inside = make_program(
+        path.with_name("clang"),
+        f"""case "$*" in
+  --version) echo 'Debian clang version {version} (1)';;
+  -print-prog-name=clang) echo "${{0%/*}}/clang";;
+  -print-resource-dir) echo "${{0%/*}}/resources";;
+  *-print-supported-cpus) echo '{cpus}';;
+esac""",
+    )
+    wrapper = path.parent / "resources/include/__clang_cuda_runtime_wrapper.h"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text("// clang's own\n", encoding="utf-8")
+    return make_program(path, inside.read_text(encoding="utf-8").partition("\n")[2])
+
+
 def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gnu", kind: str = "gcc") -> Path:
     """A C++ compiler that says what it is, and compiles nothing; its parts and headers are in folders beside it."""
     words = f"g++ ({kind}) {version}" if kind == "gcc" else f"clang version {version}"

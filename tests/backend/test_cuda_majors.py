@@ -169,7 +169,7 @@ def test_an_nvcc_of_torch_s_major_is_taken_whatever_the_driver(tmp_path: Path, c
         ),
         (
             "12.8", (12, 9), "nvcc from CUDA 12.x, or of another major, which the driver, for CUDA 12.9, serves",
-            "install the CUDA 12.8 toolkit and set CUDA_HOME to it",
+            "install clang 19 or later (Debian, Ubuntu: apt-get install clang-19), and in torch's environment",
         ),
         (
             "13.2", None, "nvcc from CUDA 13.x, or of another major, which the kernels then need a driver for",
@@ -242,8 +242,9 @@ def test_without_an_nvcc_for_old_drivers_the_error_says_which_would_do(cuda_torc
 
     assert caught.value.required == "nvcc from CUDA 12.x, because drivers is 12.0"
     assert "is for CUDA 13.2.86, the kernels must run on drivers for CUDA 12.0" in caught.value.found
-    assert "CUDA 12.x toolkit" in caught.value.remedies[0]
-    assert "cuda-version=12.*" in caught.value.remedies[2]
+    assert "clang 19" in caught.value.remedies[0]
+    assert "CUDA 12.x toolkit" in caught.value.remedies[1]
+    assert "cuda-version=12.*" in caught.value.remedies[3]
 
 
 @pytest.mark.parametrize("text", ["525", "12", "v12.0", "12.0.1", "1.0"])
@@ -277,7 +278,8 @@ def test_an_nvcc_that_the_driver_does_not_serve_is_refused_before_anything_is_co
 
     line = next(line for line in caught.value.found.splitlines() if line.startswith("environment variable CUDA_HOME"))
     assert line.endswith("is for CUDA 13.2.86, the driver is for CUDA 12.9")
-    assert "CUDA 12.8 toolkit" in caught.value.remedies[0]
+    assert "clang 19" in caught.value.remedies[0]
+    assert "CUDA 12.8 toolkit" in caught.value.remedies[1]
 
 
 def test_modules_are_not_compiled_by_an_nvcc_of_another_major(earlier_cuda: Path) -> None:

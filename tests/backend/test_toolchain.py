@@ -623,7 +623,7 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
 
     assert found.cuda.nvcc is not None
     asked = {line.split()[0] for line in (toolkit / "calls").read_text().splitlines()}
-    assert asked == {"--version", "--dryrun", "--list-gpu-code"}
+    assert asked == {"--version", "--dryrun", "--list-gpu-code", "--list-gpu-arch"}
     assert not (tmp_path / "asked").exists()
 
 

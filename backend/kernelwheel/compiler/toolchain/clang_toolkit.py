@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .linked_toolkit import linked_toolkit
-from .programs import output_of
+from .programs import output_of, passed_on
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with
@@ -55,13 +55,14 @@ def clangs_on_path(environ: Mapping[str, str]) -> Iterator[str]:
     yield from (place for name in names if (place := shutil.which(name, path=path)))
 
 
-def put_together(clang: str, version: str, sites: Sequence[Path]) -> Path | str:
+def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapping[str, str]) -> Path | str:
     """The program in nvcc's place, in a folder of links to this clang and to what pip has installed.
 
     Args:
         clang: the clang that was found.
         version: what it says its version is.
         sites: the folders where pip may have installed the parts; the first that has one is taken.
+        environ: for PATH, and for the libraries behind clang.
 
     Returns:
         `folder/bin/nvcc`; or, in words, what is missing.
@@ -69,7 +70,7 @@ def put_together(clang: str, version: str, sites: Sequence[Path]) -> Path | str:
     if int(version.split(".")[0]) < OLDEST:
         return f"is clang {version}; from {OLDEST} on, clang compiles with CUDA 12"
     found = {name: _first(sites, file) for name, file in PACKAGES.items()}
-    packer = _first(sites, "cu*/bin/fatbinary") or shutil.which("fatbinary")
+    packer = _first(sites, "cu*/bin/fatbinary") or shutil.which("fatbinary", path=environ.get("PATH", ""))
     missing = [name for name, place in found.items() if place is None] + ([] if packer else [FATBINARY])
     if missing:
         return f"is clang {version}, but for CUDA 12 it lacks {', '.join(missing)} ({INSTALL})"
@@ -91,7 +92,7 @@ def put_together(clang: str, version: str, sites: Sequence[Path]) -> Path | str:
     if curand := _first(sites, "curand/include"):
         parts |= {f"include/{path.name}": path for path in curand.glob("curand*")}
     # The libraries behind the driver: what compiles is in them (ld.so(8), LD_TRACE_LOADED_OBJECTS).
-    loaded = output_of(str(parts[CLANG]), environ={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"})
+    loaded = output_of(str(parts[CLANG]), environ={**passed_on(environ), "LD_TRACE_LOADED_OBJECTS": "1"})
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
     files = {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable))}

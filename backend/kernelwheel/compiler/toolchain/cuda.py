@@ -198,6 +198,8 @@ def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings) -> list[st
     if (torch.cuda_major or 0) >= 13:
         return [install.format(torch.toolkit or f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
+    brings = [clang, f"or {own}"] if torch.cuda_major == 12 else [own]
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
-        return [install.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {clang}", f"or {own}"]
-    return [clang, f"or {own}", "or build against a torch for CUDA 13, for which pip has a complete nvcc"]
+        first, *others = brings
+        return [install.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
+    return [*brings, "or build against a torch for CUDA 13, for which pip has a complete nvcc"]

@@ -15,8 +15,9 @@ from ...core.errors import BuildError
 from ...core.files import is_seen
 from ...core.platforms import HERE, PLATFORMS, numbers
 from ...core.settings import Settings
-from . import clang_toolkit, spread_toolkit
+from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .programs import last_line, output_of
+from .spread_toolkit import spread_toolkit
 
 # Where a toolkit has its libraries, in any of the usual layouts.
 LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
@@ -142,7 +143,7 @@ def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str,
     usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=lambda path: numbers(path.name), reverse=True)
     for path in [Path(HERE.toolkits) / "cuda", *usual]:
         yield "the usual folder", str(path / "bin" / "nvcc")
-    for clang in clang_toolkit.clangs_on_path(environ):
+    for clang in clangs_on_path(environ):
         yield "clang on PATH", clang
 
 
@@ -168,8 +169,8 @@ def inspect_nvcc(
     if path is None:
         return NvccCandidate(origin, place, None, _why_not(Path(place)))
     version = output_of(path, "--version")
-    if clang := clang_toolkit.clang_version(version):
-        whole = clang_toolkit.put_together(path, clang, sites)
+    if clang := clang_version(version):
+        whole = clang_toolkit(path, clang, sites, environ)
         if isinstance(whole, str):
             return NvccCandidate(origin, place, None, whole)
         path = str(whole)
@@ -184,7 +185,7 @@ def inspect_nvcc(
     # INCLUDES has the folder of its headers.
     profile, top = _profile(path)
     if not top:
-        whole = spread_toolkit.put_together(path)
+        whole = spread_toolkit(path)
         if isinstance(whole, str):
             return NvccCandidate(origin, place, None, whole)
         path = str(whole)
@@ -246,7 +247,7 @@ def _parts(root: Path, include: Path) -> dict[str, bool]:
     }
     return {
         **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
-        "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", clang_toolkit.CLANG)),
+        "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", CLANG)),
         f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
 

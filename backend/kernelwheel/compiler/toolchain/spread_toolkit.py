@@ -32,7 +32,7 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
 """
 
 
-def put_together(nvcc: str) -> Path | str:
+def spread_toolkit(nvcc: str) -> Path | str:
     """The nvcc of a folder of links in the usual layout, made from the parts that this nvcc uses.
 
     Returns:

@@ -1,0 +1,250 @@
+"""clang and pip's parts of CUDA 12 are a toolkit like any other: found, checked, identified and chosen as nvcc is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kernelwheel.compiler.toolchain.clang_toolkit import OLDEST, PARTS
+from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, parts_for_clang
+from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
+from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
+from kernelwheel.core import architectures
+from kernelwheel.core.errors import BuildError, SettingsError
+from standins import GPU_CODES, make_clang, make_cuda12_parts, make_program, make_toolkit, make_torch, settings_with
+
+pytestmark = pytest.mark.once
+
+OPERATORS = NvccLimits(any_major=True)
+OLD_DRIVERS = NvccLimits(any_major=True, oldest=(12, 0))
+CUDA_13 = "13.0"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder of packages with a torch for CUDA 13, pip's nvcc 13, and the parts of CUDA 12."""
+    make_torch(tmp_path / "site", cuda=CUDA_13)
+    make_toolkit(tmp_path / "site/nvidia/cu13", "13.0.88")
+    make_program(tmp_path / "site/nvidia/cu13/bin/fatbinary", "echo --compress-mode")
+    return make_cuda12_parts(tmp_path / "site")
+
+
+@pytest.fixture
+def clang(tmp_path: Path) -> Path:
+    return make_clang(tmp_path / "bin/clang++-19")
+
+
+def inspect(clang: Path, *sites: Path) -> NvccCandidate:
+    return inspect_nvcc("PATH", str(clang), CUDA_13, sites, os.environ, OPERATORS)
+
+
+def decide(torch: Torch, path: Path, limits: NvccLimits = OPERATORS, **options: str) -> CudaDecision:
+    return decide_cuda(settings_with(**options), torch, {"PATH": f"{path}:/usr/bin:/bin"}, [], limits=limits)
+
+
+# What it is
+
+
+def test_it_compiles_as_the_release_of_ptxas_and_says_that_it_is_clang(clang: Path, site: Path) -> None:
+    candidate = inspect(clang, site)
+
+    found = candidate.nvcc
+    assert found is not None, candidate.outcome
+    assert (found.version, found.clang) == ("12.9.86", "19.1.7")
+    assert candidate.outcome == "clang 19.1.7 with CUDA 12.9.86, of another major than torch's (13.0)"
+    assert found.cudart is not None
+    for name in ("cuda_runtime.h", "crt/host_config.h", "nv/target", "curand_mtgp32_kernel.h"):
+        assert (found.include / name).is_file(), name
+    assert (found.root / "nvvm/libdevice/libdevice.10.bc").is_file()
+    for name in ("nvcc", "clang++", "ptxas", "fatbinary", "cuobjdump"):
+        assert os.access(found.root / "bin" / name, os.X_OK), name
+
+
+def test_sass_is_for_what_ptxas_knows_and_ptx_for_what_clang_knows(clang: Path, site: Path) -> None:
+    found = inspect(clang, site).nvcc
+
+    assert found is not None
+    assert " ".join(f"sm_{arch.code}" for arch in found.supported) == GPU_CODES["12.8"]
+    assert str(max(found.virtual)) == "9.0"
+    assert str(architectures.default(found.supported, virtual=found.virtual)) == "7.5;8.0;9.0+PTX;10.0;12.0"
+
+
+@pytest.mark.parametrize(
+    ("archs", "refused", "remedy"),
+    [
+        ("9.0;12.0+PTX", "12.0 as PTX", 'leave out +PTX of 12.0: TORCH_CUDA_ARCH_LIST="9.0;12.0"'),
+        ("9.0;10.0a", "10.0a", 'leave out 10.0a: TORCH_CUDA_ARCH_LIST="9.0"'),
+        ("9.0;13.0", "13.0", 'leave out 13.0: TORCH_CUDA_ARCH_LIST="9.0"'),
+    ],
+)
+def test_what_neither_makes_is_refused_and_never_left_out(
+    clang: Path, site: Path, archs: str, refused: str, remedy: str
+) -> None:
+    found = inspect(clang, site).nvcc
+    assert found is not None
+    wanted = architectures.parse(archs, "a test")
+
+    with pytest.raises(SettingsError) as caught:
+        architectures.check_supported(wanted, found.supported, found.name, "a test", found.virtual)
+
+    assert caught.value.problem == f"clang 19.1.7 with CUDA 12.9.86 cannot compile for {refused}"
+    assert caught.value.found.endswith("; as PTX, up to 9.0")
+    assert caught.value.remedies[0] == remedy
+
+
+# What is missing
+
+
+@pytest.mark.parametrize(
+    ("part", "package"),
+    [
+        ("cuda_nvcc/bin/ptxas", "nvidia-cuda-nvcc-cu12"),
+        ("cuda_runtime/include/cuda_runtime.h", "nvidia-cuda-runtime-cu12"),
+        ("cuda_cccl/include/nv/target", "nvidia-cuda-cccl-cu12"),
+    ],
+)
+def test_a_part_that_is_missing_is_named_with_the_command_that_brings_it(
+    clang: Path, site: Path, part: str, package: str
+) -> None:
+    (site / "nvidia" / part).unlink()
+
+    candidate = inspect(clang, site)
+
+    assert candidate.nvcc is None
+    assert candidate.outcome.startswith(f"is clang 19.1.7, but for CUDA 12 it lacks {package} (pip install ")
+    assert package in candidate.outcome.partition("(pip install ")[2]
+
+
+def test_so_is_fatbinary(clang: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "nvidia/cu13/bin/fatbinary").unlink()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+    assert "it lacks cuda-toolkit[nvcc,cuobjdump] (pip" in inspect(clang, site).outcome
+
+
+def test_an_older_clang_is_not_taken(tmp_path: Path, site: Path) -> None:
+    clang = make_clang(tmp_path / "bin/clang++", f"{OLDEST - 1}.1.8")
+
+    assert inspect(clang, site).outcome == f"is clang {OLDEST - 1}.1.8; from {OLDEST} on, clang compiles with CUDA 12"
+
+
+def test_the_parts_may_be_in_several_folders_of_packages(clang: Path, site: Path, tmp_path: Path) -> None:
+    (tmp_path / "overlay/nvidia").mkdir(parents=True)
+    (site / "nvidia/cuda_cccl").rename(tmp_path / "overlay/nvidia/cuda_cccl")
+
+    assert inspect(clang, site).nvcc is None
+    assert inspect(clang, site, tmp_path / "overlay").nvcc is not None
+
+
+# Identity
+
+
+def test_it_is_identified_by_the_content_of_its_parts(clang: Path, site: Path) -> None:
+    def identity() -> dict[str, str]:
+        found = inspect(clang, site).nvcc
+        assert found is not None
+        return toolkit_identity(found)
+
+    before = identity()
+    assert before["clang"] == "19.1.7"
+    assert identity() == before
+    for changed, part in {
+        clang.parent / "resources/include/__clang_cuda_runtime_wrapper.h": "nvcc",
+        clang.parent / "clang": "nvcc",
+        site / "nvidia/cu13/bin/fatbinary": "nvcc",
+        site / "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc": "nvvm",
+        site / "nvidia/cuda_runtime/include/cuda_runtime.h": "cudart",
+        site / "nvidia/cuda_cccl/include/nv/target": "cccl",
+    }.items():
+        text = changed.read_text()
+        changed.write_text(f"{text}\n# changed\n")
+        other = identity()
+        assert {name for name in before if before[name] != other[name]} == {part}, changed
+        changed.write_text(text)
+
+
+def test_where_its_parts_are_does_not_matter(clang: Path, site: Path, tmp_path: Path) -> None:
+    other_clang = make_clang(tmp_path / "elsewhere/clang++")
+    other_site = tmp_path / "other site"
+    site_before = inspect(clang, site).nvcc
+    assert site_before is not None
+    before = toolkit_identity(site_before)
+    site.rename(other_site)
+
+    found = inspect(other_clang, other_site).nvcc
+
+    assert found is not None
+    assert toolkit_identity(found) == before
+
+
+# The choice
+
+
+def test_it_is_taken_for_drivers_that_nvcc_13_does_not_serve(clang: Path, site: Path) -> None:
+    torch = read_torch(site / "torch")
+
+    assert (by_default := decide(torch, clang.parent).nvcc) is not None
+    assert by_default.clang == ""
+    chosen = decide(torch, clang.parent, OLD_DRIVERS)
+    assert chosen.nvcc is not None
+    assert chosen.nvcc.clang == "19.1.7"
+    assert "with clang 19.1.7 with CUDA 12.9.86, the kernels need a driver for CUDA 12.0 or later" in chosen.reason
+    assert any("is for CUDA 13.0.88" in each.outcome for each in chosen.candidates)
+
+
+def test_the_default_clang_is_tried_first_and_then_the_newest(tmp_path: Path, site: Path) -> None:
+    make_clang(tmp_path / "bin/clang++", "14.0.6")
+    make_clang(tmp_path / "bin/clang++-19", "19.1.7")
+    make_clang(tmp_path / "more/clang++-21", "21.1.0")
+    path = {"PATH": f"{tmp_path / 'bin'}:{tmp_path / 'more'}:/usr/bin:/bin"}
+
+    chosen = decide_cuda(settings_with(), read_torch(site / "torch"), path, [], limits=OLD_DRIVERS)
+
+    assert chosen.nvcc is not None
+    assert chosen.nvcc.clang == "21.1.0"
+    places = [Path(each.place).name for each in chosen.candidates if each.origin == "clang on PATH"]
+    assert places[:2] == ["clang++", "clang++-21"]
+
+
+def test_an_nvcc_12_is_preferred_to_it(clang: Path, site: Path, tmp_path: Path) -> None:
+    home = make_toolkit(tmp_path / "cuda-12.4", "12.4.131", GPU_CODES["12.4"])
+
+    chosen = decide(read_torch(site / "torch"), clang.parent, OLD_DRIVERS, **{"cuda-home": str(home)})
+
+    assert chosen.nvcc is not None
+    assert (chosen.nvcc.version, chosen.nvcc.clang) == ("12.4.131", "")
+
+
+def test_a_setting_may_name_it(clang: Path, site: Path) -> None:
+    chosen = decide(read_torch(site / "torch"), Path("/nowhere"), nvcc=str(clang))
+
+    assert chosen.nvcc is not None
+    assert chosen.nvcc.clang == "19.1.7"
+
+
+def test_without_clang_the_error_says_how_to_get_it(site: Path) -> None:
+    with pytest.raises(BuildError) as caught:
+        decide(read_torch(site / "torch"), Path("/nowhere"), OLD_DRIVERS, drivers="12.0")
+
+    first = caught.value.remedies[0]
+    assert f"apt-get install clang-{OLDEST}" in first
+    assert all(name in first for name in PARTS)
+
+
+# What a build in isolation asks pip for
+
+
+def test_the_parts_are_asked_for_if_only_clang_can_serve_the_drivers(tmp_path: Path) -> None:
+    make_toolkit(tmp_path / "site/nvidia/cu13", "13.0.88")
+    torch = read_torch(make_torch(tmp_path / "site", cuda=CUDA_13))
+
+    def asked(limits: NvccLimits, **options: str) -> tuple[str, ...]:
+        return parts_for_clang(settings_with(**options), torch, {"PATH": "/usr/bin:/bin"}, [], limits)
+
+    assert asked(OPERATORS) == ()
+    assert asked(OLD_DRIVERS) == PARTS
+    assert asked(OLD_DRIVERS, cuda="off") == ()
+    home = make_toolkit(tmp_path / "cuda-12.4", "12.4.131", GPU_CODES["12.4"])
+    assert asked(OLD_DRIVERS, **{"cuda-home": str(home)}) == ()
