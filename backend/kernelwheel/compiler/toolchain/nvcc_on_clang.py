@@ -303,6 +303,7 @@ def main(program: str, arguments: Sequence[str]) -> None:
         library = f'"-L{toolkit.root}/lib64"'
         print(f'#$ TOP={toolkit.root}\n#$ INCLUDES="-I{toolkit.root}/include"  \n#$ LIBRARIES=  {library}')
         host = command.host_compiler or "c++"
+        print("#$ clang++ -x cuda")  # of the line before the one that links, CMake takes the mark away
         print(f'#$ "{host}" -m64 {library} -lcudadevrt -lcudart_static -lrt -lpthread -ldl -o "a.out"')
     else:
         toolkit.compile(command)
