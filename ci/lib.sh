@@ -135,6 +135,29 @@ make_newest() {
   fi
 }
 
+# make_cuda12: a folder with what pip has of CUDA 12.9, which a clang compiles with; sets $cuda12. Installs clang where apt
+# can; else says what does.
+make_cuda12() {
+  cuda12=$cache/cuda12
+  local wanted=(nvidia-cuda-{nvcc,runtime,cccl}-cu12==12.9.*)
+  if ! is_made cuda12 "${wanted[@]}"; then
+    say "parts of CUDA 12, to compile with: ${wanted[*]}"
+    make_venv frontend
+    rm -rf "$cuda12"
+    pip_install --no-deps --target "$cuda12" "${wanted[@]}"
+    printf '%s' "$python ${wanted[*]}" >"$cuda12/made-from"
+  fi
+  if [ -z "$(compgen -c clang++-)" ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+      apt-get -qq install --yes --no-install-recommends clang-19 >"$cache/clang.log" 2>&1; then
+      say "installed clang-19, by apt"
+    else
+      say "required: clang 19 or later, for tests of kernels for CUDA 12; found: none; those tests are skipped by name." \
+        "to fix: Debian, Ubuntu: apt-get install clang-19"
+    fi
+  fi
+}
+
 # make_aarch64: a folder in which a wheel for aarch64 runs under qemu; sets $aarch64, to nothing if it cannot be made here.
 make_aarch64() {
   aarch64=$cache/aarch64

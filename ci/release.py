@@ -23,6 +23,8 @@ from zipfile import ZipFile
 ROOT = Path(__file__).resolve().parent.parent
 # What a build gets, in a checkout.
 LOCK = Path("ci", "locks", "build.txt")
+# The oldest drivers that a release serves: 525 and later.
+DRIVERS = "12.0"
 # pip installs nothing else, and no sdist, which would be built with more than the lock has.
 LOCKED = {"PIP_REQUIRE_HASHES": "1", "PIP_ONLY_BINARY": ":all:"}
 # Lines of a build that tell how far it is, or what was decided.
@@ -194,7 +196,7 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
 
 def run_front_end(way: Way, epoch: str, checkout: Path, *words: str | Path) -> None:
     """Run `python -m build` on a checkout and show how far it is."""
-    options = {"SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on"}
+    options = {"SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on", "SPLAT_DRIVERS": DRIVERS}
     env = {**os.environ, **way.env, **options, **LOCKED}
     locked = f"--dependency-constraints-txt={checkout / LOCK}"
     command = [*way.prefix, sys.executable, "-m", "build", "--verbose", locked, *map(str, words), str(checkout)]

@@ -16,6 +16,7 @@ from zipfile import ZipFile
 import pytest
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.cross.target_platform import WHEELS
+from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from kernelwheel.core.package import read_toml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -38,7 +39,7 @@ NEEDED = {
         *read_toml(ROOT / "pyproject.toml")["build-system"]["requires"],
         f"cmake{CMAKE_VERSION}",
         f"ninja{NINJA_VERSION}",
-        *(f"{name}; sys_platform == 'linux'" for name in WHEELS),  # of another platform, the same releases
+        *(f"{name}; sys_platform == 'linux'" for name in (*WHEELS, *PARTS)),  # of another platform, the same releases
     ],
 }
 

@@ -27,7 +27,7 @@ PACKAGES = {
     "nvidia-cuda-cccl-cu12": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
-PARTS = tuple(f"{package}>=12.8,<13" for package in PACKAGES)  # the oldest that clang was tried with
+PARTS = tuple(f"{package}>=12.9,<13" for package in PACKAGES)  # the oldest that clang was tried with
 INSTALL = f"pip install {shlex.join([*PARTS, FATBINARY])}"
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
