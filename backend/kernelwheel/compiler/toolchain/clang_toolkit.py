@@ -30,6 +30,8 @@ FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
 # What pip installs; the lower bound is the oldest that clang was tried with.
 REQUIREMENTS = (*(f"{package}>=12.8,<13" for package in PACKAGES), FATBINARY)
 INSTALL = f"pip install {shlex.join(REQUIREMENTS)}"
+# clang's headers include this one of curand's, whether it is used or not.
+UNUSED = {"include/curand_mtgp32_kernel.h": ""}
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
 exec {python} -IS "$(dirname "$0")/nvcc_on_clang.py" "$0" "$@"
@@ -96,9 +98,7 @@ def put_together(clang: str, version: str, sites: Sequence[Path]) -> Path | str:
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
     files = {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable))}
-    if "include/curand_mtgp32_kernel.h" not in parts:  # clang's headers include it, whether it is used or not
-        files["include/curand_mtgp32_kernel.h"] = ""
-    return linked_toolkit(parts, files)
+    return linked_toolkit(parts, files | {name: text for name, text in UNUSED.items() if name not in parts})
 
 
 def _first(sites: Sequence[Path], pattern: str) -> Path | None:
