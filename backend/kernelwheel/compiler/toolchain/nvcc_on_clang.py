@@ -319,7 +319,8 @@ def main(program: str, arguments: Sequence[str]) -> None:
     elif command.asked == "dryrun":
         part = toolkit.part(command)
         library = f'"-L{part / ("lib" if command.platform else "lib64")}"'
-        print(f'#$ TOP={toolkit.root}\n#$ INCLUDES="-I{part}/include"  \n#$ LIBRARIES=  {library}')
+        # After an empty line: CMake reads a first line that is no variable with its #$, as the name of the linker.
+        print(f'\n#$ TOP={toolkit.root}\n#$ INCLUDES="-I{part}/include"  \n#$ LIBRARIES=  {library}')
         host = command.host_compiler or "c++"
         print(f'#$ "{host}" -m64 {library} -lcudadevrt -lcudart_static -lrt -lpthread -ldl -o "a.out"')
     else:
