@@ -10,20 +10,20 @@ import re
 from pathlib import Path
 
 from ...core.platforms import Platform
-from ..toolchain.clang_toolkit import PACKAGES, UNUSED
+from ..toolchain.clang_toolkit import UNUSED
 from ..toolchain.linked_toolkit import linked_folder
 from ..toolchain.nvcc import Nvcc
 
-# Since CUDA 13; before that, those that clang needs on any platform.
-WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
+# The first release whose wheels have the static CUDA runtime.
+OLDEST = (12, 9)
+WHEELS_12 = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-cccl-cu12", "nvidia-cuda-nvcc-cu12")
+WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")  # since CUDA 13
 
 
 def pip_words(release: str, platform: Platform) -> tuple[str, ...]:
     """The words of a `pip install` that unpack the part of a CUDA release, such as 12.9, besides `--target`."""
-    whole = int(release.split(".")[0]) >= 13
-    # Older wheels for CUDA 12 have the tag's older spelling alone, newer ones both.
-    tag = f"{'manylinux_2_17' if whole else 'manylinux2014'}_{platform.machine}"
-    names = WHEELS if whole else PACKAGES
+    names = WHEELS if int(release.split(".")[0]) >= 13 else WHEELS_12
+    tag = f"manylinux_2_17_{platform.machine}"
     return ("--no-deps", "--only-binary=:all:", "--platform", tag, *(f"{name}=={release}.*" for name in names))
 
 

@@ -21,7 +21,7 @@ from ...core.settings import Settings
 from ..toolchain.nvcc import CUDART, CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
 from ..toolchain.torch_files import Torch, read_torch
-from .packaged_part import packaged_part, pip_words
+from .packaged_part import OLDEST, packaged_part, pip_words
 from .target_python import TargetPython, read_python
 
 if TYPE_CHECKING:
@@ -175,20 +175,19 @@ def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:
         else:
             target = CudaTarget(platform.cuda_target, part / "include", part / "lib")
             return replace(nvcc, include=target.include, target=target)
-    release, cross = "{}.{}".format(*nvcc.release), f"cuda-cross-{platform.cuda_target.partition('-')[0]}"
+    release = "{}.{}".format(*nvcc.release)
+    ways = [f"build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)"]
+    if not nvcc.clang:
+        cross = f"cuda-cross-{platform.cuda_target.partition('-')[0]}"
+        ways.insert(0, f"install the toolkit's packages for it ({cross}), which make targets/{platform.cuda_target}")
+    if nvcc.release >= OLDEST:
+        words = shlex.join(pip_words(release, platform))
+        ways.insert(0, f"pip install --target DIR {words}, and -C target-packages=DIR")
     raise BuildError(
         f"the CUDA toolkit has no part for {platform.name}",
         required=f"headers, {' and '.join(CUDA_LIBRARIES)} for {platform.name}, of CUDA {release}.*",
         found="\n".join(found),
-        remedies=[
-            f"pip install --target DIR {shlex.join(pip_words(release, platform))}, and -C target-packages=DIR",
-            *(
-                []
-                if nvcc.clang
-                else [f"or install the toolkit's packages for it ({cross}), which make targets/{inside.name}"]
-            ),
-            f"or build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)",
-        ],
+        remedies=[ways[0], *(f"or {way}" for way in ways[1:])],
     )
 
 

@@ -20,6 +20,8 @@ from .programs import output_of
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with
+# clang's headers include this one of curand's, whether it is used or not.
+UNUSED = {"include/curand_mtgp32_kernel.h": ""}
 # Package -> a file that it must have, below `nvidia` in a folder of packages.
 PACKAGES = {
     "nvidia-cuda-nvcc-cu12": "cuda_nvcc/bin/ptxas",
@@ -30,8 +32,6 @@ FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
 # What pip installs; the lower bound is the oldest that clang was tried with.
 REQUIREMENTS = (*(f"{package}>=12.8,<13" for package in PACKAGES), FATBINARY)
 INSTALL = f"pip install {shlex.join(REQUIREMENTS)}"
-# clang's headers include this one of curand's, whether it is used or not.
-UNUSED = {"include/curand_mtgp32_kernel.h": ""}
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
 exec {python} -IS "$(dirname "$0")/nvcc_on_clang.py" "$0" "$@"
