@@ -34,8 +34,11 @@ NEEDED_BY_THEM = (
     "typing-extensions",
 )  # fmt: skip
 RUNTIME = "nvidia-cuda-runtime==13.0.96"
-# The release of the toolkit in ci/lib.sh.
-TOOLKIT = (RUNTIME, "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85", "nvidia-cuda-nvcc==13.0.88")
+# The release of the toolkit in ci/lib.sh; and the newest of CUDA 12, for clang.
+TOOLKIT = (
+    RUNTIME, "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85", "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27",
+)  # fmt: skip
 HEADERS = f"libpython{PYTHON}-dev"  # for modules; without what it depends on, such as a libc's headers
 DEBIAN = ("python3-minimal", f"libpython{PYTHON}-stdlib", "libstdc++6", "libgomp1", "libc-bin")
 CPU = "neoverse-n1"  # has no SVE: one that qemu executes fast enough
@@ -120,7 +123,7 @@ def pip_install(target: Path, packages: Iterable[str]) -> None:
 def make_libraries(torch: Path, libraries: Path, toolkit: Path) -> None:
     """The real CUDA runtime, whose constructors torch calls, and a stub of each other library that torch needs."""
     libraries.mkdir()
-    for path in toolkit.glob("nvidia/cu*/lib/libcudart.so.*"):
+    for path in toolkit.glob("nvidia/cu13/lib/libcudart.so.*"):
         shutil.copy2(path, libraries)
     brought = {path.name for path in (*torch.iterdir(), *libraries.iterdir())}
     needed: dict[str, dict[str, str]] = {}

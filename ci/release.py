@@ -180,14 +180,21 @@ def build(checkout: Path, way: Way, epoch: str, platforms: Sequence[str] = ()) -
 
 
 def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> None:
-    """The parts of the CUDA toolkit for another platform, in nvcc's release, for `target-packages`."""
-    sys.path.insert(0, str(ROOT / "backend"))
-    from kernelwheel.compiler.cross.target_platform import WHEELS
+    """The parts of the CUDA toolkit for another platform, for `target-packages`, in the release that built the wheel.
 
-    release = ".".join(nvcc.split(".")[:2])
-    tag = f"--platform=manylinux_2_17_{platform.removeprefix('linux-')}"
-    words = ["install", "--quiet", "--target", folder, "--no-deps", tag, "--constraint", checkout / LOCK]
-    command = [sys.executable, "-m", "pip", *words, *(f"{name}=={release}.*" for name in WHEELS)]
+    Args:
+        folder: where they are unpacked.
+        platform: `linux-aarch64`.
+        nvcc: what built the first wheel: `13.0.88`, or `clang 19.1.7 with CUDA 12.9.86`.
+        checkout: the checkout, which has the lock.
+    """
+    sys.path.insert(0, str(ROOT / "backend"))
+    from kernelwheel.compiler.cross.packaged_part import pip_words
+    from kernelwheel.core.platforms import PLATFORMS
+
+    release = ".".join(nvcc.split()[-1].split(".")[:2])
+    words = ["--target", folder, "--constraint", checkout / LOCK, *pip_words(release, PLATFORMS[platform])]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *words]
     env = {**os.environ, **LOCKED}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -142,6 +142,34 @@ def test_a_wheel_whose_tag_auditwheel_does_not_read_in_it_fails(release: ModuleT
     assert not release.check_tag(wheel, release.Check("auditwheel show", False, said)).passed
 
 
+@pytest.mark.parametrize(
+    ("nvcc", "wanted"),
+    [
+        ("13.0.88", {f"nvidia-cuda-{part}==13.0.*" for part in ("runtime", "crt", "cccl", "nvcc")}),
+        (
+            "clang 19.1.7 with CUDA 12.9.86",
+            {f"nvidia-cuda-{part}-cu12==12.9.*" for part in ("runtime", "cccl", "nvcc")},
+        ),
+    ],
+)
+def test_the_toolkit_s_parts_for_another_platform_fit_what_built_the_first_wheel(
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvcc: str, wanted: set[str]
+) -> None:
+    called: list[str] = []
+
+    def run(command: list[object], **_: object) -> subprocess.CompletedProcess[str]:
+        called.extend(map(str, command))
+        return subprocess.CompletedProcess(called, 0, "", "")
+
+    monkeypatch.setattr(release.subprocess, "run", run)
+
+    release.fetch_packages(tmp_path / "parts", "linux-aarch64", nvcc, tmp_path)
+
+    assert {word for word in called if word.startswith("nvidia-")} == wanted
+    assert any(word.endswith("_aarch64") for word in called)
+    assert called[called.index("--constraint") + 1] == str(tmp_path / "ci/locks/build.txt")
+
+
 @pytest.mark.slow
 def test_the_report_has_no_colours_and_no_path_of_the_builder(release: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()

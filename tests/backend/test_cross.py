@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builds import TORCH, Wheel, build, refused_build
+from builds import TORCH, Wheel, build, needs_cuda_torch, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from kernelwheel.compiler.configuration import told
+from kernelwheel.compiler.configuration import cache_entries, told
 from kernelwheel.compiler.cross import target_platform
 from kernelwheel.compiler.cross.toolchain_file import toolchain_file
 from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
 from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.headers import header_folders
 from kernelwheel.compiler.plan import Plan
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain import nvcc_on_clang, toolchain
 from kernelwheel.compiler.toolchain.binding import Binding, find_cuda_library
+from kernelwheel.compiler.toolchain.clang_toolkit import INSTALL, clangs_on_path
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
 from kernelwheel.compiler.toolchain.nvcc import Nvcc, inspect_nvcc
@@ -37,8 +39,18 @@ from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing.tags import linux_tag
 from processes import RunPython
-from programs import find_optional
-from standins import Machine, make_cxx, make_machine, make_target_python, make_toolkit, make_torch, settings_with
+from programs import MACHINE, find_optional
+from standins import (
+    GPU_CODES,
+    Machine,
+    make_cxx,
+    make_machine,
+    make_program,
+    make_target_python,
+    make_toolkit,
+    make_torch,
+    settings_with,
+)
 
 pytestmark = [
     pytest.mark.once,
@@ -56,13 +68,21 @@ PARTS = (
     "lib/libcudart_static.a", "lib/libcudadevrt.a",
 )  # fmt: skip
 
+# The same in pip's packages for CUDA 12, below `nvidia`.
+PARTS_12 = (
+    "cuda_runtime/include/cuda_runtime.h", "cuda_nvcc/include/crt/host_config.h",
+    "cuda_nvcc/include/fatbinary_section.h", "cuda_cccl/include/nv/target", "cuda_runtime/lib/libcudart_static.a",
+    "cuda_runtime/lib/libcudadevrt.a",
+)  # fmt: skip
+# What ci/aarch64 made: `toolkit` in it has the toolkit's parts for Arm.
+FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
+
 Checkout = Callable[..., Path]
 needs_compiler = pytest.mark.skipif(
     not find_optional("aarch64-linux-gnu-g++"),
     reason="there is no aarch64-linux-gnu-g++ here (Debian, Ubuntu: apt-get install g++-aarch64-linux-gnu)",
 )
-
-
+needs_parts = pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64")
 needs_clang = pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
 
 
@@ -92,6 +112,28 @@ def make_part(folder: Path, version: str = "13.0.96", lacking: str = "") -> Path
     if lacking:
         (folder / lacking).unlink()
     return folder
+
+
+def make_packages_12(packages: Path, lacking: str = "", minor: int = 9) -> str:
+    """A stand-in for pip's packages for CUDA 12 for a platform; what names them as `target-packages`."""
+    for name in (*PARTS_12, "cuda_runtime/include/__init__.py", "cublas/lib/libcublas.so.12"):
+        (packages / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / "nvidia" / name).write_text(f"{name} for aarch64\n", encoding="utf-8")
+    text = f"#define CUDART_VERSION  {12000 + minor * 10}\n"
+    (packages / "nvidia/cuda_runtime/include/cuda_runtime_api.h").write_text(text, encoding="utf-8")
+    if lacking:
+        (packages / "nvidia" / lacking).unlink()
+    return str(packages)
+
+
+@pytest.fixture(params=["", "19.1.7"], ids=["nvcc", "clang"])
+def nvcc_12(request: pytest.FixtureRequest, tmp_path: Path) -> Nvcc:
+    """A stand-in for an nvcc 12, and for a clang in its place."""
+    toolkit = make_toolkit(tmp_path / "toolkit", "12.9.86", GPU_CODES["12.8"])
+    make_program(toolkit / "bin/clang++", "exit 1")
+    found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "12.9", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    assert found is not None
+    return replace(found, clang=request.param)
 
 
 @pytest.fixture
@@ -184,6 +226,42 @@ def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Pa
         assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))
 
 
+@pytest.fixture(scope="module")
+def clang_with_cuda_12() -> str:
+    """A clang of this machine that compiles with CUDA 12, for which pip's parts must be on sys.path."""
+    path, sites = os.pathsep.join((os.environ["PATH"], MACHINE)), [TORCH.root.parent, *map(Path, sys.path)]
+    for each in clangs_on_path({"PATH": path}):
+        if inspect_nvcc("PATH", each, "12.9", sites, {"PATH": path}).nvcc:
+            return each
+    pytest.skip(f"no clang on PATH with pip's parts of CUDA 12 for this machine ({INSTALL})")
+
+
+@needs_compiler
+@needs_parts
+@needs_cuda_torch
+@pytest.mark.slow
+def test_clang_makes_kernels_for_it_that_drivers_for_cuda_12_run(
+    checkout: Checkout, build_root: Path, clang_with_cuda_12: str
+) -> None:
+    sites = (each for each in sys.path if (Path(each) / "nvidia/cuda_nvcc").is_dir())
+    env = {
+        "TINY_CUDA": "on", "TINY_DRIVERS": "12.0", "TORCH_CUDA_ARCH_LIST": "9.0+PTX", "CUDACXX": clang_with_cuda_12,
+        "PYTHONPATH": os.pathsep.join(sites),
+    }  # fmt: skip
+    config = {**FOR_ARM, "target-packages": f"{FOLDER}/toolkit"}
+
+    made, again = (build(checkout(), build_root / f"{name} cuda 12", env=env, config=config) for name in ("arm", "Arm"))
+
+    values = made.manifest
+    assert made.file.read_bytes() == again.file.read_bytes()
+    assert values["built_with"]["nvcc"].startswith("clang ")
+    assert values["requires"]["driver"] == "12.0"
+    assert [library[18:20] for library in made.libraries.values()] == [b"\xb7\0"] * 2  # System V ABI, EM_AARCH64
+    (cuda,) = (each for each in values["libraries"] if each["file"] == "libtiny_cuda.so")
+    assert (cuda["sass"], cuda["ptx"]) == (["9.0"], ["9.0"])
+    assert not any(os.fsencode(build_root) in library for library in made.libraries.values())
+
+
 @needs_compiler
 def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
     manifest = manifests.read(arm_wheel.native)
@@ -243,6 +321,57 @@ def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, t
     # Not a link to the folder: nvcc looks for `targets` beside it.
     assert not (tmp_path / "cuda" / "bin").is_symlink()
     assert (tmp_path / "cuda" / "bin" / "nvcc").resolve() == nvcc.path.resolve()
+
+
+def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    packages = make_packages_12(tmp_path / "packages")
+    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+
+    link_toolkit(tmp_path / "cuda", found)
+
+    part = tmp_path / "cuda" / TARGET
+    assert (part / "include/crt/host_config.h").is_file()
+    assert (part / "nvvm/bin/cicc").is_file() == (part / "bin/ptxas").is_file() == bool(nvcc_12.clang)
+
+
+@pytest.mark.parametrize("told", ["", "--target=aarch64-linux-gnu"], ids=["gcc", "clang"])
+def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path, told: str) -> None:
+    toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
+    for name in ("clang++", "ptxas", "fatbinary"):
+        make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90'" """)
+    answers = "-dumpmachine) echo aarch64-linux-gnu;; -print-libgcc-file-name) echo /gcc/aarch64/libgcc.a;;"
+    first = f'test "$1" = {told} || exit 1; shift; ' if told else ""
+    host = make_program(tmp_path / "c++", f'{first}case "$1" in {answers} *) exit 1;; esac')
+    words = ["--target-directory", "sbsa-linux", f"-ccbin={host}", *([f"-Xcompiler={told}"] if told else [])]
+    words += ["-gencode=arch=compute_90,code=[sm_90,compute_90]", "-c", "twice.cu", "-o", "twice.o"]
+
+    def compile_one() -> None:
+        nvcc_on_clang.main(str(toolkit / "bin/nvcc"), words)
+
+    with pytest.raises(nvcc_on_clang.Refused, match="--target-directory=sbsa-linux: there is no"):
+        compile_one()
+    (toolkit / TARGET).mkdir(parents=True)
+    compile_one()
+
+    halves = [line.split() for line in calls.read_text(encoding="utf-8").splitlines() if "-only" in line]
+    assert len(halves) == 2
+    for half in halves:
+        assert {
+            f"--cuda-path={toolkit / TARGET}", "--target=aarch64-linux-gnu", "--gcc-install-dir=/gcc/aarch64",
+        } <= set(half)  # fmt: skip
+
+
+def test_cmake_is_told_what_a_clang_for_the_platform_is_and_asks_an_nvcc(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    machine = make_machine(tmp_path / "machine")
+    plan = machine.draw(platform="linux-aarch64")
+    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM))
+    packages = make_packages_12(tmp_path / "packages")
+    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+
+    told = cache_entries(tmp_path, plan, replace(tools, cuda=replace(tools.cuda, nvcc=found)))
+
+    assert told["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
+    assert told["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
 
 
 def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
@@ -417,6 +546,62 @@ def test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none(nvcc: Nvcc
 
     assert found.target is not None
     assert (found.target.name, found.target.lib) == ("sbsa-linux", part / "lib")
+
+
+def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13")
+    packages = make_packages_12(tmp_path / "packages")
+
+    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+
+    assert found.target is not None
+    assert found.include == found.target.include
+    for name in ("cuda_runtime.h", "crt/host_config.h", "nv/target"):
+        assert (found.include / name).read_text(encoding="utf-8").endswith(f"include/{name} for aarch64\n")
+        assert "cu13" not in (found.include / name).resolve().as_posix()
+    assert not (found.include / "cccl").exists()  # of CUDA 13
+    assert not (found.include / "__init__.py").exists()
+    assert found.cudart is not None
+    assert found.cudart.read_text(encoding="utf-8") == "cuda_runtime/lib/libcudart_static.a for aarch64\n"
+    assert find_cuda_library("cublas", found, tmp_path) == found.target.lib / "libcublas.so.12"
+    assert toolkit_identity(found)["crt"] != toolkit_identity(nvcc_12)["crt"]
+
+
+@pytest.mark.parametrize("lacking", PARTS_12)
+def test_packages_for_cuda_12_that_are_not_whole_are_refused(nvcc_12: Nvcc, tmp_path: Path, lacking: str) -> None:
+    packages = make_packages_12(tmp_path / "packages", lacking)
+
+    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
+
+    assert f"{packages}/nvidia: no {lacking.partition('/')[2]}" in caught.found.splitlines()
+
+
+def test_packages_for_another_release_of_cuda_12_are_refused(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    packages = make_packages_12(tmp_path / "packages", minor=8)
+
+    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
+
+    assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in caught.found
+
+
+def test_the_error_names_the_packages_for_cuda_12(nvcc_12: Nvcc) -> None:
+    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(), AARCH64))
+
+    assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime-cu12==12.9.*'" in caught.remedies[0]
+    assert "'nvidia-cuda-cccl-cu12==12.9.*' 'nvidia-cuda-nvcc-cu12==12.9.*', and -C target" in caught.remedies[0]
+    if nvcc_12.clang:  # whose toolkit is a folder of links, which no distribution's package adds to
+        assert caught.found == "target-packages is not set"
+    assert any("cuda-cross-sbsa" in remedy for remedy in caught.remedies) == (not nvcc_12.clang)
+
+
+def test_no_packages_are_named_that_have_no_static_cuda_runtime(nvcc_12: Nvcc) -> None:
+    older = replace(nvcc_12, version="12.8.93", clang="")
+
+    caught = error(lambda: target_platform.for_target(older, settings_with(), AARCH64))
+
+    assert [remedy.split("(")[0] for remedy in caught.remedies] == [
+        "install the toolkit's packages for it ", "or build without CUDA kernels: -C cuda=off ",
+    ]  # fmt: skip
 
 
 def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:

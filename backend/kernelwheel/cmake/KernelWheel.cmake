@@ -56,8 +56,9 @@ if(KERNELWHEEL_CUDA)
   # These variables are CMake's own, so that is only for releases in which it was tried; others find out by themselves.
   if(KERNELWHEEL_NVCC AND CMAKE_VERSION VERSION_LESS 4.5 AND NOT CMAKE_CUDA_COMPILER_LOADED)
     file(WRITE "${CMAKE_BINARY_DIR}/nothing.cu" "")
+    separate_arguments(for_platform UNIX_COMMAND "${CMAKE_CUDA_FLAGS_INIT}")
     execute_process(
-      COMMAND "${CMAKE_CUDA_COMPILER}" -v --dryrun "-ccbin=${CMAKE_CUDA_HOST_COMPILER}" nothing.cu
+      COMMAND "${CMAKE_CUDA_COMPILER}" -v --dryrun "-ccbin=${CMAKE_CUDA_HOST_COMPILER}" ${for_platform} nothing.cu
       WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_VARIABLE commands ERROR_VARIABLE commands)
     if(NOT failed AND commands MATCHES "LIBRARIES=")
       set(CMAKE_CUDA_COMPILER_ID_RUN 1)

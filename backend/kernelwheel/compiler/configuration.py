@@ -144,7 +144,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
             "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
             "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
-            "KERNELWHEEL_NVCC": "" if nvcc.target else nvcc.version,
+            "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
             "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
             "KERNELWHEEL_CUDA_FLAGS": as_one(plan.flags("cuda-flags")),

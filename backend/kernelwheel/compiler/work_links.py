@@ -40,6 +40,9 @@ def link_toolkit(folder: Path, nvcc: Nvcc) -> None:
     (target / "include").symlink_to(nvcc.target.include)
     (target / "lib").symlink_to(nvcc.target.lib)
     (folder / "nvvm").symlink_to(nvcc.root / "nvvm")
+    if nvcc.clang:  # which finds all of a toolkit from the folder with its headers
+        (target / "nvvm").symlink_to(nvcc.root / "nvvm")
+        (target / "bin").symlink_to(nvcc.root / "bin")
     (folder / "bin").mkdir()
     for path in (nvcc.root / "bin").iterdir():
         (folder / "bin" / path.name).symlink_to(path)

@@ -6,6 +6,7 @@ at hand, the two are compared. What uses all of torch is compiled for the target
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +21,13 @@ from ...core.settings import Settings
 from ..toolchain.nvcc import CUDART, CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
 from ..toolchain.torch_files import Torch, read_torch
+from .packaged_part import OLDEST, packaged_part, pip_words
 from .target_python import TargetPython, read_python
 
 if TYPE_CHECKING:
     from ..toolchain.toolchain import Toolchain
 
-# The wheels with the parts of a toolkit that a compile for another platform needs.
-WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc")
-# The libraries in them that are linked in.
+# The libraries of a toolkit that are linked in.
 CUDA_LIBRARIES = (CUDART, HERE.static("cudadevrt"))
 
 
@@ -160,29 +160,34 @@ def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:
     Raises:
         BuildError: there are none; lists the folders and what each lacks.
     """
-    packaged = Path(settings.target_packages or "/nowhere") / "nvidia" / f"cu{nvcc.release[0]}"
-    places = [nvcc.root / "targets" / platform.cuda_target, *([packaged] if settings.target_packages else [])]
+    inside = nvcc.root / "targets" / platform.cuda_target
+    places: list[tuple[Path, Path | str]] = [] if nvcc.clang else [(inside, inside)]
     found = []
-    for place in places:
-        if lacks := list(_lacks(place, nvcc)):
+    if settings.target_packages:
+        places.append(packaged_part(Path(settings.target_packages), nvcc))
+    elif nvcc.clang:
+        found.append("target-packages is not set")
+    for place, part in places:
+        if isinstance(part, str):
+            found.append(f"{place}: {part}")
+        elif lacks := list(_lacks(part, nvcc)):
             found.append(f"{place}: no {', '.join(lacks)}")
-            continue
-        return replace(
-            nvcc, include=place / "include", target=CudaTarget(platform.cuda_target, place / "include", place / "lib")
-        )
-    release = "{}.{}.*".format(*nvcc.release)
-    wheels = " ".join(f"'{name}=={release}'" for name in WHEELS)
+        else:
+            target = CudaTarget(platform.cuda_target, part / "include", part / "lib")
+            return replace(nvcc, include=target.include, target=target)
+    release = "{}.{}".format(*nvcc.release)
+    ways = [f"build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)"]
+    if not nvcc.clang:
+        cross = f"cuda-cross-{platform.cuda_target.partition('-')[0]}"
+        ways.insert(0, f"install the toolkit's packages for it ({cross}), which make targets/{platform.cuda_target}")
+    if nvcc.release >= OLDEST:
+        words = shlex.join(pip_words(release, platform))
+        ways.insert(0, f"pip install --target DIR {words}, and -C target-packages=DIR")
     raise BuildError(
         f"the CUDA toolkit has no part for {platform.name}",
-        required=f"headers, {' and '.join(CUDA_LIBRARIES)} for {platform.name}, of CUDA {release}",
+        required=f"headers, {' and '.join(CUDA_LIBRARIES)} for {platform.name}, of CUDA {release}.*",
         found="\n".join(found),
-        remedies=[
-            f"pip install --target DIR --no-deps --only-binary=:all: --platform manylinux_2_17_{platform.machine} "
-            f"{wheels}, and -C target-packages=DIR",
-            f"or install the toolkit's packages for it (cuda-cross-{platform.cuda_target.partition('-')[0]}), which "
-            f"make targets/{platform.cuda_target}",
-            f"or build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)",
-        ],
+        remedies=[ways[0], *(f"or {way}" for way in ways[1:])],
     )
 
 

@@ -20,6 +20,8 @@ from .programs import output_of, passed_on
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with
+# clang's headers include this one of curand's, whether it is used or not.
+UNUSED = {"include/curand_mtgp32_kernel.h": ""}
 # Package -> a file that it must have, below `nvidia` in a folder of packages.
 PACKAGES = {
     "nvidia-cuda-nvcc-cu12": "cuda_nvcc/bin/ptxas",
@@ -96,9 +98,7 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
     files = {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable))}
-    if "include/curand_mtgp32_kernel.h" not in parts:  # clang's headers include it, whether it is used or not
-        files["include/curand_mtgp32_kernel.h"] = ""
-    return linked_toolkit(parts, files)
+    return linked_toolkit(parts, files | {name: text for name, text in UNUSED.items() if name not in parts})
 
 
 def _first(sites: Sequence[Path], pattern: str) -> Path | None:

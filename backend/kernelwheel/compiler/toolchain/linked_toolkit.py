@@ -18,21 +18,27 @@ from ...store.permissions import NOBODY_ELSE, Guard
 
 
 def linked_toolkit(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:
-    """The program `bin/nvcc` in a folder of links, which this process removes when it ends.
+    """The program `bin/nvcc` in such a folder; or, in words, why there is none."""
+    folder = linked_folder(parts, files)
+    return folder if isinstance(folder, str) else folder / "bin" / "nvcc"
+
+
+def linked_folder(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:
+    """A folder of links, which this process removes when it ends.
 
     Args:
         parts: what is linked to, by its name in the folder.
         files: what is not there yet, by name: a text each.
 
     Returns:
-        The path of nvcc; or, in words, why there is no such folder.
+        The folder; or, in words, why there is none.
     """
     # Whoever could replace the folder would have their own program run.
     guard = Guard(Path(tempfile.gettempdir()), NOBODY_ELSE, "the temporary folder", "TMPDIR", "")
     try:
         guard.check(guard.folder)
         links = tuple(sorted((name, place.resolve()) for name, place in parts.items()))
-        return _folder(links, tuple(sorted(files.items()))) / "bin" / "nvcc"
+        return _folder(links, tuple(sorted(files.items())))
     except (StoreError, OSError) as error:
         why = f"{error.problem}: {error.found}" if isinstance(error, StoreError) else str(error)
         return f"its parts cannot be put together ({why})"

@@ -36,6 +36,7 @@ ALIASES = {
     "ptxas-options": "Xptxas",
     "relocatable-device-code": "rdc",
     "system-include": "isystem",
+    "target-dir": "target-directory",
 }
 # Options that have no effect here: what clang does in any case, what steers programs that it does not have, and nvcc's
 # own warnings. Those in the second line take a value.
@@ -67,6 +68,8 @@ class Command:
     fatbinary: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
     host_compiler: str = ""
+    platform: str = ""  # of the toolkit's part for another platform, `sbsa-linux`
+    triple: str = ""  # of a host compiler that is told what to compile for
     keep: str = ""
     asked: str = ""
 
@@ -101,6 +104,8 @@ def _for_host(command: Command, value: str) -> None:
             _for_host(command, ",".join(shlex.split(Path(word[1:]).read_text(encoding="utf-8"))))
         elif re.match(r"-[DUI]|-f(file|debug|macro)-prefix-map=", word):
             command.both.append(word)
+        elif word.startswith("--target="):
+            command.triple = word.partition("=")[2]
         elif word not in OF_GCC:
             command.host.append(word)
 
@@ -155,6 +160,7 @@ VALUED: dict[str, Callable[[Command, str], object]] = {
     "prec-sqrt": lambda command, value: command.device.extend([] if _is_true(value) else _llvm("-nvptx-prec-sqrtf32=0")),
     "rdc": _relocatable,
     "std": lambda command, value: command.both.append(f"-std={value}"),
+    "target-directory": lambda command, value: setattr(command, "platform", value),
     "x": lambda command, value: None,
     **dict.fromkeys(NEEDLESS_VALUES, lambda command, value: None),
 }
@@ -227,12 +233,20 @@ class Toolkit:
         """The architectures that ptxas makes SASS for."""
         return sorted({int(code) for code in re.findall(r"'sm_(\d+)'", _output([self.ptxas, "--help"]))})
 
+    def part(self, command: Command) -> Path:
+        """The folder with the headers for the platform that is compiled for, laid out as a toolkit is."""
+        part = self.root / "targets" / command.platform if command.platform else self.root
+        if not part.is_dir():
+            raise Refused(f"--target-directory={command.platform}: there is no {part}")
+        return part
+
     def compile(self, command: Command) -> None:
         """Compile one source for the device and the host."""
         if len(command.sources) != 1 or not command.output:
             raise Refused(f"expected one source and -o, found {' '.join(command.sources)}")
-        common = [self.clang, "-x", "cuda", f"--cuda-path={self.root}", "-Wno-unknown-cuda-version", *command.both]
-        common += _gcc_of(command.host_compiler)
+        part = self.part(command)
+        common = [self.clang, "-x", "cuda", f"--cuda-path={part}", "-Wno-unknown-cuda-version", *command.both]
+        common += _host_of(command)
         # As nvcc does: CCCL names its namespaces after it, so that libraries for other GPUs do not share kernels.
         archs = sorted({int(number) * 10 for code in command.codes for number in re.findall(r"\d+", code)})
         common += [f"-D__CUDA_ARCH_LIST__={','.join(map(str, archs))}"] if archs else []
@@ -270,12 +284,15 @@ class Toolkit:
         return images
 
 
-def _gcc_of(compiler: str) -> list[str]:
-    """clang's option for the libstdc++ that the host compiler uses; none for a clang, which finds its own."""
-    if not compiler:
+def _host_of(command: Command) -> list[str]:
+    """clang's options for the host compiler's platform, which decides the device's types too, and its libstdc++."""
+    if not command.host_compiler:
         return []
-    library = Path(_output([compiler, "-print-libgcc-file-name"]).strip())
-    return [f"--gcc-install-dir={library.parent}"] if library.name == "libgcc.a" else []
+    asked = [command.host_compiler, *([f"--target={command.triple}"] if command.triple else [])]
+    triple = command.triple or (_output([*asked, "-dumpmachine"]).strip() if command.platform else "")
+    library = Path(_output([*asked, "-print-libgcc-file-name"]).strip())
+    gcc = [f"--gcc-install-dir={library.parent}"] if library.name == "libgcc.a" else []  # a clang finds its own
+    return [*([f"--target={triple}"] if triple else []), *gcc]
 
 
 def _output(words: Sequence[str]) -> str:
@@ -300,8 +317,10 @@ def main(program: str, arguments: Sequence[str]) -> None:
     elif command.asked == "help":
         print("\n".join(f"--{name}" for name in sorted({*VALUED, *FLAGS})))
     elif command.asked == "dryrun":
-        library = f'"-L{toolkit.root}/lib64"'
-        print(f'#$ TOP={toolkit.root}\n#$ INCLUDES="-I{toolkit.root}/include"  \n#$ LIBRARIES=  {library}')
+        part = toolkit.part(command)
+        library = f'"-L{part / ("lib" if command.platform else "lib64")}"'
+        # After an empty line: CMake reads a first line that is no variable with its #$, as the name of the linker.
+        print(f'\n#$ TOP={toolkit.root}\n#$ INCLUDES="-I{part}/include"  \n#$ LIBRARIES=  {library}')
         host = command.host_compiler or "c++"
         print("#$ clang++ -x cuda")  # of the line before the one that links, CMake takes the mark away
         print(f'#$ "{host}" -m64 {library} -lcudadevrt -lcudart_static -lrt -lpthread -ldl -o "a.out"')
