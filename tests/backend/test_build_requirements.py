@@ -5,18 +5,24 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from builds import needs_cuda_torch
+from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from kernelwheel.core.package import read_toml
 from packaging.requirements import Requirement
+from processes import RunPython
 
 ROOT = Path(__file__).parents[2]
+BACKEND = ROOT / "backend"
 
 
 def make_wheel(folder: Path, name: str, version: str, *requires: str) -> None:
@@ -46,3 +52,29 @@ def test_the_order_of_the_requirements_does_not_matter(project: str, tmp_path: P
         words = [*command, "--find-links", tmp_path, *order]
         done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
         assert "Would install cuda-toolkit-13.2.2 torch-2.15.0" in done.stdout, done.stdout + done.stderr
+
+
+ASK = """
+import sys
+from kernelwheel import hooks
+
+said = {key: value for key, value in (word.split("=") for word in sys.argv[1:])}
+print([needed for needed in hooks.get_requires_for_build_wheel(said) if needed.endswith("<13")])
+"""
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_a_front_end_is_told_of_the_parts_of_cuda_12_where_drivers_need_them(
+    checkout: Callable[[], Path], run_python: RunPython
+) -> None:
+    folder = checkout()
+
+    def asked(*words: str) -> list[str]:
+        answer: list[str] = ast.literal_eval(run_python(ASK, *words, cwd=folder, path=[BACKEND]).stdout)
+        return answer
+
+    assert asked() == []
+    assert asked("drivers=12.0") == list(PARTS)
+    assert asked("drivers=13.0") == []
+    assert asked("cuda=off") == []
