@@ -1,8 +1,8 @@
 """What each CUDA compiler of this machine makes of splat's kernels: registers, stack, size of the library, CPU time.
 
-The compilers are those that the backend's own search finds, and each compiles as the backend does at run time: the CUDA
-library alone, for the architectures in TORCH_CUDA_ARCH_LIST (default: 9.0). A compiler that does not know one of them is
-left out. Kernels are listed that differ in a way that matters from those of the first compiler.
+The compilers are those that the backend's own search finds, and each is used as in a compile at run time: for the CUDA
+library alone, and the architectures in TORCH_CUDA_ARCH_LIST (default: 9.0). One that does not know all of these is left
+out. Only kernels are listed that differ in a way that matters from those of the first compiler.
 
 Usage: kernel_compilers.py FOLDER, run by a Python that has splat, a torch with CUDA and what a compile needs.
 """
@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from kernel_resources import Use, describe, read
 from measure import table
-from splat._kernels import KERNELS
 from splat._kernelwheel.compiler.toolchain.cuda import look_for_nvcc
 from splat._kernelwheel.compiler.toolchain.nvcc import NvccLimits
 from splat._kernelwheel.compiler.toolchain.torch_files import find_torch
@@ -29,6 +28,8 @@ from splat._kernelwheel.core.compile_request import CompileRequest
 from splat._kernelwheel.core.errors import KernelWheelError
 from splat._kernelwheel.core.settings import Origin
 from splat._kernelwheel.loader import compiler_process
+
+from splat._kernels import KERNELS
 
 FEW = 8  # registers; a multiprocessor gives out eight at a time
 
@@ -44,20 +45,18 @@ class Made(NamedTuple):
 
 
 def main(folder: Path) -> None:
-    """Compile with each, and print the kernels that differ and a row for each compiler."""
+    """Print the kernels that differ, and a row for each compiler; nothing if there are not several."""
     archs = os.environ.get("TORCH_CUDA_ARCH_LIST", "9.0")
     compilers = found(archs)
     if len(compilers) < 2:
-        print(f"for {archs}, there is one compiler or none ({', '.join(compilers) or 'none'}): nothing to compare")
         return
     shutil.rmtree(folder, ignore_errors=True)
-    made = {
-        name: compiled(place, archs, folder / str(number)) for number, (name, place) in enumerate(compilers.items())
-    }
+    made = {name: compiled(place, archs, folder / f"{n}") for n, (name, place) in enumerate(compilers.items())}
     print(f"architectures {archs}; registers / bytes of shared memory; + bytes of stack, where there is any")
     if rows := differing({name: each.uses for name, each in made.items()}):
         table(["kernel", *made], rows)
-    print(f"\n{len(next(iter(made.values())).uses)} kernels; all others differ by at most {FEW} registers, without a stack")
+    count = len(next(iter(made.values())).uses)
+    print(f"{count - len(rows)} others of {count} differ by at most {FEW} registers, and have no stack\n")
     table(["compiler", "registers", "with a stack", "library kB", "CPU s"], summary(made))
 
 
@@ -79,16 +78,14 @@ def found(archs: str) -> dict[str, str]:
 def compiled(place: str, archs: str, store: Path) -> Made:
     """What a compiler makes in an empty store. The CPU library is the wheel's: it is not compiled."""
     package = KERNELS.installed
-    assert package.source is not None
-    origin = Origin("this benchmark")
-    settings = package.settings
-    for option, value in {"nvcc": place, "archs": archs, "cuda": "on", "drivers": "", "cache-dir": str(store)}.items():
-        settings = settings.changed(option, value, origin)
-    source = package.source
+    source, settings = package.source, package.settings
+    assert source is not None
+    wanted = {"nvcc": place, "archs": archs, "cuda": "on", "drivers": "", "cache-dir": str(store)}
+    for option, value in wanted.items():
+        settings = settings.changed(option, value, Origin("this benchmark"))
+    request = CompileRequest(source.facts, package.version, source.folder, settings, wheel=package.folder)
     before = cpu_seconds()
-    answer = compiler_process.ask(
-        CompileRequest(source.facts, package.version, source.folder, settings, wheel=package.folder), lambda line: None
-    )
+    answer = compiler_process.ask(request, lambda line: None)
     cpu = cpu_seconds() - before
     library = answer.folder / "libsplat_cuda.so"
     return Made(read(library), library.stat().st_size, cpu)
