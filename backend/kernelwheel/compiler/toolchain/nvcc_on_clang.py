@@ -49,6 +49,8 @@ OF_GCC = ("-fno-canonical-system-headers", "-fno-gnu-unique")  # clang knows nei
 # What every driver for CUDA 12 can compile (PTX ISA, "Release Notes"). It has all that a GPU up to 9.0 has; for newer
 # ones clang chooses.
 PTX_ISA, NEWEST_OF_ISA = "+ptx80", 90
+# As nvcc has them, pointers to shared memory have 32 bits, not 64: an address then takes one register, not two.
+DEVICE = ("--cuda-device-only", "-fcuda-short-ptr", "-O3")
 
 
 class Refused(Exception):
@@ -273,7 +275,7 @@ class Toolkit:
             if ptx not in made:
                 made.add(ptx)
                 isa = [f"--cuda-feature={PTX_ISA}"] if int(base.rstrip("af")) <= NEWEST_OF_ISA else []
-                device = ["--cuda-device-only", f"--cuda-gpu-arch=sm_{base}", *isa, "-O3", *command.device]
+                device = [*DEVICE, f"--cuda-gpu-arch=sm_{base}", *isa, *command.device]
                 _run([*common, *device, "-S", command.sources[0], "-o", str(ptx)])
             if kind == "compute":
                 images.append(f"--image3=kind=ptx,sm={arch},file={ptx}")
