@@ -101,7 +101,7 @@ def test_what_neither_makes_is_refused_and_never_left_out(
     ("part", "package"),
     [
         ("cuda_nvcc/bin/ptxas", "nvidia-cuda-nvcc-cu12"),
-        ("cuda_runtime/include/cuda_runtime.h", "nvidia-cuda-runtime-cu12"),
+        ("cuda_runtime/lib/libcudart_static.a", "nvidia-cuda-runtime-cu12"),
         ("cuda_cccl/include/nv/target", "nvidia-cuda-cccl-cu12"),
     ],
 )

@@ -15,17 +15,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from .clang_headers import HEADERS
 from .linked_toolkit import linked_toolkit
 from .programs import output_of, passed_on
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with
-# clang's headers include this one of curand's, whether it is used or not.
-UNUSED = {"include/curand_mtgp32_kernel.h": ""}
-# Package -> a file that it must have, below `nvidia` in a folder of packages.
+# Package -> a file that it must have, below `nvidia` in a folder of packages; the static runtime is there since 12.9.
 PACKAGES = {
     "nvidia-cuda-nvcc-cu12": "cuda_nvcc/bin/ptxas",
-    "nvidia-cuda-runtime-cu12": "cuda_runtime/include/cuda_runtime.h",
+    "nvidia-cuda-runtime-cu12": "cuda_runtime/lib/libcudart_static.a",
     "nvidia-cuda-cccl-cu12": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
@@ -63,7 +62,8 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     Args:
         clang: the clang that was found.
         version: what it says its version is.
-        sites: the folders where pip may have installed the parts; the first that has one is taken.
+        sites: the folders where pip may have installed the parts; the first with all of them is taken, or for each part
+            the first that has it.
         environ: for PATH, and for the libraries behind clang.
 
     Returns:
@@ -71,6 +71,8 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     """
     if int(version.split(".")[0]) < OLDEST:
         return f"is clang {version}; from {OLDEST} on, clang compiles with CUDA 12"
+    # Parts of one release, if a folder has them all: a torch for CUDA 12 brings its own release of some.
+    sites = sorted(sites, key=lambda site: sum(_first([site], file) is None for file in PACKAGES.values()))
     found = {name: _first(sites, file) for name, file in PACKAGES.items()}
     packer = _first(sites, "cu*/bin/fatbinary") or shutil.which("fatbinary", path=environ.get("PATH", ""))
     missing = [name for name, place in found.items() if place is None] + ([] if packer else [FATBINARY])
@@ -98,7 +100,7 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
     files = {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable))}
-    return linked_toolkit(parts, files | {name: text for name, text in UNUSED.items() if name not in parts})
+    return linked_toolkit(parts, files | {name: text for name, text in HEADERS.items() if name not in parts})
 
 
 def _first(sites: Sequence[Path], pattern: str) -> Path | None:

@@ -1,14 +1,15 @@
 """nvcc's command line, served by clang: the program that stands in nvcc's place in a toolkit that has no nvcc.
 
-clang compiles for the device (to PTX) and for the host, ptxas assembles SASS, and fatbinary packs both (clang's manual,
-"Compiling CUDA with clang"; nvcc's manual, "CUDA Compilation Trajectory"). CMake, a CMakeLists.txt and flags say the same
-to either compiler, and here, nowhere else, an option of nvcc becomes one of clang, or is refused by name.
+clang compiles for the device (to PTX) and for the host, ptxas assembles SASS, and fatbinary packs both (clang's
+manual, "Compiling CUDA with clang"; nvcc's manual, "CUDA Compilation Trajectory"). CMake, a CMakeLists.txt and flags
+say the same to either compiler, and here, nowhere else, an option of nvcc becomes one of clang, or is refused by name.
 
 It runs as a file, in a process for each source, so it imports nothing of the package.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -18,39 +19,62 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# nvcc's long names of options, which its manual gives beside the short ones, and its own synonyms.
 ALIASES = {
-    "compiler-bindir": "ccbin",
-    "compiler-options": "Xcompiler",
-    "default-stream": "default-stream",
-    "expt-extended-lambda": "extended-lambda",
-    "fatbin-options": "Xfatbin",
-    "generate-code": "gencode",
-    "generate-line-info": "lineinfo",
-    "include-path": "I",
-    "define-macro": "D",
-    "undefine-macro": "U",
-    "optf": "options-file",
-    "optimize": "O",
-    "output-file": "o",
-    "pre-include": "include",
-    "ptxas-options": "Xptxas",
-    "relocatable-device-code": "rdc",
-    "system-include": "isystem",
-    "target-dir": "target-directory",
+    "arch-ls": "list-gpu-arch", "brief-diag": "brief-diagnostics", "code-ls": "list-gpu-code", "compile": "c",
+    "compiler-bindir": "ccbin", "compiler-options": "Xcompiler", "debug": "g", "define-macro": "D",
+    "dependency-output": "MF", "dependency-target-name": "MT", "device-c": "dc", "device-debug": "G",
+    "device-link": "dlink", "device-w": "dw", "disable-warnings": "w", "dlink-time-opt": "dlto",
+    "err-no": "display-error-number", "expt-extended-lambda": "extended-lambda", "extensible-whole-program": "ewp",
+    "fatbin-options": "Xfatbin", "generate-code": "gencode", "generate-dependencies-with-compile": "MD",
+    "generate-dependency-targets": "MP", "generate-line-info": "lineinfo",
+    "generate-nonsystem-dependencies-with-compile": "MMD", "gpu-architecture": "arch", "gpu-code": "code", "h": "help",
+    "include-path": "I", "library": "l", "library-path": "L", "linker-options": "Xlinker", "machine": "m",
+    "no-err-no": "no-display-error-number", "nvlink-options": "Xnvlink", "Ofc": "Ofast-compile",
+    "optf": "options-file", "optimize": "O", "output-file": "o", "pre-include": "include", "preprocess": "E",
+    "ptxas-options": "Xptxas", "relocatable-device-code": "rdc", "res-usage": "resource-usage",
+    "src-in-ptx": "source-in-ptx", "system-include": "isystem", "target-dir": "target-directory",
+    "undefine-macro": "U", "V": "version", "verbose": "v",
+}  # fmt: skip
+ASKED = ("version", "help", "dryrun", "list-gpu-arch", "list-gpu-code")
+# Options that have no effect here: what clang does in any case, hints, what steers programs that it does not have, and
+# nvcc's own warnings. Those in the second list take a value.
+NEEDLESS = {
+    "allow-unsupported-compiler", "c", "display-error-number", "extra-device-vectorization", "forward-unknown-opts",
+    "forward-unknown-to-host-compiler", "forward-unknown-to-host-linker", "jobserver", "keep", "m64",
+    "no-display-error-number", "restrict", "save-temps", "source-in-ptx", "Wdefault-stream-launch",
+    "Wext-lambda-captures-this", "Wmissing-launch-bounds", "Wno-deprecated-gpu-targets", "Wreorder",
+}  # fmt: skip
+NEEDLESS_VALUES = {
+    "brief-diagnostics", "cudadevrt", "cudart", "device-entity-has-hidden-visibility", "diag-error", "diag-suppress",
+    "diag-warn", "dopt", "l", "L", "m", "split-compile", "static-global-template-stub", "t", "threads", "Werror", "x",
+    "Xcudafe", "Xlinker", "Xnvlink",
+}  # fmt: skip
+LINKED = "device code is linked by nvcc alone; put kernels and the device functions that they call in one file"
+OTHER_ARCHS = "architectures are named by -gencode=arch=compute_90,code=sm_90"
+REFUSED = {
+    "G": "device code is always optimised; -lineinfo gives its line numbers",
+    "arch": OTHER_ARCHS,
+    "code": OTHER_ARCHS,
+    **dict.fromkeys(("dc", "dlink", "dlto", "dw", "ewp", "lto"), LINKED),
+    **dict.fromkeys(("E", "M", "MM", "cubin", "fatbin", "lib", "link", "ptx", "shared"), "nothing but objects is made"),
+    "Ofast-compile": "device code is always optimised",
+    "ldir": "libdevice is the toolkit's",
 }
-# Options that have no effect here: what clang does in any case, what steers programs that it does not have, and nvcc's
-# own warnings. Those in the second line take a value.
-NEEDLESS = frozenset(
-    "allow-unsupported-compiler c compile display-error-number expt-relaxed-constexpr extended-lambda forward-unknown-opts "
-    "forward-unknown-to-host-compiler keep m64 restrict source-in-ptx Wno-deprecated-gpu-targets".split()
-)
-NEEDLESS_VALUES = frozenset("Xcudafe cudart diag-error diag-suppress diag-warn split-compile t threads".split())
+# The values that nvcc's manual gives for these by default, and those that --use_fast_math implies.
+PRECISE = {"ftz": False, "prec-div": True, "prec-sqrt": True, "fmad": True}
+FAST = {"ftz": True, "prec-div": False, "prec-sqrt": False, "fmad": True}
 OF_GCC = ("-fno-canonical-system-headers", "-fno-gnu-unique")  # clang knows neither, and does what they ask for
+# Of the host compiler's options, those that device code has to be compiled with too: nvcc has the host compiler
+# preprocess either, and takes -std, -w and the template limits itself.
+OF_BOTH = re.compile(r"-[DUI]|-i(system|quote|dirafter)|-std=|-w$|-Wno-|-ftemplate-|-f(file|debug|macro)-prefix-map=")
+PAIRED = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter", "-include")
 # What every driver for CUDA 12 can compile (PTX ISA, "Release Notes"). It has all that a GPU up to 9.0 has; for newer
 # ones clang chooses.
 PTX_ISA, NEWEST_OF_ISA = "+ptx80", 90
 # As nvcc has them, pointers to shared memory have 32 bits, not 64: an address then takes one register, not two.
 DEVICE = ("--cuda-device-only", "-fcuda-short-ptr", "-O3")
+HEADER = "include/nvcc_on_clang.h"  # made by clang_headers.py
 
 
 class Refused(Exception):
@@ -69,25 +93,44 @@ class Command:
     ptxas: list[str] = field(default_factory=list)
     fatbinary: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
+    math: dict[str, bool] = field(default_factory=lambda: dict(PRECISE))
+    fast: bool = False
     host_compiler: str = ""
     platform: str = ""  # of the toolkit's part for another platform, `sbsa-linux`
     triple: str = ""  # of a host compiler that is told what to compile for
     keep: str = ""
     asked: str = ""
 
+    def device_options(self) -> list[str]:
+        """How clang makes PTX."""
+        # Division: 2 is IEEE's, 1 is what nvcc makes of --prec-div=false, 0 what it makes of --use_fast_math.
+        division = 2 if self.math["prec-div"] else 0 if self.fast else 1
+        return [
+            *DEVICE,
+            f"-ffp-contract={'fast' if self.math['fmad'] else 'off'}",
+            *(["-fgpu-flush-denormals-to-zero"] if self.math["ftz"] else []),
+            *(["-fgpu-approx-transcendentals"] if self.fast else []),
+            *("-mllvm", f"-nvptx-prec-divf32={division}"),
+            *("-mllvm", f"-nvptx-prec-sqrtf32={int(self.math['prec-sqrt'])}"),
+            *self.device,
+        ]
+
+
+Action = Callable[[Command, str], object]
+
 
 def _fast_math(command: Command, value: str) -> None:
-    """nvcc's manual: implies ftz, no precise division or square root, and approximate functions."""
-    if value in ("", "true"):
-        command.device += ["-fgpu-approx-transcendentals", "-ffp-contract=fast", "-fgpu-flush-denormals-to-zero"]
-        command.device += _llvm("-nvptx-prec-divf32=0", "-nvptx-prec-sqrtf32=0")
+    command.fast = _is_true("use_fast_math", value or "true")
+    command.math.update(FAST if command.fast else {})
 
 
-def _llvm(*options: str) -> list[str]:
-    return [word for option in options for word in ("-mllvm", option)]
+def _math(name: str) -> Action:
+    return lambda command, value: command.math.update({name: _is_true(name, value)})
 
 
-def _is_true(value: str) -> bool:
+def _is_true(name: str, value: str) -> bool:
+    if value not in ("true", "1", "false", "0"):
+        raise Refused(f"{name}={value}: expected true or false")
     return value in ("true", "1")
 
 
@@ -101,10 +144,15 @@ def _code(command: Command, value: str) -> None:
 
 
 def _for_host(command: Command, value: str) -> None:
-    for word in _split(value):
+    words = iter(_split(value))
+    for word in words:
         if word.startswith("@"):
             _for_host(command, ",".join(shlex.split(Path(word[1:]).read_text(encoding="utf-8"))))
-        elif re.match(r"-[DUI]|-f(file|debug|macro)-prefix-map=", word):
+        elif word.startswith("-fopenmp"):
+            raise Refused(f"{word}: clang would need an OpenMP library of its own; put parallel loops in C++ files")
+        elif word in PAIRED:
+            command.both += [word, _next(words, word)]
+        elif OF_BOTH.match(word):
             command.both.append(word)
         elif word.startswith("--target="):
             command.triple = word.partition("=")[2]
@@ -117,8 +165,8 @@ def _packed(command: Command, value: str) -> None:
 
 
 def _relocatable(_: Command, value: str) -> None:
-    if _is_true(value):
-        raise Refused("-rdc=true: device code is linked by nvcc alone; put kernels and what they call in one file")
+    if _is_true("rdc", value):
+        raise Refused(f"-rdc=true: {LINKED}")
 
 
 def _of_cicc(_: Command, value: str) -> None:
@@ -127,54 +175,76 @@ def _of_cicc(_: Command, value: str) -> None:
 
 
 def _stream(command: Command, value: str) -> None:
-    command.both.append(f"-fgpu-default-stream={value}")
+    if value == "per-thread":
+        command.both += ["-Xclang", "-fgpu-default-stream=per-thread"]  # clang's driver takes it for HIP alone
+
+
+def _line_info(command: Command, _: str) -> None:
+    command.device.append("-gline-tables-only")
+    command.ptxas.append("-lineinfo")
 
 
 def _split(value: str) -> list[str]:
-    """nvcc's own lists: separated by commas, unless they are quoted or escaped."""
-    return [part.replace("\\,", ",").strip("'\"") for part in re.split(r"(?<!\\),", value) if part]
+    """nvcc's own lists: separated by commas that are not escaped; a part may be in quotes."""
+    parts = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value) if part]
+    return [part[1:-1] if part[0] in "'\"" and part[0] == part[-1] else part for part in parts]
 
 
-VALUED: dict[str, Callable[[Command, str], object]] = {
-    "D": lambda command, value: command.both.append(f"-D{value}"),
-    "I": lambda command, value: command.both.append(f"-I{value}"),
-    "U": lambda command, value: command.both.append(f"-U{value}"),
-    "MF": lambda command, value: command.host.extend(["-MF", value]),
-    "MQ": lambda command, value: command.host.extend(["-MQ", value]),
-    "MT": lambda command, value: command.host.extend(["-MT", value]),
+def _add(words: str, *options: str) -> Action:
+    """Adds to the words of one kind; `{}` in an option is the value."""
+    return lambda command, value: getattr(command, words).extend(option.format(value) for option in options)
+
+
+def _keep_value(attribute: str) -> Action:
+    return lambda command, value: setattr(command, attribute, value)
+
+
+VALUED: dict[str, Action] = {
+    "D": _add("both", "-D{}"),
+    "I": _add("both", "-I{}"),
+    "U": _add("both", "-U{}"),
+    "MF": _add("host", "-MF", "{}"),
+    "MQ": _add("host", "-MQ", "{}"),
+    "MT": _add("host", "-MT", "{}"),
+    "O": _add("host", "-O{}"),
     "Xcicc": _of_cicc,
     "Xcompiler": _for_host,
     "Xfatbin": _packed,
     "Xptxas": lambda command, value: command.ptxas.extend(_split(value)),
-    "ccbin": lambda command, value: setattr(command, "host_compiler", value),
+    "ccbin": _keep_value("host_compiler"),
     "compress-mode": lambda command, value: command.fatbinary.append("-compress=false") if value == "none" else None,
     "default-stream": _stream,
-    "fmad": lambda command, value: command.device.append(f"-ffp-contract={'fast' if _is_true(value) else 'off'}"),
-    "frandom-seed": lambda command, value: command.both.append(f"-cuid={value}"),
-    "ftz": lambda command, value: command.device.extend(["-fgpu-flush-denormals-to-zero"] if _is_true(value) else []),
+    "frandom-seed": _add("both", "-cuid={}"),
+    "ftemplate-backtrace-limit": _add("both", "-ftemplate-backtrace-limit={}"),
+    "ftemplate-depth": _add("both", "-ftemplate-depth={}"),
     "gencode": _code,
-    "include": lambda command, value: command.both.extend(["-include", value]),
-    "isystem": lambda command, value: command.both.extend(["-isystem", value]),
-    "keep-dir": lambda command, value: setattr(command, "keep", value),
-    "maxrregcount": lambda command, value: command.ptxas.append(f"-maxrregcount={value}"),
-    "o": lambda command, value: setattr(command, "output", value),
-    "prec-div": lambda command, value: command.device.extend([] if _is_true(value) else _llvm("-nvptx-prec-divf32=1")),
-    "prec-sqrt": lambda command, value: command.device.extend([] if _is_true(value) else _llvm("-nvptx-prec-sqrtf32=0")),
+    "include": _add("both", "-include", "{}"),
+    "isystem": _add("both", "-isystem", "{}"),
+    "keep-dir": _keep_value("keep"),
+    "maxrregcount": _add("ptxas", "-maxrregcount={}"),
+    "o": _keep_value("output"),
     "rdc": _relocatable,
-    "std": lambda command, value: command.both.append(f"-std={value}"),
-    "target-directory": lambda command, value: setattr(command, "platform", value),
-    "x": lambda command, value: None,
+    "std": _add("both", "-std={}"),
+    "target-directory": _keep_value("platform"),
+    **{name: _math(name) for name in PRECISE},
     **dict.fromkeys(NEEDLESS_VALUES, lambda command, value: None),
 }
 # `--use_fast_math=true` is allowed, a value in the next word is not.
-FLAGS: dict[str, Callable[[Command, str], object]] = {
-    "lineinfo": lambda command, value: (command.device.append("-gline-tables-only"), command.ptxas.append("-lineinfo")),
+FLAGS: dict[str, Action] = {
+    "extended-lambda": _add("both", "-D__CUDACC_EXTENDED_LAMBDA__"),
+    "expt-relaxed-constexpr": _add("both", "-D__CUDACC_RELAXED_CONSTEXPR__"),
+    "lineinfo": _line_info,
+    "no-compress": _add("fatbinary", "-compress=false"),
+    "resource-usage": _add("ptxas", "-v"),
     "use_fast_math": _fast_math,
+    "w": _add("both", "-w"),
+    "Wno-deprecated-declarations": _add("both", "-Wno-deprecated-declarations"),
+    **{name: _add("host", f"-{name}") for name in ("g", "MD", "MMD", "MP", "pthread", "v")},
     **dict.fromkeys(NEEDLESS, lambda command, value: None),
 }
 
 
-def parse(arguments: Sequence[str]) -> Command:
+def parse_call(arguments: Sequence[str]) -> Command:
     """Sort the words of a call of nvcc.
 
     Raises:
@@ -182,26 +252,36 @@ def parse(arguments: Sequence[str]) -> Command:
     """
     command, words = Command(), _words(arguments)
     for word in words:
-        dashes = len(word) - len(word.lstrip("-"))
-        name, equals, value = word[dashes:].partition("=")
-        name = ALIASES.get(name, name)
-        if not dashes or word == "-":
+        if not word.startswith("-") or word == "-":
             command.sources.append(word)
+            continue
+        name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+        name = ALIASES.get(name, name)
+        attached = re.fullmatch(r"-([DIULlO])(.+)|-(t)(\d+)", word, re.DOTALL)
+        if name in ASKED:
+            command.asked = name
         elif name in VALUED:
-            VALUED[name](command, value if equals else next(words, ""))
+            VALUED[name](command, value if equals else _next(words, word))
         elif name in FLAGS:
             FLAGS[name](command, value)
-        elif dashes == 1 and re.match("[DUI].", name):
-            command.both.append(word)
-        elif name in ("version", "V", "help", "h", "dryrun", "list-gpu-arch", "list-gpu-code"):
-            command.asked = {"V": "version", "h": "help"}.get(name, name)
-        elif name == "DNDEBUG" or name.startswith("O"):
-            command.host.append(f"-{name}")
-        elif dashes == 1 and re.match(r"[Wfgm]|M{1,2}D?$|E$|v$|w$|pthread$", name):
+        elif name in REFUSED:
+            if not command.asked:
+                raise Refused(f"{word}: {REFUSED[name]}")
+        elif attached:
+            short, value = filter(None, attached.groups())
+            VALUED[short](command, value)
+        elif re.match(r"-[Wfm]", word):  # as with --forward-unknown-to-host-compiler
             _for_host(command, word)
         else:
             raise Refused(f"{word}: clang has nothing that corresponds to this option of nvcc")
     return command
+
+
+def _next(words: Iterator[str], option: str) -> str:
+    value = next(words, None)
+    if value is None:
+        raise Refused(f"{option}: its value is missing")
+    return value
 
 
 def _words(arguments: Sequence[str]) -> Iterator[str]:
@@ -210,7 +290,8 @@ def _words(arguments: Sequence[str]) -> Iterator[str]:
     for word in words:
         name, equals, value = word.lstrip("-").partition("=")
         if word.startswith("-") and ALIASES.get(name, name) == "options-file":
-            yield from _words(shlex.split(Path(value if equals else next(words)).read_text(encoding="utf-8")))
+            for file in (value if equals else _next(words, word)).split(","):
+                yield from _words(shlex.split(Path(file).read_text(encoding="utf-8")))
         else:
             yield word
 
@@ -220,7 +301,9 @@ class Toolkit:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.clang, self.ptxas, self.fatbinary = (str(root / "bin" / name) for name in ("clang++", "ptxas", "fatbinary"))
+        self.clang, self.ptxas, self.fatbinary = (
+            str(root / "bin" / name) for name in ("clang++", "ptxas", "fatbinary")
+        )
 
     def version(self) -> str:
         """The release line of ptxas, which makes the SASS, as nvcc prints its own."""
@@ -247,13 +330,15 @@ class Toolkit:
         if len(command.sources) != 1 or not command.output:
             raise Refused(f"expected one source and -o, found {' '.join(command.sources)}")
         part = self.part(command)
-        common = [self.clang, "-x", "cuda", f"--cuda-path={part}", "-Wno-unknown-cuda-version", *command.both]
+        common = [self.clang, "-x", "cuda", f"--cuda-path={part}", "-Wno-unknown-cuda-version", *self._definitions()]
+        common += ["-Wno-unknown-warning-option", "-include", str(self.root / HEADER), *command.both]
         common += _host_of(command)
         # As nvcc does: CCCL names its namespaces after it, so that libraries for other GPUs do not share kernels.
         archs = sorted({int(number) * 10 for code in command.codes for number in re.findall(r"\d+", code)})
         common += [f"-D__CUDA_ARCH_LIST__={','.join(map(str, archs))}"] if archs else []
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(command.keep or temporary)
+            common += _overlay(Path(command.sources[0]), folder)
             images = self._images(command, common, folder)
             packed = folder / "device.fatbin"
             # Before 12.4, drivers unpack nothing but what this mode makes.
@@ -261,6 +346,11 @@ class Toolkit:
             _run([self.fatbinary, "-64", *modes, *command.fatbinary, *images, f"--create={packed}"])
             embed = ["-Xclang", "-fcuda-include-gpubinary", "-Xclang", str(packed)] if images else []
             _run([*common, "--cuda-host-only", *embed, *command.host, "-c", command.sources[0], "-o", command.output])
+
+    def _definitions(self) -> list[str]:
+        """The release, which clang does not define as nvcc does. __NVCC__ is left out: it promises nvcc's front end."""
+        names, numbers = ("MAJOR", "MINOR", "BUILD"), re.findall(r"\d+", self.version().partition(" V")[2])
+        return [f"-D__CUDACC_VER_{part}__={number}" for part, number in zip(names, numbers, strict=True)]
 
     def _images(self, command: Command, common: Sequence[str], folder: Path) -> list[str]:
         """fatbinary's options for the targets, once their files are made."""
@@ -275,15 +365,58 @@ class Toolkit:
             if ptx not in made:
                 made.add(ptx)
                 isa = [f"--cuda-feature={PTX_ISA}"] if int(base.rstrip("af")) <= NEWEST_OF_ISA else []
-                device = [*DEVICE, f"--cuda-gpu-arch=sm_{base}", *isa, *command.device]
+                device = [f"--cuda-gpu-arch=sm_{base}", *isa, *command.device_options()]
                 _run([*common, *device, "-S", command.sources[0], "-o", str(ptx)])
             if kind == "compute":
                 images.append(f"--image3=kind=ptx,sm={arch},file={ptx}")
                 continue
             cubin = ptx.with_suffix("").with_suffix(f".compute_{arch}.cubin")
-            _run([self.ptxas, "-m64", "-O3", *command.ptxas, f"--gpu-name=sm_{arch}", f"--output-file={cubin}", str(ptx)])
+            _run([self.ptxas, "-m64", *command.ptxas, f"--gpu-name=sm_{arch}", f"--output-file={cubin}", str(ptx)])
             images.append(f"--image3=kind=elf,sm={arch},file={cubin}")
         return images
+
+
+def joined_launches(text: str) -> str:
+    """A source with `kernel << <grid, block >> > ()` as clang reads it: nvcc allows spaces in `<<<` and `>>>`.
+
+    Lines and columns stay, and so does what is in comments and literals. Where `>> >` ends lists of template arguments,
+    `>>>` does too.
+    """
+    return _LAUNCH.sub(
+        lambda found: (
+            f"{found['bracket'] * 3}{found[0].replace(found['bracket'], '')}" if found["bracket"] else found[0]
+        ),
+        text,
+    )
+
+
+_LAUNCH = re.compile(
+    r"""//.*
+    | /\*[\s\S]*?\*/
+    | R"(?P<end>[^\s()\\]{0,16})\([\s\S]*?\)(?P=end)"
+    | "(?:\\.|[^"\\\n])*"
+    | (?<![\da-fA-F])'(?:\\.|[^'\\\n])*'
+    | operator\s*<<
+    | (?P<bracket>[<>]) (?: (?P=bracket)\s+ | \s+(?P=bracket) ) (?P=bracket)
+    """,
+    re.VERBOSE,
+)
+
+
+def _overlay(source: Path, folder: Path) -> list[str]:
+    """clang's options to read a source with joined launches in place of this one; none if it has no others."""
+    try:
+        text = source.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []  # clang says what is wrong
+    joined = joined_launches(text)
+    if joined == text:
+        return []
+    copy, table = folder / f"{source.stem}.joined.cu", folder / f"{source.stem}.overlay.json"
+    copy.write_text(joined, encoding="utf-8", errors="surrogateescape")
+    file = {"name": str(source.absolute()), "type": "file", "external-contents": str(copy.absolute())}
+    table.write_text(json.dumps({"version": 0, "use-external-names": False, "roots": [file]}), encoding="utf-8")
+    return ["-ivfsoverlay", str(table)]
 
 
 def _host_of(command: Command) -> list[str]:
@@ -310,7 +443,7 @@ def _run(words: Sequence[str]) -> None:
 def main(program: str, arguments: Sequence[str]) -> None:
     """Answer or compile as `nvcc` would; the toolkit is the folder around `program`."""
     toolkit = Toolkit(Path(program).parents[1])
-    command = parse(arguments)
+    command = parse_call(arguments)
     if command.asked == "version":
         print(f"nvcc: clang in its place\n{toolkit.version()}")
     elif command.asked.startswith("list-gpu"):
