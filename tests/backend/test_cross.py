@@ -338,7 +338,7 @@ def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: N
 def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path, told: str) -> None:
     toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
     for name in ("clang++", "ptxas", "fatbinary"):
-        make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90'" """)
+        make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90' release 12.9, V12.9.86" """)
     answers = "-dumpmachine) echo aarch64-linux-gnu;; -print-libgcc-file-name) echo /gcc/aarch64/libgcc.a;;"
     first = f'test "$1" = {told} || exit 1; shift; ' if told else ""
     host = make_program(tmp_path / "c++", f'{first}case "$1" in {answers} *) exit 1;; esac')

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ...core.platforms import HERE
 from .clang_headers import HEADERS
 from .linked_toolkit import linked_toolkit
 from .programs import output_of, passed_on
@@ -24,7 +25,7 @@ OLDEST = 19  # the oldest that this was tried with
 # Package -> a file that it must have, below `nvidia` in a folder of packages; the static runtime is there since 12.9.
 PACKAGES = {
     "nvidia-cuda-nvcc-cu12": "cuda_nvcc/bin/ptxas",
-    "nvidia-cuda-runtime-cu12": "cuda_runtime/lib/libcudart_static.a",
+    "nvidia-cuda-runtime-cu12": f"cuda_runtime/lib/{HERE.static('cudart_static')}",
     "nvidia-cuda-cccl-cu12": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
