@@ -48,3 +48,9 @@ def make_path(folder: Path) -> str:
 def find_optional(name: str) -> str | None:
     """A program that this machine may have, such as a browser or another compiler."""
     return shutil.which(name, path=MACHINE)
+
+
+CLANG = next((found for number in range(30, 18, -1) if (found := find_optional(f"clang++-{number}"))), None)
+"""A clang that compiles with CUDA 12, if this machine has one."""
+CUDA_12 = os.environ.get("SPLAT_TEST_CUDA12", "")
+"""The folder with the parts of CUDA 12 that it needs, from ci/test."""

@@ -1,4 +1,4 @@
-"""The extras `jit` and `jit-cuda12`: all that a compile at run time needs and pip can bring, beside the torch that is there."""
+"""The extras `jit` and `jit-cuda12`: all that a compile at run time needs and pip can bring beside torch."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ with requirements.imports_checked_later():
     from setuptools import build_meta
 
     from .compiler.draw_plan import require_cuda
-    from .compiler.make import missing_parts, toolchain_for
+    from .compiler.make import parts_to_install, toolchain_for
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
     from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
@@ -119,7 +119,7 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     ours, theirs = _split(config_settings)
     with _outside_checkout():
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
-    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *missing_parts(_request(ours), os.environ)]
+    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *parts_to_install(_request(ours), os.environ)]
 
 
 @_errors_as_messages()

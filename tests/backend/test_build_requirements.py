@@ -75,6 +75,6 @@ def test_a_front_end_is_told_of_the_parts_of_cuda_12_where_drivers_need_them(
         return answer
 
     assert asked() == []
-    assert asked("drivers=12.0") == list(PARTS)
+    assert asked("drivers=12.0") == [*PARTS]
     assert asked("drivers=13.0") == []
     assert asked("cuda=off") == []

@@ -4,7 +4,6 @@ Debian's clang alone.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +11,16 @@ from pathlib import Path
 import pytest
 from builds import Wheel, build, device_code, needs_cuda_torch
 from processes import RunPython
-from programs import find_optional
+from programs import CLANG, CUDA_12
 
-SITE = os.environ.get("SPLAT_TEST_CUDA12", "")
-CLANG = next((found for number in range(19, 30) if (found := find_optional(f"clang++-{number}"))), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.every_program,
     needs_cuda_torch,
-    pytest.mark.skipif(not SITE, reason="SPLAT_TEST_CUDA12 names no folder with CUDA 12.9; ci/test makes one"),
+    pytest.mark.skipif(not CUDA_12, reason="SPLAT_TEST_CUDA12 names no folder with CUDA 12.9; ci/test makes one"),
     pytest.mark.skipif(not CLANG, reason="no clang++-19 or later on PATH; Debian: apt-get install clang-19"),
 ]
-ENVIRON = {"PYTHONPATH": SITE, "TINY_DRIVERS": "12.0"}
+ENVIRON = {"PYTHONPATH": CUDA_12, "TINY_DRIVERS": "12.0"}
 
 
 @pytest.fixture(scope="module")

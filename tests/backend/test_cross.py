@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +21,11 @@ from kernelwheel.compiler.cross.toolchain_file import toolchain_file
 from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
 from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.headers import header_folders
+from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
+from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
 from kernelwheel.compiler.plan import Plan
-from kernelwheel.compiler.toolchain import nvcc_on_clang, toolchain
+from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.binding import Binding, find_cuda_library
-from kernelwheel.compiler.toolchain.clang_toolkit import INSTALL, clangs_on_path
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
 from kernelwheel.compiler.toolchain.nvcc import Nvcc, inspect_nvcc
@@ -39,7 +39,7 @@ from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing.tags import linux_tag
 from processes import RunPython
-from programs import MACHINE, find_optional
+from programs import CLANG, CUDA_12, find_optional
 from standins import (
     GPU_CODES,
     Machine,
@@ -226,27 +226,15 @@ def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Pa
         assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))
 
 
-@pytest.fixture(scope="module")
-def clang_with_cuda_12() -> str:
-    """A clang of this machine that compiles with CUDA 12, for which pip's parts must be on sys.path."""
-    path, sites = os.pathsep.join((os.environ["PATH"], MACHINE)), [TORCH.root.parent, *map(Path, sys.path)]
-    for each in clangs_on_path({"PATH": path}):
-        if inspect_nvcc("PATH", each, "12.9", sites, {"PATH": path}).nvcc:
-            return each
-    pytest.skip(f"no clang on PATH with pip's parts of CUDA 12 for this machine ({INSTALL})")
-
-
 @needs_compiler
 @needs_parts
 @needs_cuda_torch
 @pytest.mark.slow
-def test_clang_makes_kernels_for_it_that_drivers_for_cuda_12_run(
-    checkout: Checkout, build_root: Path, clang_with_cuda_12: str
-) -> None:
-    sites = (each for each in sys.path if (Path(each) / "nvidia/cuda_nvcc").is_dir())
+@pytest.mark.skipif(not (CLANG and CUDA_12), reason="no clang 19 or later, or no parts of CUDA 12; ci/test brings them")
+def test_clang_makes_kernels_for_it_that_drivers_for_cuda_12_run(checkout: Checkout, build_root: Path) -> None:
     env = {
-        "TINY_CUDA": "on", "TINY_DRIVERS": "12.0", "TORCH_CUDA_ARCH_LIST": "9.0+PTX", "CUDACXX": clang_with_cuda_12,
-        "PYTHONPATH": os.pathsep.join(sites),
+        "TINY_CUDA": "on", "TINY_DRIVERS": "12.0", "TORCH_CUDA_ARCH_LIST": "9.0+PTX", "CUDACXX": CLANG,
+        "PYTHONPATH": CUDA_12,
     }  # fmt: skip
     config = {**FOR_ARM, "target-packages": f"{FOLDER}/toolkit"}
 
@@ -346,9 +334,9 @@ def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: P
     words += ["-gencode=arch=compute_90,code=[sm_90,compute_90]", "-c", "twice.cu", "-o", "twice.o"]
 
     def compile_one() -> None:
-        nvcc_on_clang.main(str(toolkit / "bin/nvcc"), words)
+        answer(str(toolkit / "bin/nvcc"), words)
 
-    with pytest.raises(nvcc_on_clang.Refused, match="--target-directory=sbsa-linux: there is no"):
+    with pytest.raises(Refused, match="--target-directory=sbsa-linux: there is no"):
         compile_one()
     (toolkit / TARGET).mkdir(parents=True)
     compile_one()

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, device_code
-from kernelwheel.compiler.toolchain.clang_toolkit import PACKAGES, clang_toolkit, clangs_on_path
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
-from kernelwheel.compiler.toolchain.nvcc_on_clang import (
+from kernelwheel.compiler.nvcc_on_clang.joined_launches import joined_launches
+from kernelwheel.compiler.nvcc_on_clang.nvcc_options import (
     ALIASES,
-    DEVICE,
     FLAGS,
     NEEDLESS,
     NEEDLESS_VALUES,
@@ -22,9 +20,11 @@ from kernelwheel.compiler.toolchain.nvcc_on_clang import (
     VALUED,
     Command,
     Refused,
-    joined_launches,
     parse_call,
 )
+from kernelwheel.compiler.nvcc_on_clang.passes import DEVICE
+from kernelwheel.compiler.toolchain.clang_toolkit import PARTS, clang_toolkit, clangs_on_path
+from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from programs import MACHINE
 from standins import make_program
 
@@ -313,18 +313,21 @@ def make_parts(site: Path, *files: str) -> Path:
     return site
 
 
-def test_a_runtime_without_a_static_library_is_too_old(tmp_path: Path) -> None:
-    header = "cuda_runtime/include/cuda_runtime.h"
-    others = ("cuda_nvcc/bin/ptxas", "cuda_cccl/include/nv/target", "cu13/bin/fatbinary")
+def test_a_runtime_without_a_static_library_is_linked_dynamically(tmp_path: Path) -> None:
+    """That of a torch for CUDA 12.8, which pins it."""
+    site = make_parts(tmp_path, *PARTS.values(), "cu13/bin/fatbinary", "cuda_runtime/lib/libcudart.so.12")
 
-    said = clang_toolkit("clang++", "19.1.7", [make_parts(tmp_path, header, *others)], {})
+    nvcc = clang_toolkit(str(make_program(tmp_path / "clang++", "")), "19.1.7", [site], {})
 
-    assert "lacks nvidia-cuda-runtime-cu12 (pip install " in str(said)
+    assert isinstance(nvcc, Path), nvcc
+    libraries = nvcc.parents[1] / "lib64"
+    assert (libraries / "libcudart.so.12").resolve() == site / "nvidia/cuda_runtime/lib/libcudart.so.12"
+    assert (libraries / "libcudart_static.a").read_text() == "INPUT(libcudart.so.12)\n"
 
 
 def test_a_folder_with_all_parts_goes_before_the_first_that_has_some(tmp_path: Path) -> None:
     with_torch = make_parts(tmp_path / "torch", "cuda_nvcc/bin/ptxas", "cu13/bin/fatbinary")
-    whole = make_parts(tmp_path / "whole", *PACKAGES.values())
+    whole = make_parts(tmp_path / "whole", *PARTS.values())
     clang = make_program(tmp_path / "clang++", "")
 
     nvcc = clang_toolkit(str(clang), "19.1.7", [with_torch, whole], {})

@@ -101,7 +101,7 @@ def nvcc_limits(request: CompileRequest) -> NvccLimits:
     return NvccLimits(not request.facts.binds_cuda, request.driver, oldest)
 
 
-def missing_parts(request: CompileRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
+def parts_to_install(request: CompileRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What pip must install besides the build requirements: the parts of CUDA 12 for clang, where nothing else will do.
 
     Without torch there are none; the build itself says that it is missing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .nvcc_on_clang import HEADER
+from ..nvcc_on_clang.passes import HEADER
 
 
 def _prelude() -> str:

@@ -16,24 +16,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...core.platforms import HERE
+from ...core.requirements import install
 from .clang_headers import HEADERS
 from .linked_toolkit import linked_toolkit
 from .programs import output_of, passed_on
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with
-# Package -> a file that it must have, below `nvidia` in a folder of packages; the static runtime is there since 12.9.
-PACKAGES = {
-    "nvidia-cuda-nvcc-cu12": "cuda_nvcc/bin/ptxas",
-    "nvidia-cuda-runtime-cu12": f"cuda_runtime/lib/{HERE.static('cudart_static')}",
-    "nvidia-cuda-cccl-cu12": "cuda_cccl/include/nv/target",
+# What pip installs -> a file of it, below `nvidia` in a folder of packages. 12.8 is the oldest that clang was tried
+# with. The runtime has a static library since 12.9; an earlier one, which torch 2.10 pins, is linked dynamically.
+PARTS = {
+    "nvidia-cuda-nvcc-cu12>=12.8,<13": "cuda_nvcc/bin/ptxas",
+    "nvidia-cuda-runtime-cu12>=12.9,<13": "cuda_runtime/include/cuda_runtime.h",
+    "nvidia-cuda-cccl-cu12>=12.8,<13": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
-PARTS = tuple(f"{package}>=12.9,<13" for package in PACKAGES)  # the oldest that clang was tried with
-INSTALL = f"pip install {shlex.join([*PARTS, FATBINARY])}"
+CUDART, CUDADEVRT = HERE.static("cudart_static"), HERE.static("cudadevrt")
+RUNTIME = f"{HERE.shared('cudart')}.12"
+# In place of the static libraries, where there are none: a linker script (ld(1), "Implicit Linker Scripts") that names
+# the shared runtime, and an archive of nothing, as no device code is linked.
+DYNAMIC = {f"lib64/{CUDART}": f"INPUT({RUNTIME})\n", f"lib64/{CUDADEVRT}": "!<arch>\n"}
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
-exec {python} -IS "$(dirname "$0")/nvcc_on_clang.py" "$0" "$@"
+start='import sys; sys.path.insert(0, sys.argv[1])
+from nvcc_on_clang.__main__ import main
+main(sys.argv[2], sys.argv[3:])'
+exec {python} -ISB -c "$start" "$(dirname "$0")" "$0" "$@"
 """
 
 
@@ -73,23 +81,23 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     if int(version.split(".")[0]) < OLDEST:
         return f"is clang {version}; from {OLDEST} on, clang compiles with CUDA 12"
     # Parts of one release, if a folder has them all: a torch for CUDA 12 brings its own release of some.
-    sites = sorted(sites, key=lambda site: sum(_first([site], file) is None for file in PACKAGES.values()))
-    found = {name: _first(sites, file) for name, file in PACKAGES.items()}
+    sites = sorted(sites, key=lambda site: len(missing_parts([site])))
     packer = _first(sites, "cu*/bin/fatbinary") or shutil.which("fatbinary", path=environ.get("PATH", ""))
-    missing = [name for name, place in found.items() if place is None] + ([] if packer else [FATBINARY])
+    missing = [*missing_parts(sites), *([] if packer else [FATBINARY])]
     if missing:
-        return f"is clang {version}, but for CUDA 12 it lacks {', '.join(missing)} ({INSTALL})"
+        return f"is clang {version}, but for CUDA 12 it lacks parts that pip has ({install(missing)})"
     inside = output_of(clang, "-print-prog-name=clang").strip()
     parts = {
         CLANG: Path(inside if Path(inside).is_absolute() else clang),  # not a launcher with its name
         "bin/fatbinary": Path(str(packer)),
-        "bin/nvcc_on_clang.py": Path(__file__).with_name("nvcc_on_clang.py"),
+        "bin/nvcc_on_clang": Path(__file__).parents[1] / "nvcc_on_clang",
         "clang/include": Path(output_of(clang, "-print-resource-dir").strip()) / "include",
     }
     if reader := _first(sites, "cu*/bin/cuobjdump"):
         parts["bin/cuobjdump"] = reader
-    for file, place in zip(PACKAGES.values(), found.values(), strict=True):
-        root = Path(str(place).removesuffix(file)) / file.split("/")[0]
+    for file in PARTS.values():
+        root = Path(str(_first(sites, file)).removesuffix(file)) / file.split("/")[0]
+        parts |= {f"lib64/{path.name}": path for path in root.glob(f"lib/{RUNTIME}")}
         parts |= {f"include/{path.name}": path for path in root.glob("include/[!_]*")}
         parts |= {f"lib64/{path.name}": path for path in root.glob("lib/*.a")}
         if file.endswith("ptxas"):
@@ -100,8 +108,13 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     loaded = output_of(str(parts[CLANG]), environ={**passed_on(environ), "LD_TRACE_LOADED_OBJECTS": "1"})
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
-    files = {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable))}
-    return linked_toolkit(parts, files | {name: text for name, text in HEADERS.items() if name not in parts})
+    files = {name: text for name, text in (HEADERS | DYNAMIC).items() if name not in parts}
+    return linked_toolkit(parts, {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable)), **files})
+
+
+def missing_parts(sites: Sequence[Path]) -> list[str]:
+    """The requirements for pip that bring what none of these folders of packages has."""
+    return [requirement for requirement, file in PARTS.items() if _first(sites, file) is None]
 
 
 def _first(sites: Sequence[Path], pattern: str) -> Path | None:

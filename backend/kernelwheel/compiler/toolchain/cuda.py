@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import BuildError, SettingsError
+from ...core.requirements import install
 from ...core.settings import Settings
-from .clang_toolkit import INSTALL, OLDEST, PARTS
+from .clang_toolkit import FATBINARY, OLDEST, missing_parts
 from .nvcc import LIKE_TORCH, Nvcc, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .torch_files import Torch
 
@@ -94,7 +95,7 @@ def decide_cuda(
             break
         taken = taken or (candidate if candidate.nvcc else None)
     if taken is None or taken.nvcc is None:
-        raise no_nvcc(torch, candidates, settings, limits)
+        raise no_nvcc(torch, candidates, settings, limits, package_folders(torch, path))
     _refuse_two_toolkits(settings, taken, torch.cuda, package_folders(torch, path), environ, limits)
     return CudaDecision(taken.nvcc, _reason(torch, taken.nvcc), tuple(candidates))
 
@@ -138,7 +139,11 @@ def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
 
 
 def no_nvcc(
-    torch: Torch, candidates: list[NvccCandidate], settings: Settings, limits: NvccLimits = LIKE_TORCH
+    torch: Torch,
+    candidates: list[NvccCandidate],
+    settings: Settings,
+    limits: NvccLimits = LIKE_TORCH,
+    sites: Sequence[Path] = (),
 ) -> BuildError:
     """The error if torch has CUDA but no nvcc will do: a CPU-only wheel is never built silently."""
     wanted, required = _wanted(torch, limits)
@@ -151,7 +156,7 @@ def no_nvcc(
         required=required,
         found="\n".join(f"{c.origin}: {c.place}: {c.outcome}" for c in candidates),
         remedies=[
-            *_bring_nvcc(torch, limits, settings),
+            *_bring_nvcc(torch, limits, settings, sites),
             f"or set CUDA_HOME or CUDACXX to {toolkit}",
             f"or build without CUDA kernels: {settings.variable('cuda')}=off (pip: also -C cuda=off; "
             "cache build: --cuda off)",
@@ -166,7 +171,9 @@ def parts_for_clang(
     major = limits.oldest[0] if limits.oldest else torch.cuda_major or 0
     if settings.cuda == "off" or torch.cuda is None or major != 12:
         return ()
-    return () if any(each.nvcc for each in look_for_nvcc(settings, torch, environ, path, limits)) else PARTS
+    if any(each.nvcc for each in look_for_nvcc(settings, torch, environ, path, limits)):
+        return ()
+    return tuple(missing_parts(package_folders(torch, path)))
 
 
 def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
@@ -183,10 +190,10 @@ def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     return "", f"nvcc from CUDA {torch.cuda_major}.x, or of another major, {other}"
 
 
-def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings) -> list[str]:
+def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings, sites: Sequence[Path]) -> list[str]:
     """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
     clang = f"install clang {OLDEST} or later (Debian, Ubuntu: apt-get install clang-{OLDEST}), and in torch's "
-    clang += f"environment, which a build in isolation does by itself: {INSTALL}"
+    clang += f"environment, which a build in isolation does by itself: {install([*missing_parts(sites), FATBINARY])}"
     if limits.oldest and limits.oldest[0] < 13:
         return [
             clang,
@@ -194,12 +201,12 @@ def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings) -> list[st
             "non-free packages); pip has no complete nvcc before CUDA 13",
             f"or leave out drivers before CUDA 13.0: drivers is {settings.drivers} ({settings.origin('drivers')})",
         ]
-    install = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
+    whole = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
     if (torch.cuda_major or 0) >= 13:
-        return [install.format(torch.toolkit or f"{torch.cuda}.*")]
+        return [whole.format(torch.toolkit or f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
     brings = [clang, f"or {own}"] if torch.cuda_major == 12 else [own]
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
         first, *others = brings
-        return [install.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
+        return [whole.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
     return [*brings, "or build against a torch for CUDA 13, for which pip has a complete nvcc"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Where clang is in nvcc's place (clang_toolkit.py): what calls it, its libraries and its own headers.
 CLANG = (
-    *("bin/nvcc_on_clang.py", "include/nvcc_on_clang.h", "bin/fatbinary", "bin/ptxas"),
+    *("bin/nvcc_on_clang/*.py", "include/nvcc_on_clang.h", "bin/fatbinary", "bin/ptxas"),
     *("bin/clang++", "clang/lib/*", "clang/include/**/*"),
 )
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
