@@ -18,7 +18,8 @@ from ...core.errors import BuildError, SettingsError
 from ...core.options import NATIVE
 from ...core.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
 from ...core.settings import Settings
-from ..toolchain.nvcc import CUDART, CudaTarget, Nvcc
+from ..toolchain.linked_toolkit import CUDART
+from ..toolchain.nvcc import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
 from ..toolchain.torch_files import Torch, read_torch
 from .packaged_part import OLDEST, packaged_part, pip_words

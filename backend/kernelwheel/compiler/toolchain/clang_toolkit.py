@@ -18,7 +18,7 @@ from pathlib import Path
 from ...core.platforms import HERE
 from ...core.requirements import install
 from .clang_headers import HEADERS
-from .linked_toolkit import linked_toolkit
+from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of, passed_on
 
 CLANG = "bin/clang++"  # in the folder of links
@@ -31,7 +31,7 @@ PARTS = {
     "nvidia-cuda-cccl-cu12>=12.8,<13": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
-CUDART, CUDADEVRT = HERE.static("cudart_static"), HERE.static("cudadevrt")
+CUDADEVRT = HERE.static("cudadevrt")
 RUNTIME = f"{HERE.shared('cudart')}.12"
 # In place of the static libraries, where there are none: a linker script (ld(1), "Implicit Linker Scripts") that names
 # the shared runtime, and an archive of nothing, as no device code is linked.

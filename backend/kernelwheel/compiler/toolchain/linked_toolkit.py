@@ -14,7 +14,10 @@ from functools import cache
 from pathlib import Path
 
 from ...core.errors import StoreError
+from ...core.platforms import HERE
 from ...store.permissions import NOBODY_ELSE, Guard
+
+CUDART = HERE.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
 
 
 def linked_toolkit(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:

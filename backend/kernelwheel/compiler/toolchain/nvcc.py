@@ -16,12 +16,12 @@ from ...core.files import is_seen
 from ...core.platforms import HERE, PLATFORMS, numbers
 from ...core.settings import Settings
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
+from .linked_toolkit import CUDART
 from .programs import last_line, output_of
 from .spread_toolkit import spread_toolkit
 
 # Where a toolkit has its libraries, in any of the usual layouts.
 LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
-CUDART = HERE.static("cudart_static")
 
 
 @dataclass(frozen=True)

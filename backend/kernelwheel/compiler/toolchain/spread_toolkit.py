@@ -13,15 +13,13 @@ import shutil
 from pathlib import Path
 
 from ...core.files import is_file
-from ...core.platforms import HERE
-from .linked_toolkit import linked_toolkit
+from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of
 from .toolkit_identity import PARTS
 
 PROGRAMS = ("cicc", "cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas")
 # The toolkit's own among the system's headers, which would come in the wrong order if they were reached through a link.
 HEADERS = {pattern.split("/")[1] for part in PARTS.values() for pattern in part if pattern.startswith("include/")}
-CUDART = HERE.static("cudart_static")
 # nvcc's own configuration, beside it, for this layout (nvcc manual, "NVCC Configuration": nvcc.profile). The headers
 # stay the system's: only in those does cudafe++ let pass that glibc 2.41 declares functions of CUDA 12.4 differently.
 PROFILE = """TOP = $(_HERE_)/..
