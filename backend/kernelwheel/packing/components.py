@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from packageurl import PackageURL
 
-from ..compiler.toolchain.nvcc import CUDART, Nvcc
+from ..compiler.toolchain.linked_toolkit import CUDART
+from ..compiler.toolchain.nvcc import Nvcc
 from ..compiler.toolchain.toolchain import Toolchain
 from ..compiler.toolchain.toolkit_identity import cudart_version
 from ..core.manifest import Library, Manifest
