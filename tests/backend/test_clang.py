@@ -4,6 +4,7 @@ Debian's clang alone.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_its_sass_is_made_by_the_ptxas_of_cuda_12_and_its_ptx_is_of_12_0(clang_w
 def test_nothing_in_it_is_packed_in_a_way_that_old_drivers_cannot_unpack(clang_wheel: Wheel) -> None:
     """Zstandard, which begins with its magic number (RFC 8878, 3.1.1), came with CUDA 12.4."""
     assert b"\x28\xb5\x2f\xfd" not in (clang_wheel.native / "libtiny_cuda.so").read_bytes()
+
+
+def test_it_says_what_of_clang_and_cuda_is_in_it_with_the_terms_of_cuda(clang_wheel: Wheel) -> None:
+    (bill,) = clang_wheel.unpacked.glob("*.dist-info/sboms/*.json")
+    found = {each["name"]: each.get("version") for each in json.loads(bill.read_text())["components"]}
+
+    assert f"clang {found['clang']} with CUDA {found['cuda-crt']}" == clang_wheel.manifest["built_with"]["nvcc"]
+    assert "no text was found of the licence of cuda" not in clang_wheel.output
 
 
 def test_it_loads_beside_a_torch_for_another_cuda(clang_wheel: Wheel, run_python: RunPython) -> None:

@@ -149,6 +149,17 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
             digests=_parts(toolkit, "crt", "nvvm"),
             texts=eula,
         )
+        if nvcc.clang:
+            yield Component(
+                "clang",
+                nvcc.clang,
+                _purl("github", "llvm-project", f"llvmorg-{nvcc.clang}", namespace="llvm"),
+                "Apache-2.0 WITH LLVM-exception",
+                "inline functions of its headers for CUDA",
+                kernels,
+                digests=_parts(toolkit, "nvcc"),
+                asks_for_text=False,  # its exception is for what a compiler puts into binaries
+            )
         version = str(manifest.built_with["cccl"] or "")
         yield Component(
             "cccl",

@@ -104,6 +104,8 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
             parts |= {"bin/ptxas": root / "bin/ptxas", "nvvm/libdevice": root / "nvvm/libdevice"}
     if curand := _first(sites, "curand/include"):
         parts |= {f"include/{path.name}": path for path in curand.glob("curand*")}
+    if licence := _first(sites, "../nvidia_cuda_runtime_cu12-*.dist-info/**/License.txt"):
+        parts["EULA.txt"] = licence
     # The libraries behind the driver: what compiles is in them (ld.so(8), LD_TRACE_LOADED_OBJECTS).
     loaded = output_of(str(parts[CLANG]), environ={**passed_on(environ), "LD_TRACE_LOADED_OBJECTS": "1"})
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):

@@ -54,6 +54,9 @@ def spread_toolkit(nvcc: str) -> Path | str:
     folders = [Path(folder) for folder in re.findall(r'-L"?([^"\s]+)', _said(said, r"^#\$ LIBRARIES=(.+)$"))]
     if library := next((folder / CUDART for folder in folders if is_file(folder / CUDART)), None):
         parts[f"lib64/{CUDART}"] = library
+    licence = Path(nvcc).parents[1] / "share/doc/nvidia-cuda-toolkit/copyright"
+    if is_file(licence):
+        parts["EULA.txt"] = licence
     if (Path(here) / "crt").is_dir():
         parts["bin/crt"] = Path(here) / "crt"
     if "nvvm/bin/cicc" in parts:
