@@ -196,6 +196,23 @@ def test_it_is_taken_for_drivers_that_nvcc_13_does_not_serve(clang: Path, site: 
     assert any("is for CUDA 13.0.88" in each.outcome for each in chosen.candidates)
 
 
+def test_at_run_time_it_is_taken_for_a_driver_that_nvcc_13_does_not_serve(
+    clang: Path, site: Path, tmp_path: Path
+) -> None:
+    torch = read_torch(make_torch(tmp_path / "other", cuda="12.8"))
+    torch.root.parent.joinpath("nvidia").symlink_to(site / "nvidia")
+    limits = NvccLimits(any_major=True, driver=(12, 4))
+
+    chosen = decide(torch, clang.parent, limits).nvcc
+
+    assert chosen is not None
+    assert chosen.clang == "19.1.7"
+    with pytest.raises(BuildError, match="no usable nvcc") as caught:
+        decide(torch, Path("/nowhere"), limits)
+    assert "is for CUDA 13.0.88, the driver is for CUDA 12.4" in caught.value.found
+    assert f"apt-get install clang-{OLDEST}" in caught.value.remedies[0]
+
+
 def test_the_default_clang_is_tried_first_and_then_the_newest(tmp_path: Path, site: Path) -> None:
     make_clang(tmp_path / "bin/clang++", "14.0.6")
     make_clang(tmp_path / "bin/clang++-19", "19.1.7")

@@ -237,8 +237,8 @@ class Options:
         takes="a CUDA version such as 12.0",
         decides="tools",
         cuda_only=True,
-        help="The oldest driver that a wheel's kernels must run on, by the CUDA version that it supports; the nvcc, or a "
-        "clang, is chosen accordingly. Empty: any. At run time, this machine's driver decides.",
+        help="The oldest driver that a wheel's kernels must run on, by the CUDA version that it supports; the nvcc, or "
+        "a clang, is chosen accordingly. Empty: any. At run time, this machine's driver decides.",
     )
     nvcc: Option[str] = Option(
         _text,
@@ -246,8 +246,8 @@ class Options:
         environment="CUDACXX",
         decides="tools",
         cuda_only=True,
-        help="The nvcc to use, or a clang (19 or later) with pip's parts of CUDA 12; empty: searched for. For operators, it "
-        "may be of another CUDA major than torch's.",
+        help="The nvcc to use, or a clang (19 or later) with pip's parts of CUDA 12; empty: searched for. For operators, "
+        "it may be of another CUDA major than torch's.",
     )
     cuda_home: Option[str] = Option(
         _text,
