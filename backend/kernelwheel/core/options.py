@@ -246,8 +246,8 @@ class Options:
         environment="CUDACXX",
         decides="tools",
         cuda_only=True,
-        help="The nvcc to use, or a clang (19 or later) with pip's parts of CUDA 12; empty: searched for. For operators, "
-        "it may be of another CUDA major than torch's.",
+        help="The nvcc to use, or a clang (19 or later) with pip's parts of CUDA 12; empty: searched for. For "
+        "operators, it may be of another CUDA major than torch's.",
     )
     cuda_home: Option[str] = Option(
         _text,
