@@ -190,9 +190,9 @@ def test_what_an_option_becomes(words: str, kind: str, expected: object) -> None
     assert getattr(parse_call(words.replace("'", "").split()), kind) == expected
 
 
-PRECISE = ["-ffp-contract=fast", "-nvptx-prec-divf32=2", "-nvptx-prec-sqrtf32=1"]
+PRECISE = ["-ffp-contract=fast", "-nvptx-prec-divf32=2", "-nvptx-prec-sqrtf32=1", "-DNVCC_PREC_SQRT=1"]
 FLUSH, APPROXIMATE = "-fgpu-flush-denormals-to-zero", "-fgpu-approx-transcendentals"
-FAST = ["-ffp-contract=fast", FLUSH, APPROXIMATE, "-nvptx-prec-divf32=0", "-nvptx-prec-sqrtf32=0"]
+FAST = ["-ffp-contract=fast", FLUSH, APPROXIMATE, "-nvptx-prec-divf32=0", "-nvptx-prec-sqrtf32=0", "-DNVCC_PREC_SQRT=0"]
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ FAST = ["-ffp-contract=fast", FLUSH, APPROXIMATE, "-nvptx-prec-divf32=0", "-nvpt
         ("-use_fast_math", FAST),
         ("--use_fast_math=false", PRECISE),
         ("--use_fast_math --ftz=false --fmad=false", ["-ffp-contract=off", APPROXIMATE, *FAST[3:]]),
-        ("--use_fast_math --prec-div=true", [*FAST[:3], PRECISE[1], FAST[4]]),
-        ("--prec-div false -prec-sqrt=false", [PRECISE[0], "-nvptx-prec-divf32=1", "-nvptx-prec-sqrtf32=0"]),
+        ("--use_fast_math --prec-div=true", [*FAST[:3], PRECISE[1], *FAST[4:]]),
+        ("--prec-div false -prec-sqrt=false", [PRECISE[0], "-nvptx-prec-divf32=1", *FAST[4:]]),
         ("--ftz=true", [PRECISE[0], FLUSH, *PRECISE[1:]]),
     ],
 )
@@ -420,6 +420,20 @@ def test_arithmetic_is_precise_unless_it_is_asked_to_be_fast(nvcc: Path, tmp_pat
     assert "div.full.f32" in ptx_of(mixed, "divide")
     assert "FFMA" not in device_code(mixed, "--dump-sass", "--function", "_Z8multiplyPffff")
     assert "FFMA" in device_code(precise, "--dump-sass", "--function", "_Z8multiplyPffff")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("root", ["sqrtf(x[0])", "sqrt(x[0])", "std::sqrt(x[0])", "1.f / sqrtf(x[0])"])
+def test_a_root_is_ieee_s_unless_an_approximation_is_asked_for(nvcc: Path, tmp_path: Path, root: str) -> None:
+    """That of libdevice is approximate, unless nvcc says otherwise."""
+    source = f"#include <cmath>\n__global__ void root(float* x) {{ x[1] = {root}; }}\n"
+
+    precise = ptx_of(compiled(nvcc, tmp_path / "precise", source=source), "root")
+    other = ptx_of(compiled(nvcc, tmp_path / "other", "--prec-sqrt=false", source=source), "root")
+
+    assert "sqrt.rn.f32" in precise
+    assert "approx" not in precise
+    assert "sqrt.approx" in other
 
 
 @pytest.mark.slow
