@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -24,7 +25,7 @@ BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
 # Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
 LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
 # Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
-SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "splat_wheel"}
+SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "simt_ptx", "splat_wheel"}
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
 
@@ -173,11 +174,35 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def simt(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The CUDA kernels as a module that executes them on the CPU."""
+def simt(simt_source: ModuleType) -> ModuleType:
+    """What executes the kernels' source."""
+    return simt_source
+
+
+@pytest.fixture(scope="session")
+def simt_source(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The CUDA kernels as a module that executes their source on the CPU."""
     from simt.compile_simt import build  # needs pyelftools, which a machine with a GPU need not have
 
     return build(tmp_path_factory.mktemp("simt"))
+
+
+@pytest.fixture(scope="session")
+def simt_ptx(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The CUDA kernels as a module that executes the PTX in the CUDA library of the installed wheel, or of another.
+
+    Where there is no such library, or nothing that reads it, their source.
+    """
+    from simt.compile_simt import PTX, build, ptx_of
+
+    spec = importlib.util.find_spec("splat")
+    assert spec is not None
+    assert spec.origin is not None
+    library = Path(os.environ.get("SPLAT_TEST_LIBRARY") or Path(spec.origin).parent / "_native/libsplat_cuda.so")
+    cuobjdump = os.environ.get("SPLAT_TEST_CUOBJDUMP") or programs.find_optional("cuobjdump")
+    if not cuobjdump or not library.is_file():
+        return cast("ModuleType", request.getfixturevalue("simt_source"))
+    return build(tmp_path_factory.mktemp("simt-ptx"), PTX, ptx_of(library, cuobjdump))
 
 
 @pytest.fixture(scope="session")

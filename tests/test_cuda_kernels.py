@@ -1,20 +1,24 @@
-"""The CUDA library's own source, executed on the CPU, against the CPU's operators and the float64 reference.
+"""The CUDA library's kernels, executed on the CPU, against the CPU's operators and the float64 reference.
 
-What executes it (tests/simt) makes an error of each access outside of memory, race and divergence. Those of single
-Gaussians are in test_gradients_projection.py.
+What is executed is the PTX in the wheel's library, as nvcc made it, or the kernels' source where there is nothing to
+read PTX with. What executes it (tests/simt) makes an error of each access outside of memory, race and divergence. Those
+of single Gaussians are in test_gradients_projection.py, with the source, which rounds as the CPU does.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scenes import random_scene
+from simt.names import own_name
 from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
 from torch import Tensor
 
@@ -24,7 +28,24 @@ _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
 CUDA = Path(__file__).resolve().parent.parent / "csrc" / "cuda"
 
-SIMT = torch.ops.splat_simt  # with the fixture simt
+
+class Executed:
+    """The operators of the CUDA library; the fixture simt says what is executed."""
+
+    name = "splat_simt"
+
+    def __getattr__(self, operator: str) -> Any:
+        return getattr(getattr(torch.ops, self.name), operator)
+
+
+SIMT = Executed()
+
+
+@pytest.fixture
+def simt(simt_ptx: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that executes the kernels: the wheel's PTX, or their source."""
+    monkeypatch.setattr(Executed, "name", simt_ptx.__name__)
+    return simt_ptx
 
 
 @pytest.fixture(params=[0, 7], ids=["in-order", "shuffled"])
@@ -417,15 +438,22 @@ def single_gaussians() -> dict[str, Arguments]:
 
 
 def test_every_kernel_is_executed(simt: ModuleType) -> None:
-    rendered, packed = gaussians(1), pack_arguments(1, 3)
+    """Each of a template's, too: of PTX, by their mangled names."""
+    packed = pack_arguments(1, 3)
     examples: dict[str, Arguments] = {
         "intersect": intersect_arguments(gaussians=5),
         "pack": packed,
         "pack_backward": {"radii": packed["radii"], "places": SIMT.pack(**packed)[8], "sets": 1}
         | dict.fromkeys(("v_means2d", "v_depths", "v_conics", "v_opacities", "v_colors")),
-        "rasterize": rendered,
-        "rasterize_backward": backward_arguments(rendered, random_v(rendered), deterministic=True),
     } | single_gaussians()
     for name, arguments in examples.items():
         getattr(SIMT, name)(**arguments)
-    assert kernels_in_the_source() <= simt.launched()
+    SIMT.project_backward(**examples["project_backward"], poses=False)
+    for channels in (3, 4, 8, 32, 40):
+        rendered = gaussians(1, channels=channels)
+        for deterministic, absgrad in itertools.product((False, True), repeat=2):
+            flags = {"deterministic": deterministic, "absgrad": absgrad}
+            SIMT.rasterize_backward(**backward_arguments(rendered, random_v(rendered), **flags))
+
+    assert kernels_in_the_source() <= {own_name(name) for name in simt.launched()}
+    assert simt.in_ptx <= simt.launched()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -14,34 +13,63 @@ import torch
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from .names import in_ptx, own_name
+from .ptx_translator import kernels_in, translate
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-NAME = "splat_simt"
+SOURCE, PTX = "splat_simt", "splat_ptx"  # what is executed: names of the module and of its operators
 
 
-def build(folder: Path) -> ModuleType:
-    """Compile into `folder` and load the result.
+def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5splat7kernels") -> ModuleType:
+    """Compile into `folder` and load the result. Its attribute `in_ptx` has the names of the kernels in PTX.
+
+    Args:
+        folder: where.
+        name: of the module and of its operators, of which a process has only one.
+        ptx: the PTX to execute in place of the kernels' source, as cuobjdump prints it; empty: the source.
+        kernels: a part of the mangled names of those to execute.
 
     Raises:
+        UnknownInstruction: there is PTX that the translator does not know.
         RuntimeError: CMake or a compiler failed; with its output.
     """
     torch_folder = Path(torch.__file__).parent
+    made = folder / "ptx_kernels.cpp"
+    found = kernels_in(ptx, kernels)
+    if ptx:
+        made.write_text(translate(found), encoding="utf-8")
     _run(
         "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
         f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
         "-DKERNELWHEEL_BINDING=python", f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",
+        f"-DSIMT_NAME={name}", f"-DSIMT_PTX={made if ptx else ''}",
     )  # fmt: skip
     _run("cmake", "--build", str(folder))
-    library = folder / f"{NAME}.so"
-    spec = importlib.util.spec_from_file_location(NAME, library)
+    library = folder / f"{name}.so"
+    spec = importlib.util.spec_from_file_location(name, library)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.set_shared(*shared_memory(library))
-    module.set_kernels(kernels(library))
+    named = in_ptx if ptx else own_name
+    module.set_kernels({offset: named(mangled) for offset, mangled in functions(library).items()})
+    module.in_ptx = set(found)
     return module
+
+
+def ptx_of(library: Path, cuobjdump: str) -> str:
+    """The PTX in a library.
+
+    Raises:
+        RuntimeError: cuobjdump cannot read it.
+    """
+    done = subprocess.run([cuobjdump, "--dump-ptx", library], capture_output=True, text=True, check=False)
+    if done.returncode or ".entry" not in done.stdout:
+        raise RuntimeError(f"{cuobjdump} finds no PTX in {library}: {done.stderr or done.stdout[:200]}")
+    return done.stdout
 
 
 def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:
@@ -56,13 +84,10 @@ def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:
         ]
 
 
-def kernels(library: Path) -> dict[int, str]:
-    """The functions in the namespace splat::kernels: their own names, by their offsets."""
-    found = {}
-    for name, offset, _ in symbols(library, "STT_FUNC"):
-        if match := re.match(r"_ZN5splat7kernelsL?(\d+)(\w+)", name):
-            found[offset] = match[2][: int(match[1])]
-    return found
+def functions(library: Path) -> dict[int, str]:
+    """The functions in the namespace splat::kernels: their mangled names, by their offsets."""
+    found = {offset: name for name, offset, _ in symbols(library, "STT_FUNC")}
+    return {offset: name for offset, name in found.items() if name.startswith("_ZN5splat7kernels")}
 
 
 def shared_memory(library: Path) -> tuple[list[tuple[str, int, int, bool]], int]:

@@ -19,6 +19,7 @@
 #include <sstream>
 
 #include "engine.h"
+#include "ptx.h"
 #include "simt.h"
 
 // simt.h's names for the source of kernels.
@@ -419,6 +420,8 @@ uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argum
   }
   return self->value;
 }
+
+void memory_access(const void* address, size_t bytes, bool write) { check_access(address, bytes, write, false); }
 
 void atomic_access(const void* address, int size) {
   check_access(address, static_cast<size_t>(size), true, true);

@@ -39,7 +39,7 @@ void run_broken(const std::string& name, py::array_t<float, py::array::c_style> 
 
 }  // namespace
 
-PYBIND11_MODULE(splat_simt, m) {
+PYBIND11_MODULE(SIMT_OPERATORS, m) {
   py::register_exception<simt::KernelError>(m, "KernelError");
   m.def("set_shared", [](const std::vector<std::tuple<std::string, size_t, size_t, bool>>& shared, size_t anchor) {
     std::vector<simt::Shared> all;

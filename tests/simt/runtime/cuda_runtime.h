@@ -23,7 +23,7 @@ namespace simt {
 
 // Executes a kernel on the memory that its operator uses: calls thread(context) once for each thread.
 cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void (*thread)(void*),
-                           void* context);
+                           void* context, void** arguments);
 
 // A kernel with its arguments. Not sanitized: these lie in the host's memory.
 template <class... Parameters>
@@ -50,6 +50,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     void* addresses[] = {&converted...};
     simt::Call<Parameters...> call = {kernel, addresses};
     return simt::launch_on_host(reinterpret_cast<const void*>(kernel), config->grid, config->block,
-                                config->dynamic_bytes, call.thread, &call);
+                                config->dynamic_bytes, call.thread, &call, addresses);
   }(std::forward<Arguments>(arguments)...);
 }

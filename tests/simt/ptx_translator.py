@@ -1,0 +1,123 @@
+"""PTX as C++: a function for each kernel, a statement for each instruction, for engine.cpp to execute."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from .ptx_instructions import UNSIGNED, UnknownInstruction, identifier, statement
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
+_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(%\w+)<\d+>;")
+_SHARED = re.compile(r"\.shared\s+\.align\s+\d+\s+\.[a-z]+(\d+)\s+([\w$]+)(?:\[(\d+)\])?;")
+# A scope has registers of its own, which hide others of the same name.
+_STATEMENT = re.compile(r"\s*(?:(?P<label>[\w$]+):|(?P<brace>[{}])|(?P<instruction>[^;]+);)")
+_OWN_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([\w%,\s]+)")
+FILE = """// Made by ptx_translator.py.
+#include <map>
+#include <string>
+
+#include "ptx.h"
+#include "runtime.h"
+
+using namespace ptx;
+
+{variables}
+{functions}
+namespace simt {{
+
+const std::map<std::string, void (*)(void*)>& ptx_kernels() {{
+  static const std::map<std::string, void (*)(void*)> all = {{
+{table}  }};
+  return all;
+}}
+
+}}  // namespace simt
+"""
+
+
+class Kernel(NamedTuple):
+    """A kernel: the names of its parameters, its shared variables with their sizes, and its statements."""
+
+    parameters: tuple[str, ...]
+    shared: Mapping[str, int]
+    body: str
+
+
+def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
+    """The kernels whose mangled names have this part, by name."""
+    found, ptx = {}, re.sub(r"//.*", "", ptx)
+    every = {name: int(bits) // 8 * int(count or 1) for bits, name, count in _SHARED.findall(ptx)}
+    for entry in _ENTRY.finditer(ptx):
+        if part in entry[1]:
+            body = _to_its_end(ptx[entry.end() :])
+            parameters = tuple(re.findall(r"([\w$]+)(?:\[\d+\])?\s*(?:,|$)", entry[2].strip(), re.MULTILINE))
+            named = set(re.findall(r"[\w$]+", body))
+            shared = {name: size for name, size in every.items() if name in named}
+            found[entry[1]] = Kernel(parameters, shared, body)
+    return found
+
+
+def translate(kernels: Mapping[str, Kernel]) -> str:
+    """The C++ source of these kernels, and of the table by which runtime.cpp finds them.
+
+    Raises:
+        UnknownInstruction: there is PTX that ptx_instructions.py does not know.
+    """
+    shared = {name: size for kernel in kernels.values() for name, size in kernel.shared.items()}
+    aligned = "__attribute__((aligned(65536)))"  # as in simt.h, so that an index that is too large misses the next one
+    variables = "\n".join(f"thread_local char {identifier(name)}[{size}] {aligned};" for name, size in shared.items())
+    functions = "\n".join(_function(number, *each) for number, each in enumerate(kernels.items()))
+    table = "".join(f'    {{"{name}", &kernel_{number}}},\n' for number, name in enumerate(kernels))
+    return FILE.format(variables=variables, functions=functions, table=table)
+
+
+def _to_its_end(text: str) -> str:
+    """The text before the brace that closes what was opened before it."""
+    depth = 1
+    for brace in re.finditer(r"[{}]", text):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[: brace.start()]
+    raise UnknownInstruction("a kernel without an end")
+
+
+def _without_padding(body: str) -> str:
+    """The same without the parts of vectors that nobody asks for: nvcc loads them along, whatever is there."""
+    uses = Counter(re.findall(r"%[a-z]+\d+", body))
+
+    def shortened(load: re.Match[str]) -> str:
+        parts = [part.strip() for part in load[2].split(",")]
+        return load[1] + "{" + ", ".join("_" if uses[part] == 1 else part for part in parts) + "}"
+
+    return re.sub(r"(\bld\.[\w.]*\.v[24]\.\w+\s+)\{([^}]*)\}", shortened, body)
+
+
+def _function(number: int, name: str, kernel: Kernel) -> str:
+    body = _without_padding(kernel.body)
+    types = {prefix: UNSIGNED[kind] for kind, prefix in _REGISTERS.findall(body)}
+    lines = [f"// {name}", f"static void kernel_{number}(void* context) {{"]
+    lines += ["  char** parameters = static_cast<char**>(context);", "  (void)parameters;"]
+    for register in sorted(set(re.findall(r"%[a-z]+\d+", body))):
+        lines.append(f"  {types[register.rstrip('0123456789')]} {identifier(register)} = 0;")
+    names = {name: f"shared_address({identifier(name)})" for name in kernel.shared}
+    names |= {name: f"bits(parameters[{index}])" for index, name in enumerate(kernel.parameters)}
+    return "\n".join([*lines, *(f"  {line}" for line in _statements(body, names)), "}", ""])
+
+
+def _statements(body: str, names: Mapping[str, str]) -> Iterator[str]:
+    for found in _STATEMENT.finditer(body):
+        instruction = (found["instruction"] or "").strip()
+        if found["brace"]:
+            yield found["brace"]
+        elif found["label"]:
+            yield f"{identifier(found['label'])}:;"
+        elif own := _OWN_REGISTERS.fullmatch(instruction):
+            yield "".join(f"{UNSIGNED[own[1]]} {identifier(name)} = 0; " for name in own[2].split(","))
+        elif not instruction.startswith("."):
+            guard = re.match(r"@(!?)(%\w+)\s+", instruction)
+            opcode, *operands = instruction[guard.end() if guard else 0 :].split(maxsplit=1)
+            made = statement(opcode, "".join(operands), names)
+            yield f"if ({guard[1]}{identifier(guard[2])}) {made}" if guard else made
