@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if "simt" in fixtures:
+        if fixtures & {"simt", "simt_ptx"}:
             item.add_marker(pytest.mark.simt)
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):

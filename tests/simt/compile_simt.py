@@ -22,7 +22,7 @@ SOURCE, PTX = "splat_simt", "splat_ptx"  # what is executed: names of the module
 
 
 def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5splat7kernels") -> ModuleType:
-    """Compile into `folder` and load the result. Its attribute `in_ptx` has the names of the kernels in PTX.
+    """Compile into `folder` and load the result. Its attributes `ptx` and `in_ptx` have the PTX and the kernels in it.
 
     Args:
         folder: where.
@@ -56,7 +56,7 @@ def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5spla
     module.set_shared(*shared_memory(library))
     named = in_ptx if ptx else own_name
     module.set_kernels({offset: named(mangled) for offset, mangled in functions(library).items()})
-    module.in_ptx = set(found)
+    module.in_ptx, module.ptx = set(found), ptx
     return module
 
 
