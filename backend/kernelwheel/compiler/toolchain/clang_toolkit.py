@@ -104,7 +104,7 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
             parts |= {"bin/ptxas": root / "bin/ptxas", "nvvm/libdevice": root / "nvvm/libdevice"}
     if curand := _first(sites, "curand/include"):
         parts |= {f"include/{path.name}": path for path in curand.glob("curand*")}
-    if licence := _first(sites, "../nvidia_cuda_runtime_cu12-*.dist-info/**/License.txt"):
+    if licence := _first(sites, "nvidia_cuda_runtime_cu12-*.dist-info/**/License.txt", ""):
         parts["EULA.txt"] = licence
     # The libraries behind the driver: what compiles is in them (ld.so(8), LD_TRACE_LOADED_OBJECTS).
     loaded = output_of(str(parts[CLANG]), environ={**passed_on(environ), "LD_TRACE_LOADED_OBJECTS": "1"})
@@ -119,11 +119,11 @@ def missing_parts(sites: Sequence[Path]) -> list[str]:
     return [requirement for requirement, file in PARTS.items() if _first(sites, file) is None]
 
 
-def _first(sites: Sequence[Path], pattern: str) -> Path | None:
-    """The newest file of this name below `nvidia` in the first folder of packages that has one."""
+def _first(sites: Sequence[Path], pattern: str, folder: str = "nvidia") -> Path | None:
+    """The newest file of this name below a folder in the first folder of packages that has one."""
     for site in sites:
         try:
-            if found := sorted((site / "nvidia").glob(pattern)):
+            if found := sorted((site / folder).glob(pattern)):
                 return found[-1]
         except OSError:  # a folder on sys.path that this user may not enter
             continue
