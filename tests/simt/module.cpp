@@ -40,7 +40,8 @@ void run_broken(const std::string& name, py::array_t<float, py::array::c_style> 
 }  // namespace
 
 PYBIND11_MODULE(SIMT_OPERATORS, m) {
-  py::register_exception<simt::KernelError>(m, "KernelError");
+  // This module's own: a process may have several. What an operator raises is torch's to translate.
+  py::register_local_exception<simt::KernelError>(m, "KernelError", PyExc_RuntimeError);
   m.def("set_shared", [](const std::vector<std::tuple<std::string, size_t, size_t, bool>>& shared, size_t anchor) {
     std::vector<simt::Shared> all;
     for (const auto& [name, offset, bytes, dynamic] : shared) all.push_back({name, offset, bytes, dynamic});
