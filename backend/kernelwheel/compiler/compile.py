@@ -236,6 +236,7 @@ def _describe_artifact(
     plan: Plan, toolchain: Toolchain, peak_mb: int, libraries: tuple[Library, ...], folder: Path
 ) -> Manifest:
     paths = [folder / library.file for library in libraries]
+    with_ptx = [folder / library.file for library in libraries if library.ptx]
     nvcc = toolchain.cuda.nvcc
     cuda = plan.cuda is not None and nvcc is not None
     binds_cuda = plan.binding is not None or readback.libraries_of_cuda_major(paths)
@@ -260,7 +261,7 @@ def _describe_artifact(
         libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
         cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
         driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
-        driver_for_ptx=readback.driver_for_ptx(paths, toolchain.cuobjdump, nvcc.release) if cuda and nvcc else None,
+        driver_for_ptx=readback.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if cuda and nvcc else None,
         python=plan.binding.python if plan.binding else None,
     )
     return Manifest(

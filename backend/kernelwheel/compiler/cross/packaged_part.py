@@ -40,4 +40,4 @@ def packaged_part(packages: Path, nvcc: Nvcc) -> tuple[Path, Path | str]:
     single = [path for path in sorted(nvidia.glob("*")) if not re.fullmatch(r"cu\d+", path.name)]
     parts = {f"include/{path.name}": path for folder in single for path in folder.glob("include/[!_]*")}
     parts |= {f"lib/{path.name}": path for folder in single for path in folder.glob("lib/lib*")}
-    return nvidia, linked_folder(parts, {name: text for name, text in HEADERS.items() if name not in parts})
+    return nvidia, linked_folder(parts, HEADERS)

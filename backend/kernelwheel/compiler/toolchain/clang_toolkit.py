@@ -110,8 +110,8 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     loaded = output_of(str(parts[CLANG]), environ={**passed_on(environ), "LD_TRACE_LOADED_OBJECTS": "1"})
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
-    files = {name: text for name, text in (HEADERS | DYNAMIC).items() if name not in parts}
-    return linked_toolkit(parts, {"bin/nvcc": PROGRAM.format(python=shlex.quote(sys.executable)), **files})
+    program = PROGRAM.format(python=shlex.quote(sys.executable))
+    return linked_toolkit(parts, {"bin/nvcc": program, **HEADERS, **DYNAMIC})
 
 
 def missing_parts(sites: Sequence[Path]) -> list[str]:

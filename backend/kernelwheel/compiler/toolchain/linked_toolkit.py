@@ -31,7 +31,7 @@ def linked_folder(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path |
 
     Args:
         parts: what is linked to, by its name in the folder.
-        files: what is not there yet, by name: a text each.
+        files: what to make where there is no part, by name: a text each.
 
     Returns:
         The folder; or, in words, why there is none.
@@ -41,7 +41,7 @@ def linked_folder(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path |
     try:
         guard.check(guard.folder)
         links = tuple(sorted((name, place.resolve()) for name, place in parts.items()))
-        return _folder(links, tuple(sorted(files.items())))
+        return _folder(links, tuple(sorted((name, text) for name, text in files.items() if name not in parts)))
     except (StoreError, OSError) as error:
         why = f"{error.problem}: {error.found}" if isinstance(error, StoreError) else str(error)
         return f"its parts cannot be put together ({why})"

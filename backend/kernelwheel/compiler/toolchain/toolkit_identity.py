@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.digests import file_sha256
+from ..nvcc_on_clang.passes import HEADER
+from .clang_toolkit import CLANG
 
 if TYPE_CHECKING:
     from .nvcc import Nvcc
 
 # Where clang is in nvcc's place (clang_toolkit.py): what calls it, its libraries and its own headers.
-CLANG = (
-    *("bin/nvcc_on_clang/*.py", "include/nvcc_on_clang.h", "bin/fatbinary", "bin/ptxas"),
-    *("bin/clang++", "clang/lib/*", "clang/include/**/*"),
+CLANG_PARTS = (
+    *("bin/nvcc_on_clang/*.py", HEADER, "bin/fatbinary", "bin/ptxas"),
+    *(CLANG, "clang/lib/*", "clang/include/**/*"),
 )
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
 # cuBLAS and others in the same folder, and they must not count here.
@@ -76,7 +78,7 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
     identity = {"version": nvcc.version}
     if nvcc.clang:
         identity["clang"] = nvcc.clang
-    for part, patterns in {**PARTS, **({"nvcc": CLANG} if nvcc.clang else {})}.items():
+    for part, patterns in {**PARTS, **({"nvcc": CLANG_PARTS} if nvcc.clang else {})}.items():
         identity[part] = _digest(_files(nvcc, patterns))
     if cudart := nvcc.cudart:
         identity["cudart_static"] = file_sha256(cudart)
