@@ -135,6 +135,12 @@ make_newest() {
   fi
 }
 
+# apt_install PACKAGE: installs a package of Debian's; fails where that needs another user, or there is no apt.
+apt_install() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+    apt-get -qq install --yes --no-install-recommends "$1" >"$cache/$1.log" 2>&1 && say "installed $1, by apt"
+}
+
 # make_cuda12: a folder with what pip has of CUDA 12.9, which a clang compiles with; sets $cuda12. Installs clang where apt
 # can; else says what does.
 make_cuda12() {
@@ -148,10 +154,7 @@ make_cuda12() {
     printf '%s' "$python ${wanted[*]}" >"$cuda12/made-from"
   fi
   if [ -z "$(compgen -c clang++-)" ]; then
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
-      apt-get -qq install --yes --no-install-recommends clang-19 >"$cache/clang.log" 2>&1; then
-      say "installed clang-19, by apt"
-    else
+    if ! apt_install clang-19; then
       say "required: clang 19 or later, for tests of kernels for CUDA 12; found: none; those tests are skipped by name." \
         "to fix: Debian, Ubuntu: apt-get install clang-19"
     fi
@@ -172,10 +175,7 @@ need_chromium() {
   for name in chromium chromium-browser google-chrome; do
     if command -v "$name" >/dev/null; then return; fi
   done
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
-    apt-get -qq install --yes --no-install-recommends chromium >"$cache/chromium.log" 2>&1; then
-    say "installed Chromium, by apt"
-  else
+  if ! apt_install chromium; then
     say "required: a browser, for tests of the viewer; found: no chromium; tests that need one are skipped by name." \
       "to fix: Debian: apt-get install chromium"
   fi
