@@ -21,14 +21,17 @@ REPOSITORY = HERE.parents[1]
 SOURCE, PTX = "splat_simt", "splat_ptx"  # what is executed: names of the module and of its operators
 
 
-def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5splat7kernels") -> ModuleType:
+def build(
+    folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5splat7kernels", count: bool = False
+) -> ModuleType:
     """Compile into `folder` and load the result. Its attributes `ptx` and `in_ptx` have the PTX and the kernels in it.
 
     Args:
         folder: where.
         name: of the module and of its operators, of which a process has only one.
         ptx: the PTX to execute in place of the kernels' source, as cuobjdump prints it; empty: the source.
-        kernels: a part of the mangled names of those to execute.
+        kernels: a part of the mangled names of those to execute, as a regular expression.
+        count: whether to count what warps do (`counts`, `clear_counts`) in place of checking it.
 
     Raises:
         UnknownInstruction: there is PTX that the translator does not know.
@@ -38,13 +41,14 @@ def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5spla
     made = folder / "ptx_kernels.cpp"
     found = kernels_in(ptx, kernels)
     if ptx:
-        made.write_text(translate(found), encoding="utf-8")
+        made.write_text(translate(found, count), encoding="utf-8")
     _run(
         "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
         f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
         "-DKERNELWHEEL_BINDING=python", f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",
         f"-DSIMT_NAME={name}", f"-DSIMT_PTX={made if ptx else ''}",
+        f"-DSIMT_COUNT={int(count)}",
     )  # fmt: skip
     _run("cmake", "--build", str(folder))
     library = folder / f"{name}.so"

@@ -18,6 +18,7 @@
 #include <random>
 #include <sstream>
 
+#include "counters.h"
 #include "engine.h"
 #include "ptx.h"
 #include "simt.h"
@@ -36,6 +37,11 @@ thread_local char simt_anchor = 0;
 namespace simt {
 namespace {
 
+#ifdef SIMT_COUNT
+constexpr bool kCount = true;
+#else
+constexpr bool kCount = false;
+#endif
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kWarp = 32;
 
@@ -134,6 +140,7 @@ void enter() {
 
 void resume(Fibre& fibre) {
   self = &fibre;
+  if (kCount) count_thread(fibre.number);
   if (_setjmp(scheduler) == 0) {
     if (fibre.started) _longjmp(fibre.resume, 1);
     fibre.started = true;
@@ -202,6 +209,7 @@ void release_barrier() {
     }
     return;
   }
+  if (kCount) end_visits();
   for (int i = 0; i < running->threads; ++i) {
     Fibre& fibre = fibres[i];
     ++fibre.barriers;
@@ -217,6 +225,7 @@ void release_barrier() {
 
 void run_block(const std::vector<int>& order, const Size& block) {
   for (int i = 0; i < running->threads; ++i) prepare(fibres[i], i, block);
+  if (kCount) begin_counting_block(running->threads);
   for (;;) {
     bool progress = false;
     int ended = 0;
@@ -228,7 +237,10 @@ void run_block(const std::vector<int>& order, const Size& block) {
       }
       ended += fibres[i].state == State::kEnded;
     }
-    if (ended == running->threads) return;
+    if (ended == running->threads) {
+      if (kCount) end_visits();
+      return;
+    }
     if (!progress) release_barrier();
     if (!running->error.empty()) return;
   }
@@ -328,6 +340,7 @@ void run(const Launch& launch, void (*kernel)(void*), void* context) {
   }
   if (fibres.size() < static_cast<size_t>(state.threads)) fibres.resize(state.threads);
   running = &state;
+  if (kCount) begin_counting(launch.name);
   std::mt19937 random(seed);
   const int blocks = static_cast<int>(launch.grid.x * launch.grid.y * launch.grid.z);
   for (const int number : turns(blocks, random)) {
@@ -338,6 +351,7 @@ void run(const Launch& launch, void (*kernel)(void*), void* context) {
     if (!state.error.empty()) break;
   }
   running = nullptr;
+  if (kCount) end_counting();
   if (!state.error.empty()) throw KernelError(state.error);
 }
 
@@ -373,7 +387,7 @@ uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argum
   self->file = file;
   self->line = line;
   if ((mask >> own & 1) == 0) fail("calls at " + describe_place(file, line) + " with a mask that leaves it out");
-  for (int lane = 0; lane < kWarp; ++lane) {
+  for (int lane = kWarp - 1; lane >= 0; --lane) {  // the last one mostly comes last
     if ((mask >> lane & 1) == 0 || lane == own) continue;
     const bool here = warp + lane < running->threads && fibres[warp + lane].state == State::kInWarp &&
                       fibres[warp + lane].op == self->op && fibres[warp + lane].mask == mask &&
@@ -384,6 +398,7 @@ uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argum
     }
   }
   // The last lane: it works out what all receive.
+  if (kCount && mask == 0xffffffffu) end_visits(warp / kWarp);
   uint64_t values[kWarp] = {}, all = 0;
   bool first = true;
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -421,10 +436,12 @@ uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argum
   return self->value;
 }
 
-void memory_access(const void* address, size_t bytes, bool write) { check_access(address, bytes, write, false); }
+void memory_access(const void* address, size_t bytes, bool write) {
+  if (!kCount) check_access(address, bytes, write, false);
+}
 
 void atomic_access(const void* address, int size) {
-  check_access(address, static_cast<size_t>(size), true, true);
+  if (!kCount) check_access(address, static_cast<size_t>(size), true, true);
 }
 
 }  // namespace simt

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "broken_kernels.h"
+#include "counters.h"
 #include "engine.h"
 #include "runtime.h"
 
@@ -51,6 +52,20 @@ PYBIND11_MODULE(SIMT_OPERATORS, m) {
   m.def("set_seed", &simt::set_seed);
   m.def("launched", &simt::launched);
   m.def("calls", &simt::calls);
+  // By kernel: launches, warps, sectors read and written; its blocks and its sites.
+  m.def("counts", [] {
+    std::map<std::string, std::map<std::string, std::vector<std::vector<int64_t>>>> all;
+    for (const auto& [name, kernel] : simt::counted()) {
+      auto& found = all[name];
+      found["kernel"] = {{kernel.launches, kernel.warps, kernel.read, kernel.written}};
+      for (const auto& block : kernel.blocks) {
+        found["blocks"].push_back({block.visits, block.lanes, block.partial, block.divergent});
+      }
+      for (const auto& site : kernel.sites) found["sites"].push_back({site.requests, site.lanes, site.parts});
+    }
+    return all;
+  });
+  m.def("clear_counts", &simt::clear_counts);
   m.def("fail", &simt::fail);
   m.def("run_broken", &run_broken);
 }

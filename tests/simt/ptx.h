@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "counters.h"
 #include "simt.h"
 
 #undef threadIdx

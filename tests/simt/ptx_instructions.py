@@ -120,6 +120,11 @@ def statement(opcode: str, text: str, names: Mapping[str, str]) -> str:
     raise UnknownInstruction(f"{opcode} {text}")
 
 
+def place_of(text: str, space: str, names: Mapping[str, str]) -> str:
+    """The address that an instruction's operands have, in brackets."""
+    return _address(next(operand for operand in _operands(text) if operand.startswith("[")), space, names)
+
+
 def _memory(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> str:
     match = _LOAD_OR_STORE.fullmatch(opcode)
     if not match:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from .ptx_counting import Block, Statement, count
 from .ptx_instructions import UNSIGNED, UnknownInstruction, identifier, statement
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
@@ -47,11 +48,11 @@ class Kernel(NamedTuple):
 
 
 def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
-    """The kernels whose mangled names have this part, by name."""
+    """The kernels whose mangled names have this part, a regular expression, by name."""
     found, ptx = {}, re.sub(r"//.*", "", ptx)
     every = {name: int(bits) // 8 * int(count or 1) for bits, name, count in _SHARED.findall(ptx)}
     for entry in _ENTRY.finditer(ptx):
-        if part in entry[1]:
+        if re.search(part, entry[1]):
             body = _to_its_end(ptx[entry.end() :])
             parameters = tuple(re.findall(r"([\w$]+)(?:\[\d+\])?\s*(?:,|$)", entry[2].strip(), re.MULTILINE))
             named = set(re.findall(r"[\w$]+", body))
@@ -60,8 +61,12 @@ def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
     return found
 
 
-def translate(kernels: Mapping[str, Kernel]) -> str:
+def translate(kernels: Mapping[str, Kernel], counted: bool = False) -> str:
     """The C++ source of these kernels, and of the table by which runtime.cpp finds them.
+
+    Args:
+        kernels: by name.
+        counted: whether they say to counters.h what they do.
 
     Raises:
         UnknownInstruction: there is PTX that ptx_instructions.py does not know.
@@ -69,7 +74,7 @@ def translate(kernels: Mapping[str, Kernel]) -> str:
     shared = {name: size for kernel in kernels.values() for name, size in kernel.shared.items()}
     aligned = "__attribute__((aligned(65536)))"  # as in simt.h, so that an index that is too large misses the next one
     variables = "\n".join(f"thread_local char {identifier(name)}[{size}] {aligned};" for name, size in shared.items())
-    functions = "\n".join(_function(number, *each) for number, each in enumerate(kernels.items()))
+    functions = "\n".join(_function(number, *each, counted) for number, each in enumerate(kernels.items()))
     table = "".join(f'    {{"{name}", &kernel_{number}}},\n' for number, name in enumerate(kernels))
     return FILE.format(variables=variables, functions=functions, table=table)
 
@@ -95,29 +100,52 @@ def _without_padding(body: str) -> str:
     return re.sub(r"(\bld\.[\w.]*\.v[24]\.\w+\s+)\{([^}]*)\}", shortened, body)
 
 
-def _function(number: int, name: str, kernel: Kernel) -> str:
+def _function(number: int, name: str, kernel: Kernel, counted: bool) -> str:
     body = _without_padding(kernel.body)
     types = {prefix: UNSIGNED[kind] for kind, prefix in _REGISTERS.findall(body)}
     lines = [f"// {name}", f"static void kernel_{number}(void* context) {{"]
     lines += ["  char** parameters = static_cast<char**>(context);", "  (void)parameters;"]
     for register in sorted(set(re.findall(r"%[a-z]+\d+", body))):
         lines.append(f"  {types[register.rstrip('0123456789')]} {identifier(register)} = 0;")
+    names = _names(kernel)
+    marks = count(list(_parsed(body)), names).marks if counted else {}
+    return "\n".join([*lines, *(f"  {line}" for line in _statements(body, names, marks)), "}", ""])
+
+
+def blocks(kernel: Kernel) -> tuple[Block, ...]:
+    """What a kernel is counted by, in the order of the numbers that counters.h has."""
+    return count(list(_parsed(_without_padding(kernel.body))), _names(kernel)).blocks
+
+
+def _names(kernel: Kernel) -> dict[str, str]:
     names = {name: f"shared_address({identifier(name)})" for name in kernel.shared}
-    names |= {name: f"bits(parameters[{index}])" for index, name in enumerate(kernel.parameters)}
-    return "\n".join([*lines, *(f"  {line}" for line in _statements(body, names)), "}", ""])
+    return names | {name: f"bits(parameters[{index}])" for index, name in enumerate(kernel.parameters)}
 
 
-def _statements(body: str, names: Mapping[str, str]) -> Iterator[str]:
+def _parsed(body: str) -> Iterator[Statement]:
     for found in _STATEMENT.finditer(body):
         instruction = (found["instruction"] or "").strip()
+        if found["label"]:
+            yield Statement(label=found["label"])
+        elif not instruction or instruction.startswith("."):
+            yield Statement()
+        else:
+            guard = re.match(r"@(!?)(%\w+)\s+", instruction)
+            opcode, *operands = instruction[guard.end() if guard else 0 :].split(maxsplit=1)
+            condition = f"{guard[1]}{identifier(guard[2])}" if guard else ""
+            yield Statement("", condition, opcode, "".join(operands))
+
+
+def _statements(body: str, names: Mapping[str, str], marks: Mapping[int, str]) -> Iterator[str]:
+    for position, (found, parsed) in enumerate(zip(_STATEMENT.finditer(body), _parsed(body), strict=True)):
+        if position in marks:
+            yield marks[position]
         if found["brace"]:
             yield found["brace"]
         elif found["label"]:
             yield f"{identifier(found['label'])}:;"
-        elif own := _OWN_REGISTERS.fullmatch(instruction):
+        elif own := _OWN_REGISTERS.fullmatch((found["instruction"] or "").strip()):
             yield "".join(f"{UNSIGNED[own[1]]} {identifier(name)} = 0; " for name in own[2].split(","))
-        elif not instruction.startswith("."):
-            guard = re.match(r"@(!?)(%\w+)\s+", instruction)
-            opcode, *operands = instruction[guard.end() if guard else 0 :].split(maxsplit=1)
-            made = statement(opcode, "".join(operands), names)
-            yield f"if ({guard[1]}{identifier(guard[2])}) {made}" if guard else made
+        elif parsed.opcode:
+            made = statement(parsed.opcode, parsed.operands, names)
+            yield f"if ({parsed.guard}) {made}" if parsed.guard else made
