@@ -28,7 +28,7 @@ def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5spla
         folder: where.
         name: of the module and of its operators, of which a process has only one.
         ptx: the PTX to execute in place of the kernels' source, as cuobjdump prints it; empty: the source.
-        kernels: a part of the mangled names of those to execute.
+        kernels: a part of the mangled names of those to execute, as a regular expression.
 
     Raises:
         UnknownInstruction: there is PTX that the translator does not know.

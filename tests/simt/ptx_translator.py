@@ -12,6 +12,9 @@ from .ptx_instructions import UNSIGNED, UnknownInstruction, identifier, statemen
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(%\w+)<\d+>;")
 _SHARED = re.compile(r"\.shared\s+\.align\s+\d+\s+\.[a-z]+(\d+)\s+([\w$]+)(?:\[(\d+)\])?;")
+_LAUNCH_SHARED = re.compile(r"\.extern\s+\.shared\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\];")
+MOST_SHARED = 227 << 10  # that a launch may ask for, on 9.0
+_LOCAL = re.compile(r"\.local\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\];")
 # A scope has registers of its own, which hide others of the same name.
 _STATEMENT = re.compile(r"\s*(?:(?P<label>[\w$]+):|(?P<brace>[{}])|(?P<instruction>[^;]+);)")
 _OWN_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([\w%,\s]+)")
@@ -47,11 +50,12 @@ class Kernel(NamedTuple):
 
 
 def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
-    """The kernels whose mangled names have this part, by name."""
+    """The kernels whose mangled names have this part, a regular expression, by name."""
     found, ptx = {}, re.sub(r"//.*", "", ptx)
     every = {name: int(bits) // 8 * int(count or 1) for bits, name, count in _SHARED.findall(ptx)}
+    every |= dict.fromkeys(_LAUNCH_SHARED.findall(ptx), MOST_SHARED)
     for entry in _ENTRY.finditer(ptx):
-        if part in entry[1]:
+        if re.search(part, entry[1]):
             body = _to_its_end(ptx[entry.end() :])
             parameters = tuple(re.findall(r"([\w$]+)(?:\[\d+\])?\s*(?:,|$)", entry[2].strip(), re.MULTILINE))
             named = set(re.findall(r"[\w$]+", body))
@@ -102,7 +106,10 @@ def _function(number: int, name: str, kernel: Kernel) -> str:
     lines += ["  char** parameters = static_cast<char**>(context);", "  (void)parameters;"]
     for register in sorted(set(re.findall(r"%[a-z]+\d+", body))):
         lines.append(f"  {types[register.rstrip('0123456789')]} {identifier(register)} = 0;")
-    names = {name: f"shared_address({identifier(name)})" for name in kernel.shared}
+    locals = _LOCAL.findall(body)
+    lines += [f"  alignas({alignment}) char {name}[{size}];" for alignment, name, size in locals]
+    names = {name: f"bits(&{name}[0])" for _, name, _ in locals}
+    names |= {name: f"shared_address({identifier(name)})" for name in kernel.shared}
     names |= {name: f"bits(parameters[{index}])" for index, name in enumerate(kernel.parameters)}
     return "\n".join([*lines, *(f"  {line}" for line in _statements(body, names)), "}", ""])
 
