@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from simt.ptx_instructions import UnknownInstruction, statement
@@ -19,6 +20,69 @@ ENTRY = """
 .reg .b64 %rd<2>;
 ld.param.b64 %rd1, [_ZN1a1kEPf_param_0];
 {}
+ret;
+}}
+"""
+# Each of these writes a word of each lane's.
+WORDS = {
+    "mov.u32 %r1, %laneid;": list(range(32)),
+    "mov.u32 %r1, %lanemask_lt;": [(1 << lane) - 1 for lane in range(32)],
+    "and.b32 %r2, %r0, 3; match.any.sync.b32 %r1, %r2, -1;": [0x11111111 << lane % 4 for lane in range(32)],
+    "sub.s32 %r2, %r0, 40; redux.sync.max.s32 %r1, %r2, -1;": [2**32 - 9] * 32,
+    "setp.lt.u32 %p1, %r0, 5; bar.red.popc.u32 %r1, 0, %p1;": [5] * 32,
+    "mov.f32 %f1, 0f00000001; add.f32 %f2, %f1, 0f00000000; mov.b32 %r1, %f2;": [1] * 32,
+    "mov.f32 %f1, 0f00000001; add.ftz.f32 %f2, %f1, 0f00000000; mov.b32 %r1, %f2;": [0] * 32,
+    "mov.f32 %f1, 0f00800000; mul.ftz.f32 %f2, %f1, 0f3F000000; mov.b32 %r1, %f2;": [0] * 32,
+    "mov.f32 %f1, 0f00800000; mul.f32 %f2, %f1, 0f3F000000; mov.b32 %r1, %f2;": [0x400000] * 32,
+    "mov.f32 %f1, 0f00000001; setp.gt.ftz.f32 %p1, %f1, 0f00000000; selp.u32 %r1, 1, 0, %p1;": [0] * 32,
+    "mov.f32 %f1, 0fBF800000; copysign.f32 %f2, %f1, 0f40000000; mov.b32 %r1, %f2;": [0xC0000000] * 32,
+    "mov.f32 %f1, 0f40800000; rsqrt.approx.ftz.f32 %f2, %f1; mov.b32 %r1, %f2;": [0x3F000000] * 32,
+    "mov.f32 %f1, 0f41000000; lg2.approx.ftz.f32 %f2, %f1; mov.b32 %r1, %f2;": [0x40400000] * 32,
+    "mov.u32 %r2, 0x1FF; cvt.s32.s8 %r1, %r2;": [2**32 - 1] * 32,
+    "st.local.u32 [%rd2+4], %r0; add.u64 %rd3, %rd2, 4; ld.u32 %r1, [%rd3];": list(range(32)),
+    "mov.u32 %r2, words; mad.lo.s32 %r2, %r0, 4, %r2; st.shared.u32 [%r2], %r0; barrier.sync 0; "
+    "xor.b32 %r3, %r0, 31; mov.u32 %r2, words; mad.lo.s32 %r2, %r3, 4, %r2; ld.shared.u32 %r1, [%r2];": [
+        31 - lane for lane in range(32)
+    ],
+}
+WRITTEN = """
+.extern .shared .align 4 .b8 words[];
+{}
+.entry leaving(.param .u64 leaving_param_0)
+{{
+.reg .pred %p<2>;
+.reg .b32 %r<3>;
+.reg .b64 %rd<4>;
+ld.param.u64 %rd1, [leaving_param_0];
+mov.u32 %r0, %laneid;
+setp.gt.u32 %p1, %r0, 15;
+@%p1 bra $end;
+setp.ne.u32 %p1, %r0, 3;
+vote.sync.ballot.b32 %r1, %p1, -1;
+mul.wide.u32 %rd3, %r0, 4;
+add.s64 %rd3, %rd1, %rd3;
+st.global.u32 [%rd3], %r1;
+$end:
+ret;
+}}
+"""
+WORD = """
+.entry word{number}_(.param .u64 word{number}_param_0)
+{{
+.local .align 4 .b8 depot{number}[8];
+.reg .b64 %SPL;
+.reg .pred %p<2>;
+.reg .b32 %r<4>;
+.reg .f32 %f<3>;
+.reg .b64 %rd<4>;
+mov.u64 %SPL, depot{number};
+cvta.local.u64 %rd2, %SPL;
+ld.param.u64 %rd1, [word{number}_param_0];
+mov.u32 %r0, %laneid;
+{instructions}
+mul.wide.u32 %rd3, %r0, 4;
+add.s64 %rd3, %rd1, %rd3;
+st.global.u32 [%rd3], %r1;
 ret;
 }}
 """
@@ -53,7 +117,10 @@ def changed(ptx: str, kernel: str, pattern: str, text: str) -> str:
 
 @pytest.fixture(scope="module")
 def broken(simt_ptx: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """Two kernels of the wheel's, each with one instruction changed: a barrier left out, a sum of another register."""
+    """Two kernels of the wheel's, each with one instruction changed: a barrier left out, a sum of another register.
+
+    With them, those written above.
+    """
     from simt.compile_simt import build
 
     if not simt_ptx.in_ptx:
@@ -64,7 +131,9 @@ def broken(simt_ptx: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Mo
     )
     ptx = changed(simt_ptx.ptx, three, r"\n\s*bar\.sync\s[^;]*;", "\n")
     ptx = changed(ptx, four, r"ex2\.approx\.ftz\.f32(\s+%\w+), %\w+;", r"ex2.approx.ftz.f32\1, 0f00000000;")
-    return build(tmp_path_factory.mktemp("broken"), "splat_ptx_broken", ptx, "9rasterizeILi")
+    words = "".join(WORD.format(number=number, instructions=text) for number, text in enumerate(WORDS))
+    folder = tmp_path_factory.mktemp("broken")
+    return build(folder, "splat_ptx_broken", ptx + WRITTEN.format(words), r"9rasterizeILi|^word|^leaving")
 
 
 @pytest.mark.usefixtures("broken")
@@ -90,3 +159,26 @@ def test_what_is_executed_is_in_the_library(simt_ptx: ModuleType) -> None:
 
     assert simt_ptx.in_ptx == {name for name in entries if not name.startswith("_ZN3cub")}
     assert len(simt_ptx.in_ptx) == 32
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_an_instruction_does_what_ptx_says(broken: ModuleType, text: str) -> None:
+    out = np.zeros(32, np.uint32)
+
+    broken.run_ptx(f"word{list(WORDS).index(text)}_", (1, 1, 1), (4, 8, 1), 128, [out], False)
+
+    assert out.tolist() == WORDS[text]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_lanes_that_have_ended_are_waited_for_unless_the_launch_says_otherwise(broken: ModuleType, seed: int) -> None:
+    out = np.zeros(32, np.uint32)
+    broken.set_seed(seed)
+    try:
+        with pytest.raises(broken.KernelError, match=r"divergence in a warp .* has ended"):
+            broken.run_ptx("leaving", (1, 1, 1), (32, 1, 1), 0, [out], False)
+        broken.run_ptx("leaving", (1, 1, 1), (32, 1, 1), 0, [out], True)
+    finally:
+        broken.set_seed(0)
+
+    assert out.tolist() == [0xFFF7] * 16 + [0] * 16

@@ -125,10 +125,14 @@ std::string describe_place(const char* file, int line) {
   return std::string(slash == nullptr ? file : slash + 1) + ":" + std::to_string(line);
 }
 
+std::string describe_launch(const Fibre& fibre) {
+  return std::string(running->launch->name) + ": " + describe_thread(fibre) + " of block " + describe(running->block) +
+         " ";
+}
+
 // Ends the launch. Only in a fibre.
 [[noreturn]] void fail(const std::string& message) {
-  running->error = std::string(running->launch->name) + ": " + describe_thread(*self) + " of block " +
-                   describe(running->block) + " " + message;
+  running->error = describe_launch(*self) + message;
   leave();
 }
 
@@ -223,6 +227,42 @@ void release_barrier() {
   }
 }
 
+uint64_t lanes_with(const uint64_t* values, unsigned int mask, uint64_t value) {
+  uint64_t lanes = 0;
+  for (int lane = 0; lane < kWarp; ++lane) lanes |= static_cast<uint64_t>((mask >> lane & 1) && values[lane] == value) << lane;
+  return lanes;
+}
+
+// Whether a thread is where the other waits, in a function of the warp, or need not come.
+bool has_arrived(int number, const Fibre& other) {
+  if (number >= running->threads) return false;
+  const Fibre& fibre = fibres[number];
+  if (fibre.state == State::kEnded) return running->launch->ended_lanes_leave;
+  return fibre.state == State::kInWarp && fibre.op == other.op && fibre.mask == other.mask && fibre.line == other.line &&
+         strcmp(fibre.file, other.file) == 0;
+}
+
+// Whether all lanes have arrived that one of them waits for, but for itself.
+bool all_have_arrived(const Fibre& fibre) {
+  const int warp = fibre.number / kWarp * kWarp, own = fibre.number % kWarp;
+  for (int lane = kWarp - 1; lane >= 0; --lane) {  // the last one mostly comes last
+    if ((fibre.mask >> lane & 1) != 0 && lane != own && !has_arrived(warp + lane, fibre)) return false;
+  }
+  return true;
+}
+
+void exchange(const Fibre& last);
+
+// Lets lanes go on that wait for others which have ended meanwhile; whether there are any.
+bool release_warp() {
+  for (int i = 0; i < running->threads; ++i) {
+    if (fibres[i].state != State::kInWarp || !all_have_arrived(fibres[i])) continue;
+    exchange(fibres[i]);
+    return true;
+  }
+  return false;
+}
+
 void run_block(const std::vector<int>& order, const Size& block) {
   for (int i = 0; i < running->threads; ++i) prepare(fibres[i], i, block);
   if (kCount) begin_counting_block(running->threads);
@@ -241,7 +281,7 @@ void run_block(const std::vector<int>& order, const Size& block) {
       if (kCount) end_visits();
       return;
     }
-    if (!progress) release_barrier();
+    if (!progress && !release_warp()) release_barrier();
     if (!running->error.empty()) return;
   }
 }
@@ -379,7 +419,7 @@ unsigned int active_lanes() {
 }
 
 uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argument, const char* file, int line) {
-  const int warp = self->number / kWarp * kWarp, own = self->number % kWarp;
+  const int own = self->number % kWarp;
   self->op = static_cast<int>(op);
   self->mask = mask;
   self->value = value;
@@ -387,18 +427,26 @@ uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argum
   self->file = file;
   self->line = line;
   if ((mask >> own & 1) == 0) fail("calls at " + describe_place(file, line) + " with a mask that leaves it out");
-  for (int lane = kWarp - 1; lane >= 0; --lane) {  // the last one mostly comes last
-    if ((mask >> lane & 1) == 0 || lane == own) continue;
-    const bool here = warp + lane < running->threads && fibres[warp + lane].state == State::kInWarp &&
-                      fibres[warp + lane].op == self->op && fibres[warp + lane].mask == mask &&
-                      fibres[warp + lane].line == line && strcmp(fibres[warp + lane].file, file) == 0;
-    if (!here) {
-      wait(State::kInWarp);
-      return self->value;
-    }
+  if (!all_have_arrived(*self)) {
+    wait(State::kInWarp);
+    return self->value;
   }
-  // The last lane: it works out what all receive.
+  exchange(*self);
+  if (!running->error.empty()) leave();
+  return self->value;
+}
+
+namespace {
+
+// The last lane has arrived: works out what all receive.
+void exchange(const Fibre& last) {
+  const int warp = last.number / kWarp * kWarp;
+  const auto op = static_cast<WarpOp>(last.op);
+  unsigned int mask = last.mask;
   if (kCount && mask == 0xffffffffu) end_visits(warp / kWarp);
+  for (int lane = 0; lane < kWarp; ++lane) {
+    if (warp + lane < running->threads && fibres[warp + lane].state == State::kEnded) mask &= ~(1u << lane);
+  }
   uint64_t values[kWarp] = {}, all = 0;
   bool first = true;
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -422,19 +470,22 @@ uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argum
       case WarpOp::kShuffleUp: source = std::max(lane - fibre.lane_argument, -1); break;
       case WarpOp::kShuffleDown: source = lane + fibre.lane_argument; break;
       case WarpOp::kShuffleXor: source = lane ^ fibre.lane_argument; break;
-      case WarpOp::kSync: fibre.warp_barriers += mask == 0xffffffffu; break;
+      case WarpOp::kSync: fibre.warp_barriers += last.mask == 0xffffffffu; break;
+      case WarpOp::kMatch: fibre.value = lanes_with(values, mask, fibre.value); break;
       default: fibre.value = all; break;
     }
     if (source < 0 || source >= kWarp) source = lane;
     if ((mask >> source & 1) == 0) {
-      fail("shuffles at " + describe_place(file, line) + " from lane " + std::to_string(source) +
-           ", which the mask leaves out");
+      running->error = describe_launch(fibre) + "shuffles at " + describe_place(fibre.file, fibre.line) + " from lane " +
+                       std::to_string(source) + ", which the mask leaves out";
+      return;
     }
     if (op >= WarpOp::kShuffle && op <= WarpOp::kShuffleXor) fibre.value = values[source];
     fibre.state = State::kReady;
   }
-  return self->value;
 }
+
+}  // namespace
 
 void memory_access(const void* address, size_t bytes, bool write) {
   if (!kCount) check_access(address, bytes, write, false);

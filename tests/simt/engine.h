@@ -44,6 +44,8 @@ struct Launch {
   Size grid, block;
   size_t dynamic_bytes;
   std::vector<Array> arrays;
+  // Functions of a warp do not wait for lanes of their masks that have ended, as PTX has it. Ours do not rely on that.
+  bool ended_lanes_leave = false;
 };
 
 // Raises KernelError. `kernel` is called with `context` once for each thread.

@@ -38,6 +38,33 @@ void run_broken(const std::string& name, py::array_t<float, py::array::c_style> 
   simt::launch(launch, *broken_kernels.at(name), in.data(), out.mutable_data());
 }
 
+// Launches a kernel that is executed as PTX. An argument is the bytes of a number, an array, or None for a null pointer.
+void run_ptx(const std::string& name, std::array<unsigned int, 3> grid, std::array<unsigned int, 3> block,
+             size_t dynamic_bytes, const std::vector<py::object>& arguments, bool ended_lanes_leave) {
+  simt::Launch launch = {name.c_str(), {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, dynamic_bytes, {}};
+  launch.ended_lanes_leave = ended_lanes_leave;
+  std::vector<std::string> values;
+  for (const py::object& argument : arguments) {
+    const void* begin = nullptr;
+    if (py::isinstance<py::bytes>(argument)) {
+      values.push_back(py::cast<std::string>(argument));
+      continue;
+    }
+    if (!argument.is_none()) {
+      const auto numbers = py::cast<py::array>(argument);
+      if ((numbers.flags() & py::array::c_style) == 0) throw py::value_error("an array must be contiguous");
+      begin = numbers.data();
+      const auto bytes = static_cast<size_t>(numbers.nbytes());
+      launch.arrays.push_back({"argument " + std::to_string(values.size()), begin, bytes,
+                               std::min<size_t>(4, static_cast<size_t>(numbers.itemsize()))});
+    }
+    values.emplace_back(reinterpret_cast<const char*>(&begin), sizeof begin);
+  }
+  std::vector<char*> addresses;
+  for (std::string& value : values) addresses.push_back(value.data());
+  simt::run(launch, simt::ptx_kernels().at(name), addresses.data());
+}
+
 }  // namespace
 
 PYBIND11_MODULE(SIMT_OPERATORS, m) {
@@ -68,4 +95,5 @@ PYBIND11_MODULE(SIMT_OPERATORS, m) {
   m.def("clear_counts", &simt::clear_counts);
   m.def("fail", &simt::fail);
   m.def("run_broken", &run_broken);
+  m.def("run_ptx", &run_ptx);
 }

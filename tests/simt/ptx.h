@@ -97,6 +97,17 @@ T flushed(T value) {
   return fabs(value) < std::numeric_limits<T>::min() ? copysign(T(0), value) : value;
 }
 
+// Of instructions with .ftz: numbers too small to be normal are zeros, read and written.
+inline float as_flushed(uint64_t bits) { return flushed(as<float>(bits)); }
+template <class T>
+uint64_t bits_flushed(T value) {
+  return bits(value);
+}
+template <>
+inline uint64_t bits_flushed(float value) {
+  return bits(flushed(value));
+}
+
 inline uint64_t shift_left(uint64_t value, uint64_t by, int width) { return by >= uint64_t(width) ? 0 : value << by; }
 template <class T>
 uint64_t shift_right(T value, uint64_t by) {
@@ -136,9 +147,14 @@ inline uint64_t reversed(uint32_t value) {
   return found;
 }
 
-inline uint64_t shuffle(simt::WarpOp op, uint64_t value, uint64_t lane, uint64_t mask, bool* inside, const char* file,
+inline uint32_t lane() {
+  const simt::Index thread = simt::thread_index(), block = simt::block_size();
+  return ((thread.z * block.y + thread.y) * block.x + thread.x) % 32;
+}
+
+inline uint64_t shuffle(simt::WarpOp op, uint64_t value, uint64_t from, uint64_t mask, bool* inside, const char* file,
                         int line) {
-  const int own = static_cast<int>(simt::thread_index().x % 32), by = static_cast<int>(lane);
+  const int own = static_cast<int>(lane()), by = static_cast<int>(from);
   const int source = op == simt::WarpOp::kShuffleDown ? own + by
                      : op == simt::WarpOp::kShuffleUp ? own - by
                                                       : 0;
@@ -148,6 +164,17 @@ inline uint64_t shuffle(simt::WarpOp op, uint64_t value, uint64_t lane, uint64_t
 
 inline uint64_t ballot(bool predicate, uint64_t mask, const char* file, int line) {
   return simt::warp_collective(simt::WarpOp::kBallot, static_cast<uint32_t>(mask), predicate, 0, file, line);
+}
+
+inline uint64_t match(uint64_t value, uint64_t mask, const char* file, int line) {
+  return simt::warp_collective(simt::WarpOp::kMatch, static_cast<uint32_t>(mask), value, 0, file, line);
+}
+
+// redux of signed numbers: in the order of unsigned ones, in which the engine compares, the negative ones come first.
+inline uint64_t reduce(simt::WarpOp op, uint64_t value, uint64_t mask, const char* file, int line) {
+  constexpr uint32_t kSign = 1u << 31;
+  const uint32_t part = static_cast<uint32_t>(value) ^ kSign;
+  return static_cast<uint32_t>(simt::warp_collective(op, static_cast<uint32_t>(mask), part, 0, file, line)) ^ kSign;
 }
 
 }  // namespace ptx

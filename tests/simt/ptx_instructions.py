@@ -15,6 +15,7 @@ UNSIGNED = {name: f"uint{name[1:]}_t" for name in C} | {"f32": "uint32_t", "f64"
 C |= {"f32": "float", "f64": "double", "pred": "bool"}
 FUNCTIONS = {"tid": "thread_index", "ctaid": "block_index", "ntid": "block_size", "nctaid": "grid_size"}
 SPECIAL = {f"%{name}.{axis}": f"simt::{function}().{axis}" for name, function in FUNCTIONS.items() for axis in "xyz"}
+SPECIAL |= {"%laneid": "lane()", "%lanemask_lt": "((1u << lane()) - 1)"}
 COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 OPPOSITE = {"eq": "!=", "ne": "==", "lt": ">=", "le": ">", "gt": "<=", "ge": "<"}
 OPERATOR = {"add": "+", "sub": "-"}
@@ -34,11 +35,14 @@ RULES: dict[str, str] = {
     r"mul\.hi\.(?P<t>[su]32)": "bits(static_cast<<T64>>(as<<T>>({0})) * as<<T>>({1}) >> 32)",
     rf"(add|sub)(\.rn)?{REAL}": "bits(as<<T>>({0}) <+> as<<T>>({1}))",
     rf"mul(\.rn)?{REAL}": "bits(as<<T>>({0}) * as<<T>>({1}))",
-    rf"div\.rn{REAL}": "bits(as<<T>>({0}) / as<<T>>({1}))",
+    rf"div\.(rn|approx){REAL}": "bits(as<<T>>({0}) / as<<T>>({1}))",
     rf"fma\.rn{REAL}": "bits(static_cast<<T>>(fma(as<<T>>({0}), as<<T>>({1}), as<<T>>({2}))))",
     rf"rcp\.rn{REAL}": "bits(<T>(1) / as<<T>>({0}))",
     r"rcp\.approx\.ftz\.(?P<t>f32)": "bits(flushed(1 / flushed(as<float>({0}))))",
-    rf"sqrt\.rn{REAL}": "bits(static_cast<<T>>(sqrt(as<<T>>({0}))))",
+    rf"sqrt\.(rn|approx){REAL}": "bits(static_cast<<T>>(sqrt(as<<T>>({0}))))",
+    rf"rsqrt\.approx{REAL}": "bits(static_cast<<T>>(1 / sqrt(as<<T>>({0}))))",
+    r"lg2\.approx\.(?P<t>f32)": "bits(log2f(as<float>({0})))",
+    rf"copysign{REAL}": "bits(static_cast<<T>>(copysign(as<<T>>({1}), as<<T>>({0}))))",
     r"ex2\.approx(\.ftz)?\.(?P<t>f32)": "bits(flushed(exp2f(flushed(as<float>({0})))))",
     rf"abs{REAL}": "bits(static_cast<<T>>(fabs(as<<T>>({0}))))",
     rf"neg{REAL}": "bits(-as<<T>>({0}))",
@@ -63,7 +67,7 @@ RULES: dict[str, str] = {
     r"prmt\.(?P<t>b32)": "permuted({0}, {1}, {2})",
     r"selp\.(?P<t>\w+)": "{2} ? {0} : {1}",
     r"mov\.(?P<t>\w+)": "{0}",
-    r"cvta(\.to)?\.global\.(?P<t>u64)": "{0}",
+    r"cvta(\.to)?\.(global|local)\.(?P<t>u64)": "{0}",
     r"setp\.(?P<c>eq|ne|lt|le|gt|ge)\.(?P<t>\w+)": "as<<T>>({0}) <C> as<<T>>({1})",
     r"setp\.(?P<c>eq|ne|lt|le|gt|ge)u\.(?P<t>f(32|64))": "!(as<<T>>({0}) <N> as<<T>>({1}))",
     r"cvt\.rn\.(?P<d>f32|f64)\.(?P<t>[su](32|64)|f64)": "bits(static_cast<<D>>(as<<T>>({0})))",
@@ -71,7 +75,7 @@ RULES: dict[str, str] = {
     r"cvt\.rzi\.(?P<d>[su](32|64))\.(?P<t>f32|f64)": "truncate<<D>, <T>>(as<<T>>({0}))",
     r"cvt\.rmi\.f32\.(?P<t>f32)": "bits(floorf(as<float>({0})))",
     r"cvt\.rpi\.f32\.(?P<t>f32)": "bits(ceilf(as<float>({0})))",
-    r"cvt\.(?P<d>[su](16|32|64))\.(?P<t>[su](16|32|64))": "bits(static_cast<<D>>(as<<T>>({0})))",
+    r"cvt\.(?P<d>[su](16|32|64))\.(?P<t>[su](8|16|32|64))": "bits(static_cast<<D>>(as<<T>>({0})))",
     r"shfl\.sync\.bfly\.(?P<t>b32)": f"shuffle(simt::WarpOp::kShuffleXor, {{0}}, {{1}}, {{3}}, {{p}}, {PLACE})",
     r"shfl\.sync\.down\.(?P<t>b32)": f"shuffle(simt::WarpOp::kShuffleDown, {{0}}, {{1}}, {{3}}, {{p}}, {PLACE})",
     r"shfl\.sync\.up\.(?P<t>b32)": f"shuffle(simt::WarpOp::kShuffleUp, {{0}}, {{1}}, {{3}}, {{p}}, {PLACE})",
@@ -79,13 +83,16 @@ RULES: dict[str, str] = {
     r"vote\.sync\.ballot\.(?P<t>b32)": f"ballot({{0}}, {{1}}, {PLACE})",
     r"vote\.sync\.any\.(?P<t>pred)": f"ballot({{0}}, {{1}}, {PLACE}) != 0",
     r"vote\.sync\.all\.(?P<t>pred)": f"ballot({{0}}, {{1}}, {PLACE}) == {{1}}",
+    r"match\.any\.sync\.(?P<t>b32)": f"match({{0}}, {{1}}, {PLACE})",
+    r"redux\.sync\.max\.(?P<t>s32)": f"reduce(simt::WarpOp::kMaximum, {{0}}, {{1}}, {PLACE})",
+    r"bar\.red\.popc\.(?P<t>u32)": f"simt::block_barrier(simt::BlockOp::kCount, {{1}}, {PLACE})",
     r"bar\.red\.(?P<k>and|or)\.(?P<t>pred)": f"simt::block_barrier(simt::BlockOp::<K>, {{1}}, {PLACE}) != 0",
 }
 EFFECTS: dict[str, str] = {
-    r"bar\.sync": f"simt::block_barrier(simt::BlockOp::kSync, 0, {PLACE})",
+    r"(bar|barrier)\.sync": f"simt::block_barrier(simt::BlockOp::kSync, 0, {PLACE})",
     r"bar\.warp\.sync": f"simt::warp_collective(simt::WarpOp::kSync, {{0}}, 0, 0, {PLACE})",
 }
-_LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile|\.nc)?\.(global|shared|param)(?:\.v[24])?\.(\w+)")
+_LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile)?(?:\.(global|shared|param|local))?(?:\.nc)?(?:\.v[24])?\.(\w+)")
 _ATOMIC = re.compile(r"(?:atom|red)(?:\.relaxed\.gpu)?\.(global|shared)\.(add|max|min)\.(\w+)")
 
 
@@ -129,7 +136,7 @@ def _memory(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> s
     match = _LOAD_OR_STORE.fullmatch(opcode)
     if not match:
         return ""
-    what, space, type = match[1], match[2], UNSIGNED[match[3]] if match[3][0] != "s" else C[match[3]]
+    what, space, type = match[1], match[2] or "generic", UNSIGNED[match[3]] if match[3][0] != "s" else C[match[3]]
     place, other = (operands[1], operands[0]) if what == "ld" else operands
     parts = [part.strip() for part in other.strip("{}").split(",")]
     lines = []
@@ -177,12 +184,15 @@ def _effect(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> s
 
 def _result(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> str:
     for pattern, result in RULES.items():
-        match = re.fullmatch(pattern, opcode)
+        flushes = ".ftz" in opcode and "ftz" not in pattern
+        match = re.fullmatch(pattern, opcode.replace(".ftz", "") if flushes else opcode)
         if not match:
             continue
         target, _, inside = operands[0].partition("|")
         for word, text in _words(opcode, match.groupdict()):
             result = result.replace(f"<{word}>", text)
+        if flushes:
+            result = re.sub(r"\bas<float>\(", "as_flushed(", result).replace("bits(", "bits_flushed(")
         values = [_value(operand, names) for operand in operands[1:]]
         return f"{identifier(target)} = {result.format(*values, p=f'&{identifier(inside)}' if inside else 'nullptr')};"
     return ""
@@ -209,8 +219,8 @@ def _operands(text: str) -> list[str]:
 
 def _address(place: str, space: str, names: Mapping[str, str]) -> str:
     base, _, offset = place.strip("[] ").partition("+")
-    # Parameters are in the host's memory.
-    return f"{'global' if space == 'param' else space}({_value(base, names)} + ({offset or 0}))"
+    # All but shared memory is the host's; nothing makes a generic address of a shared one.
+    return f"{'shared' if space == 'shared' else 'global'}({_value(base, names)} + ({offset or 0}))"
 
 
 def _value(operand: str, names: Mapping[str, str]) -> str:

@@ -13,6 +13,9 @@ from .ptx_instructions import UNSIGNED, UnknownInstruction, identifier, statemen
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(%\w+)<\d+>;")
 _SHARED = re.compile(r"\.shared\s+\.align\s+\d+\s+\.[a-z]+(\d+)\s+([\w$]+)(?:\[(\d+)\])?;")
+_LAUNCH_SHARED = re.compile(r"\.extern\s+\.shared\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\];")
+MOST_SHARED = 227 << 10  # that a launch may ask for, on 9.0
+_LOCAL = re.compile(r"\.local\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\];")
 # A scope has registers of its own, which hide others of the same name.
 _STATEMENT = re.compile(r"\s*(?:(?P<label>[\w$]+):|(?P<brace>[{}])|(?P<instruction>[^;]+);)")
 _OWN_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([\w%,\s]+)")
@@ -51,6 +54,7 @@ def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
     """The kernels whose mangled names have this part, a regular expression, by name."""
     found, ptx = {}, re.sub(r"//.*", "", ptx)
     every = {name: int(bits) // 8 * int(count or 1) for bits, name, count in _SHARED.findall(ptx)}
+    every |= dict.fromkeys(_LAUNCH_SHARED.findall(ptx), MOST_SHARED)
     for entry in _ENTRY.finditer(ptx):
         if re.search(part, entry[1]):
             body = _to_its_end(ptx[entry.end() :])
@@ -107,6 +111,7 @@ def _function(number: int, name: str, kernel: Kernel, counted: bool) -> str:
     lines += ["  char** parameters = static_cast<char**>(context);", "  (void)parameters;"]
     for register in sorted(set(re.findall(r"%[a-z]+\d+", body))):
         lines.append(f"  {types[register.rstrip('0123456789')]} {identifier(register)} = 0;")
+    lines += [f"  alignas({alignment}) char {name}[{size}];" for alignment, name, size in _LOCAL.findall(body)]
     names = _names(kernel)
     marks = count(list(_parsed(body)), names).marks if counted else {}
     return "\n".join([*lines, *(f"  {line}" for line in _statements(body, names, marks)), "}", ""])
@@ -118,7 +123,8 @@ def blocks(kernel: Kernel) -> tuple[Block, ...]:
 
 
 def _names(kernel: Kernel) -> dict[str, str]:
-    names = {name: f"shared_address({identifier(name)})" for name in kernel.shared}
+    names = {name: f"bits(&{name}[0])" for _, name, _ in _LOCAL.findall(kernel.body)}
+    names |= {name: f"shared_address({identifier(name)})" for name in kernel.shared}
     return names | {name: f"bits(parameters[{index}])" for index, name in enumerate(kernel.parameters)}
 
 

@@ -25,7 +25,7 @@ struct Index {
 };
 
 enum class BlockOp { kSync, kCount, kAnd, kOr };
-enum class WarpOp { kSync, kBallot, kShuffle, kShuffleUp, kShuffleDown, kShuffleXor, kAdd, kMinimum, kMaximum };
+enum class WarpOp { kSync, kBallot, kShuffle, kShuffleUp, kShuffleDown, kShuffleXor, kAdd, kMinimum, kMaximum, kMatch };
 
 Index thread_index();
 Index block_index();
