@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -60,8 +61,8 @@ def build(folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5spla
     return module
 
 
-def ptx_of(library: Path, cuobjdump: str) -> str:
-    """The PTX in a library.
+def ptx_of(library: Path, cuobjdump: str) -> dict[str, str]:
+    """The PTX in a library by architecture, `9.0`; the newest last.
 
     Raises:
         RuntimeError: cuobjdump cannot read it.
@@ -69,7 +70,12 @@ def ptx_of(library: Path, cuobjdump: str) -> str:
     done = subprocess.run([cuobjdump, "--dump-ptx", library], capture_output=True, text=True, check=False)
     if done.returncode or ".entry" not in done.stdout:
         raise RuntimeError(f"{cuobjdump} finds no PTX in {library}: {done.stderr or done.stdout[:200]}")
-    return done.stdout
+    found: dict[int, str] = {}
+    for module in re.split(r"^(?=\.version )", done.stdout, flags=re.MULTILINE)[1:]:  # one for each source
+        target = re.search(r"^\.target sm_(\d+)", module, re.MULTILINE)
+        assert target is not None
+        found[int(target[1])] = found.get(int(target[1]), "") + module
+    return {f"{number // 10}.{number % 10}": found[number] for number in sorted(found)}
 
 
 def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:

@@ -71,7 +71,7 @@ RULES: dict[str, str] = {
     r"cvt\.rzi\.(?P<d>[su](32|64))\.(?P<t>f32|f64)": "truncate<<D>, <T>>(as<<T>>({0}))",
     r"cvt\.rmi\.f32\.(?P<t>f32)": "bits(floorf(as<float>({0})))",
     r"cvt\.rpi\.f32\.(?P<t>f32)": "bits(ceilf(as<float>({0})))",
-    r"cvt\.(?P<d>[su](16|32|64))\.(?P<t>[su](16|32|64))": "bits(static_cast<<D>>(as<<T>>({0})))",
+    r"cvt\.(?P<d>[su](16|32|64))\.(?P<t>[su](8|16|32|64))": "bits(static_cast<<D>>(as<<T>>({0})))",
     r"shfl\.sync\.bfly\.(?P<t>b32)": f"shuffle(simt::WarpOp::kShuffleXor, {{0}}, {{1}}, {{3}}, {{p}}, {PLACE})",
     r"shfl\.sync\.down\.(?P<t>b32)": f"shuffle(simt::WarpOp::kShuffleDown, {{0}}, {{1}}, {{3}}, {{p}}, {PLACE})",
     r"shfl\.sync\.up\.(?P<t>b32)": f"shuffle(simt::WarpOp::kShuffleUp, {{0}}, {{1}}, {{3}}, {{p}}, {PLACE})",
