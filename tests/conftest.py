@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -24,8 +25,19 @@ sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
 # Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
 LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
+SIMT = {"simt_wheel", "simt_ptx"}  # what executes kernels
 # Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
-SLOW = {"run_python", "build_root", "small", "compiled_once", "simt", "simt_ptx", "splat_wheel"}
+SLOW = {
+    "run_python",
+    "build_root",
+    "small",
+    "compiled_once",
+    "simt",
+    "simt_wheel",
+    "simt_ptx",
+    "older_ptx",
+    "splat_wheel",
+}
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
 
@@ -61,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & {"simt", "simt_ptx"}:
+        if fixtures & SIMT:
             item.add_marker(pytest.mark.simt)
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
@@ -174,35 +186,53 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def simt(simt_source: ModuleType) -> ModuleType:
-    """What executes the kernels' source."""
-    return simt_source
+def cuobjdump() -> str:
+    """What reads the PTX in a library; empty: nothing here does."""
+    return os.environ.get("SPLAT_TEST_CUOBJDUMP") or programs.find_optional("cuobjdump") or ""
 
 
 @pytest.fixture(scope="session")
-def simt_source(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The CUDA kernels as a module that executes their source on the CPU."""
-    from simt.compile_simt import build  # needs pyelftools, which a machine with a GPU need not have
+def older_ptx(cuobjdump: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The PTX that a compile at run time makes for 9.0 and for the oldest architecture, 7.5."""
+    if not cuobjdump:
+        pytest.skip("nothing here reads PTX")
+    from simt.compile_simt import ptx_of
 
-    return build(tmp_path_factory.mktemp("simt"))
+    folder = tmp_path_factory.mktemp("older")
+    environ = {"SPLAT_JIT": "always", "SPLAT_CACHE_DIR": str(folder)}
+    words = ["cache", "build", "--cuda", "on", "--archs", "7.5+PTX;9.0+PTX", "--json"]
+    made = processes.run([sys.executable, "-P", "-m", "splat", *words], cwd=folder, env=environ).stdout
+    return ptx_of(Path(json.loads(made)["folder"], "libsplat_cuda.so"), cuobjdump)
 
 
 @pytest.fixture(scope="session")
-def simt_ptx(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The CUDA kernels as a module that executes the PTX in the CUDA library of the installed wheel, or of another.
-
-    Where there is no such library, or nothing that reads it, their source.
-    """
-    from simt.compile_simt import PTX, build, ptx_of
-
+def simt_wheel(cuobjdump: str, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The CUDA kernels as a module that executes the PTX in the CUDA library of the installed wheel, or of another."""
     spec = importlib.util.find_spec("splat")
     assert spec is not None
     assert spec.origin is not None
     library = Path(os.environ.get("SPLAT_TEST_LIBRARY") or Path(spec.origin).parent / "_native/libsplat_cuda.so")
-    cuobjdump = os.environ.get("SPLAT_TEST_CUOBJDUMP") or programs.find_optional("cuobjdump")
     if not cuobjdump or not library.is_file():
-        return cast("ModuleType", request.getfixturevalue("simt_source"))
-    return build(tmp_path_factory.mktemp("simt-ptx"), PTX, ptx_of(library, cuobjdump))
+        pytest.skip("nothing here has the kernels' PTX, or reads it")
+    from simt.compile_simt import PTX, build, ptx_of  # needs pyelftools, which a machine with a GPU need not have
+
+    return build(tmp_path_factory.mktemp("simt-ptx"), PTX, [*ptx_of(library, cuobjdump).values()][-1])
+
+
+@pytest.fixture(scope="session")
+def simt_older(older_ptx: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The same with the PTX for 9.0, which is that for all architectures before 10.0 (test_ptx.py)."""
+    from simt.compile_simt import PTX, build
+
+    return build(tmp_path_factory.mktemp("simt-older"), f"{PTX}_older", older_ptx["9.0"])
+
+
+@pytest.fixture(
+    scope="session", params=["simt_wheel", pytest.param("simt_older", marks=pytest.mark.needs_torch("cuda"))]
+)
+def simt_ptx(request: pytest.FixtureRequest) -> ModuleType:
+    """The wheel's PTX; and, where there is nvcc, that for older architectures."""
+    return cast("ModuleType", request.getfixturevalue(request.param))
 
 
 @pytest.fixture(scope="session")

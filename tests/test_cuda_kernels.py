@@ -1,16 +1,14 @@
 """The CUDA library's kernels, executed on the CPU, against the CPU's operators and the float64 reference.
 
-What is executed is the PTX in the wheel's library, as nvcc made it, or the kernels' source where there is nothing to
-read PTX with. What executes it (tests/simt) makes an error of each access outside of memory, race and divergence. Those
-of single Gaussians are in test_gradients_projection.py, with the source, which rounds as the CPU does.
+What is executed is PTX, as nvcc made it: the wheel's, and that for older architectures. What executes it (tests/simt)
+makes an error of each access outside of memory, race and divergence. Those of single Gaussians are in
+test_gradients_projection.py.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 from scenes import random_scene
-from simt.names import own_name
 from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
 from torch import Tensor
 
@@ -26,13 +23,12 @@ from splat import _kernels
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
-CUDA = Path(__file__).resolve().parent.parent / "csrc" / "cuda"
 
 
 class Executed:
     """The operators of the CUDA library; the fixture simt says what is executed."""
 
-    name = "splat_simt"
+    name = ""
 
     def __getattr__(self, operator: str) -> Any:
         return getattr(getattr(torch.ops, self.name), operator)
@@ -43,7 +39,7 @@ SIMT = Executed()
 
 @pytest.fixture
 def simt(simt_ptx: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module that executes the kernels: the wheel's PTX, or their source."""
+    """The module that executes the kernels."""
     monkeypatch.setattr(Executed, "name", simt_ptx.__name__)
     return simt_ptx
 
@@ -401,15 +397,6 @@ def test_an_error_of_the_driver_is_reported_once(simt: ModuleType, call: str, na
 # All of it
 
 
-def kernels_in_the_source() -> set[str]:
-    """Names of all functions that are launched."""
-    declared = re.compile(r"__global__ void(?:\s+__launch_bounds__\((?:[^()]|\([^()]*\))*\))?\s+(\w+)\(")
-    texts = [re.sub(r"//.*", "", path.read_text()) for path in sorted(CUDA.iterdir())]
-    names = [name for text in texts for name in declared.findall(text)]
-    assert len(names) == sum(text.count("__global__") for text in texts)
-    return set(names)
-
-
 def single_gaussians() -> dict[str, Arguments]:
     """Arguments of the operators on single Gaussians."""
     scene = random_scene(0, gaussians=5)
@@ -438,7 +425,7 @@ def single_gaussians() -> dict[str, Arguments]:
 
 
 def test_every_kernel_is_executed(simt: ModuleType) -> None:
-    """Each of a template's, too: of PTX, by their mangled names."""
+    """Each of a template's, too: by their mangled names."""
     packed = pack_arguments(1, 3)
     examples: dict[str, Arguments] = {
         "intersect": intersect_arguments(gaussians=5),
@@ -455,5 +442,4 @@ def test_every_kernel_is_executed(simt: ModuleType) -> None:
             flags = {"deterministic": deterministic, "absgrad": absgrad}
             SIMT.rasterize_backward(**backward_arguments(rendered, random_v(rendered), **flags))
 
-    assert kernels_in_the_source() <= {own_name(name) for name in simt.launched()}
     assert simt.in_ptx <= simt.launched()

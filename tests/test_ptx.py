@@ -116,20 +116,18 @@ def changed(ptx: str, kernel: str, pattern: str, text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def broken(simt_ptx: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def broken(simt_wheel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """Two kernels of the wheel's, each with one instruction changed: a barrier left out, a sum of another register.
 
     With them, those written above.
     """
     from simt.compile_simt import build
 
-    if not simt_ptx.in_ptx:
-        pytest.skip("nothing here reads the wheel's PTX")
     three, four = (
-        next(name for name in simt_ptx.in_ptx if name.startswith(f"_ZN5splat7kernels9rasterizeILi{channels}E"))
+        next(name for name in simt_wheel.in_ptx if name.startswith(f"_ZN5splat7kernels9rasterizeILi{channels}E"))
         for channels in (3, 4)
     )
-    ptx = changed(simt_ptx.ptx, three, r"\n\s*bar\.sync\s[^;]*;", "\n")
+    ptx = changed(simt_wheel.ptx, three, r"\n\s*bar\.sync\s[^;]*;", "\n")
     ptx = changed(ptx, four, r"ex2\.approx\.ftz\.f32(\s+%\w+), %\w+;", r"ex2.approx.ftz.f32\1, 0f00000000;")
     words = "".join(WORD.format(number=number, instructions=text) for number, text in enumerate(WORDS))
     folder = tmp_path_factory.mktemp("broken")
@@ -151,14 +149,28 @@ def test_an_operand_that_is_changed_gives_another_picture() -> None:
     assert not torch.allclose(picture, OPS.rasterize(**arguments)[0], atol=1e-3)
 
 
-def test_what_is_executed_is_in_the_library(simt_ptx: ModuleType) -> None:
+def test_what_is_executed_is_in_the_library(simt_wheel: ModuleType) -> None:
     """All that nvcc compiled but CUB's, which runtime.cpp stands for."""
-    if not simt_ptx.in_ptx:
-        pytest.skip("nothing here reads the wheel's PTX")
-    entries = set(re.findall(r"\.entry\s+([\w$]+)", simt_ptx.ptx))
+    entries = set(re.findall(r"\.entry\s+([\w$]+)", simt_wheel.ptx))
 
-    assert simt_ptx.in_ptx == {name for name in entries if not name.startswith("_ZN3cub")}
-    assert len(simt_ptx.in_ptx) == 32
+    assert simt_wheel.in_ptx == {name for name in entries if not name.startswith("_ZN3cub")}
+    assert len(simt_wheel.in_ptx) == 32
+
+
+def test_every_multiplication_names_its_rounding(simt_ptx: ModuleType) -> None:
+    """So ptxas contracts none of them to a fused operation (PTX ISA, "Floating Point Instructions": mul)."""
+    opcodes = set(re.findall(r"\bmul[\w.]*\.f(?:32|64)\b", simt_ptx.ptx))
+
+    assert opcodes
+    assert opcodes <= {"mul.rn.f32", "mul.rn.ftz.f32"}
+
+
+@pytest.mark.needs_torch("cuda")
+def test_architectures_before_10_have_the_same_ptx(older_ptx: dict[str, str]) -> None:
+    oldest, newest = (kernels_in(older_ptx[name], "5splat7kernels") for name in ("7.5", "9.0"))
+
+    assert len(oldest) == 32
+    assert oldest == newest
 
 
 @pytest.mark.parametrize("text", WORDS)

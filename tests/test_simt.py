@@ -31,25 +31,25 @@ TWO_BLOCKS = ("shared_not_written", "two_blocks_write")
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_an_error_is_found(simt: ModuleType, name: str) -> None:
+def test_an_error_is_found(simt_wheel: ModuleType, name: str) -> None:
     blocks = 2 if name in TWO_BLOCKS else 1
     out = np.zeros(64 * blocks, np.float32)
-    with pytest.raises(simt.KernelError, match=ERRORS[name]):
-        simt.run_broken(name, np.arange(1, 65, dtype=np.float32), out, (blocks, 1, 1), (64, 1, 1), 192)
+    with pytest.raises(simt_wheel.KernelError, match=ERRORS[name]):
+        simt_wheel.run_broken(name, np.arange(1, 65, dtype=np.float32), out, (blocks, 1, 1), (64, 1, 1), 192)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("block", [(64, 1, 1), (16, 2, 2)])
-def test_every_function_does_what_cuda_says(simt: ModuleType, seed: int, block: tuple[int, int, int]) -> None:
+def test_every_function_does_what_cuda_says(simt_wheel: ModuleType, seed: int, block: tuple[int, int, int]) -> None:
     out = np.zeros(2 * 3 * 2 * 64, np.float32)
-    simt.set_seed(seed)
+    simt_wheel.set_seed(seed)
     try:
-        simt.run_broken("all_is_well", np.arange(1, 65, dtype=np.float32), out, (2, 3, 2), block, 0)
+        simt_wheel.run_broken("all_is_well", np.arange(1, 65, dtype=np.float32), out, (2, 3, 2), block, 0)
     finally:
-        simt.set_seed(0)
+        simt_wheel.set_seed(0)
     assert (out == 1).all()
 
 
-def test_arrays_must_be_what_the_kernel_takes(simt: ModuleType) -> None:
+def test_arrays_must_be_what_the_kernel_takes(simt_wheel: ModuleType) -> None:
     with pytest.raises(TypeError, match="incompatible function arguments"):
-        simt.run_broken("all_is_well", np.zeros(64), np.zeros(64, np.float32), (1, 1, 1), (64, 1, 1), 0)
+        simt_wheel.run_broken("all_is_well", np.zeros(64), np.zeros(64, np.float32), (1, 1, 1), (64, 1, 1), 0)

@@ -1,1 +1,1 @@
-"""The CUDA kernels' own source, executed on the CPU: see simt.h and engine.cpp."""
+"""The CUDA kernels' PTX, executed on the CPU: see ptx_translator.py and engine.cpp."""

@@ -163,7 +163,7 @@ __global__ void all_is_well(const float* in, float* out) {
   KERNEL(shuffle_from_outside)         \
   KERNEL(all_is_well)
 
-// Compiled with checks in kernels.cpp; others reach them by these pointers.
+// Compiled with checks in broken_kernels.cpp; others reach them by these pointers.
 #define SIMT_DECLARE(name) extern void (*const simt_##name)(const float*, float*);
 SIMT_BROKEN_KERNELS(SIMT_DECLARE)
 #undef SIMT_DECLARE

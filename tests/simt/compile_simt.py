@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -13,23 +14,20 @@ import torch
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from .names import in_ptx, own_name
 from .ptx_translator import kernels_in, translate
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-SOURCE, PTX = "splat_simt", "splat_ptx"  # what is executed: names of the module and of its operators
+PTX = "splat_ptx"  # the name of the module and of its operators, where there is one
 
 
-def build(
-    folder: Path, name: str = SOURCE, ptx: str = "", kernels: str = "5splat7kernels", count: bool = False
-) -> ModuleType:
+def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", count: bool = False) -> ModuleType:
     """Compile into `folder` and load the result. Its attributes `ptx` and `in_ptx` have the PTX and the kernels in it.
 
     Args:
         folder: where.
         name: of the module and of its operators, of which a process has only one.
-        ptx: the PTX to execute in place of the kernels' source, as cuobjdump prints it; empty: the source.
+        ptx: the PTX to execute, as cuobjdump prints it.
         kernels: a part of the mangled names of those to execute, as a regular expression.
         count: whether to count what warps do (`counts`, `clear_counts`) in place of checking it.
 
@@ -40,14 +38,13 @@ def build(
     torch_folder = Path(torch.__file__).parent
     made = folder / "ptx_kernels.cpp"
     found = kernels_in(ptx, kernels)
-    if ptx:
-        made.write_text(translate(found, count), encoding="utf-8")
+    made.write_text(translate(found, count), encoding="utf-8")
     _run(
         "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
         f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
         "-DKERNELWHEEL_BINDING=python", f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",
-        f"-DSIMT_NAME={name}", f"-DSIMT_PTX={made if ptx else ''}",
+        f"-DSIMT_NAME={name}", f"-DSIMT_PTX={made}",
         f"-DSIMT_COUNT={int(count)}",
     )  # fmt: skip
     _run("cmake", "--build", str(folder))
@@ -58,14 +55,16 @@ def build(
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.set_shared(*shared_memory(library))
-    named = in_ptx if ptx else own_name
-    module.set_kernels({offset: named(mangled) for offset, mangled in functions(library).items()})
+    # nvcc does not give kernels internal linkage, as simt.h does.
+    module.set_kernels(
+        {offset: mangled.replace("kernelsL", "kernels", 1) for offset, mangled in functions(library).items()}
+    )
     module.in_ptx, module.ptx = set(found), ptx
     return module
 
 
-def ptx_of(library: Path, cuobjdump: str) -> str:
-    """The PTX in a library.
+def ptx_of(library: Path, cuobjdump: str) -> dict[str, str]:
+    """The PTX in a library by architecture, `9.0`; the newest last.
 
     Raises:
         RuntimeError: cuobjdump cannot read it.
@@ -73,7 +72,12 @@ def ptx_of(library: Path, cuobjdump: str) -> str:
     done = subprocess.run([cuobjdump, "--dump-ptx", library], capture_output=True, text=True, check=False)
     if done.returncode or ".entry" not in done.stdout:
         raise RuntimeError(f"{cuobjdump} finds no PTX in {library}: {done.stderr or done.stdout[:200]}")
-    return done.stdout
+    found: dict[int, str] = {}
+    for module in re.split(r"^(?=\.version )", done.stdout, flags=re.MULTILINE)[1:]:  # one for each source
+        target = re.search(r"^\.target sm_(\d+)", module, re.MULTILINE)
+        assert target is not None
+        found[int(target[1])] = found.get(int(target[1]), "") + module
+    return {f"{number // 10}.{number % 10}": found[number] for number in sorted(found)}
 
 
 def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:

@@ -96,17 +96,12 @@ std::map<std::string, int> calls() { return call_counts; }
 
 void fail(const std::string& call) { failing_call = call; }
 
-cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void (*thread)(void*),
-                           void* context, void** arguments) {
+cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void** arguments) {
   if (last_error != cudaSuccess || called("cudaLaunchKernelEx") != cudaSuccess) return last_error;
   const std::string name = name_of(kernel);
   Launch launch = {name.c_str(), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, dynamic_bytes, {}};
   for (const auto& [begin, array] : memory) launch.arrays.push_back(array);
-  if (ptx_kernels != nullptr) {
-    thread = ptx_kernels().at(name);
-    context = arguments;
-  }
-  run(launch, thread, context);
+  run(launch, ptx_kernels().at(name), arguments);
   launched_names.insert(name);
   return cudaSuccess;
 }

@@ -20,8 +20,8 @@ std::map<std::string, int> calls();
 // The next call of this function of the CUDA runtime returns an error.
 void fail(const std::string& call);
 
-// Kernels that are executed as PTX, by their mangled names; not linked in where their source is. Each is called with the
-// addresses of its arguments, once for each thread.
-__attribute__((weak)) const std::map<std::string, void (*)(void*)>& ptx_kernels();
+// The kernels that ptx_translator.py made, by their mangled names. Each is called with the addresses of its arguments,
+// once for each thread.
+const std::map<std::string, void (*)(void*)>& ptx_kernels();
 
 }  // namespace simt

@@ -1,8 +1,8 @@
 // Runs CUDA kernels as host C++, to prove them without a GPU: every thread of a block is a fibre.
 //
-// This header is what nvcc knows by itself, for the source of kernels: keywords, built-in variables and functions. A
-// source of kernels is compiled with -fsanitize=thread, whose calls at each access to memory come to engine.cpp, not
-// to the sanitizer's library: so each access is checked (see engine.cpp for what is an error).
+// This header is what nvcc knows by itself: keywords, built-in variables and functions. Those kernels that are wrong on
+// purpose (broken_kernels.h) are compiled with it and -fsanitize=thread, whose calls at each access to memory come to
+// engine.cpp, not to the sanitizer's library; PTX announces its accesses by itself (ptx.h).
 #pragma once
 
 #include <math.h>

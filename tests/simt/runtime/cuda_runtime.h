@@ -1,7 +1,6 @@
 // What the files that nvcc compiles use besides: launching a kernel, which is then executed by engine.cpp.
 #pragma once
 
-#include <tuple>
 #include <utility>
 
 #include "cuda_runtime_api.h"
@@ -21,25 +20,8 @@ struct cudaLaunchConfig_t {
 
 namespace simt {
 
-// Executes a kernel on the memory that its operator uses: calls thread(context) once for each thread.
-cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void (*thread)(void*),
-                           void* context, void** arguments);
-
-// A kernel with its arguments. Not sanitized: these lie in the host's memory.
-template <class... Parameters>
-struct Call {
-  void (*kernel)(Parameters...);
-  void** arguments;
-
-  template <size_t... I>
-  __attribute__((no_sanitize("thread"))) void run(std::index_sequence<I...>) const {
-    kernel(*static_cast<Parameters*>(arguments[I])...);
-  }
-
-  __attribute__((no_sanitize("thread"))) static void thread(void* call) {
-    static_cast<const Call*>(call)->run(std::index_sequence_for<Parameters...>());
-  }
-};
+// Executes the PTX of a kernel on the memory that its operator uses; `arguments` has their addresses.
+cudaError_t launch_on_host(const void* kernel, dim3 grid, dim3 block, size_t dynamic_bytes, void** arguments);
 
 }  // namespace simt
 
@@ -48,8 +30,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   return [&](Parameters... converted) {
     void* addresses[] = {&converted...};
-    simt::Call<Parameters...> call = {kernel, addresses};
     return simt::launch_on_host(reinterpret_cast<const void*>(kernel), config->grid, config->block,
-                                config->dynamic_bytes, call.thread, &call, addresses);
+                                config->dynamic_bytes, addresses);
   }(std::forward<Arguments>(arguments)...);
 }

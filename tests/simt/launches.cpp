@@ -1,0 +1,8 @@
+// The files that nvcc compiles, for what launches their kernels: the kernels themselves are executed as PTX. CUB is not
+// among them: runtime.cpp sorts.
+#include "simt.h"
+// After it, what stands for nvcc.
+#include "cuda/gaussians.cu"
+#include "cuda/intersect.cu"
+#include "cuda/rasterize.cu"
+#include "cuda/rasterize_backward.cu"
