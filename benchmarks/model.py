@@ -11,12 +11,7 @@ needs no GPU. The folder keeps gsplat's compiled kernels. The library is ours, b
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import shutil
-import subprocess
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -27,14 +22,12 @@ import model_bytes
 import model_counts
 import model_launches
 import model_lists
-import torch
+from gsplat_sources import ARCHITECTURE, compile_cubin
 from kernel_resources import installed_library
 from measure import table
 from model_rasterizers import Shape, instructions
 from model_sass import LEFT_OUT, disassemble
 
-GSPLAT = "1.5.3"  # whose launches model_launches.py knows
-ARCHITECTURE = "sm_90"
 COPY_RATE = 3.0e12  # bytes per second that an H100 copies
 ISSUE_RATE = 132 * 4 * 1.755e9  # warp instructions per second: one for each scheduler and clock
 WIDTH, HEIGHT = 1920, 1080
@@ -102,7 +95,7 @@ def read_gsplat(folder: Path) -> dict[str, Counter[str]]:
     """Of gsplat's sources, compiled by its own options."""
     found = {}
     for name, (source, word) in GSPLAT_KERNELS.items():
-        code = disassemble(compile_gsplat(source, folder), ARCHITECTURE, [word])[word]
+        code = disassemble(compile_cubin(source, folder), ARCHITECTURE, [word])[word]
         found[name] = instructions(code, Shape(name == "backward", False))
     return found
 
@@ -111,48 +104,13 @@ def read_lists(library: Path, folder: Path) -> dict[str, Counter[str]]:
     """Of both packages' kernels that count and list pairs; gsplat's are one kernel in two passes."""
     ours = disassemble(library, ARCHITECTURE, list(OUR_LISTS.values()))
     source, word = GSPLAT_LISTS
-    theirs = disassemble(compile_gsplat(source, folder), ARCHITECTURE, [word])[word]
+    theirs = disassemble(compile_cubin(source, folder), ARCHITECTURE, [word])[word]
     return {
         "splat count": model_lists.counting_instructions(ours[OUR_LISTS["count"]]),
         "splat list": model_lists.listing_instructions(ours[OUR_LISTS["list"]]),
         "gsplat count": model_lists.first_pass_instructions(theirs),
         "gsplat list": model_lists.listing_instructions(theirs),
     }
-
-
-def compile_gsplat(source: str, folder: Path) -> Path:
-    """One of gsplat's files as a cubin; compiled once for each release of gsplat and nvcc, which takes a minute."""
-    spec = importlib.util.find_spec("gsplat")
-    version = importlib.metadata.version("gsplat") if spec else "none"
-    if spec is None or spec.origin is None or version != GSPLAT:
-        raise SystemExit(f"required: gsplat {GSPLAT}; found: {version}; to fix: pip install gsplat=={GSPLAT}")
-    cuda = Path(spec.origin).parent / "cuda"
-    nvcc = find_nvcc()
-    release = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
-    kept = folder / f"gsplat-{version}-{release.replace('/', '-')}-{ARCHITECTURE}"
-    kept.mkdir(parents=True, exist_ok=True)
-    cubin = kept / f"{Path(source).stem}.cubin"
-    if not cubin.exists():
-        headers = Path(torch.__file__).parent / "include"
-        places = [cuda / "include", cuda / "csrc" / "third_party" / "glm", headers, headers / "torch/csrc/api/include"]
-        # As its JIT build does; the option for constexpr is torch's.
-        options = ["-O3", "-use_fast_math", "-std=c++17", "--expt-relaxed-constexpr", f"-arch={ARCHITECTURE}"]
-        unfinished = cubin.with_suffix(".part")
-        command = [nvcc, "-cubin", *options, *(f"-I{place}" for place in places), str(cuda / "csrc" / source)]
-        done = subprocess.run([*command, "-o", str(unfinished)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-        unfinished.rename(cubin)
-    return cubin
-
-
-def find_nvcc() -> str:
-    """The toolkit's that pip installed, else one on PATH."""
-    beside = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/nvcc"))
-    program = str(beside[-1]) if beside else shutil.which("nvcc")
-    if program is None:
-        raise SystemExit("required: nvcc; found: none; to fix: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]'")
-    return program
 
 
 def print_scenes(counted: dict[str, model_counts.Counted]) -> None:

@@ -1,0 +1,99 @@
+"""gsplat 1.5.3's CUDA sources, compiled by nvcc with its own options; kept for each release of gsplat and nvcc."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+GSPLAT = "1.5.3"  # whose launches model_launches.py and tests/simt/gsplat_kernels.py know
+ARCHITECTURE = "sm_90"
+# What `rasterization` launches in a dense layout.
+EXECUTED = (
+    "SphericalHarmonicsCUDA.cu",
+    "ProjectionEWA3DGSFused.cu",
+    "IntersectTile.cu",
+    "RasterizeToPixels3DGSFwd.cu",
+    "RasterizeToPixels3DGSBwd.cu",
+)
+CHANNELS = 3
+
+
+def find_sources() -> Path:
+    """The folder `cuda` of the installed gsplat.
+
+    Raises:
+        SystemExit: there is none, or one of another release.
+    """
+    spec = importlib.util.find_spec("gsplat")
+    version = importlib.metadata.version("gsplat") if spec else "none"
+    if spec is None or spec.origin is None or version != GSPLAT:
+        raise SystemExit(f"required: gsplat {GSPLAT}; found: {version}; to fix: pip install gsplat=={GSPLAT}")
+    return Path(spec.origin).parent / "cuda"
+
+
+def find_nvcc() -> str:
+    """The toolkit's that pip installed, else one on PATH.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    beside = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/nvcc"))
+    program = str(beside[-1]) if beside else shutil.which("nvcc")
+    if program is None:
+        raise SystemExit("required: nvcc; found: none; to fix: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]'")
+    return program
+
+
+def compile_cubin(source: str, folder: Path) -> Path:
+    """One of gsplat's files, which takes a minute.
+
+    Raises:
+        SystemExit: gsplat or nvcc is missing, or nvcc failed; with its output.
+    """
+    return _compile(find_sources() / "csrc" / source, ["-cubin", f"-arch={ARCHITECTURE}"], folder, ".cubin")
+
+
+def compile_ptx(folder: Path) -> Path:
+    """The files of EXECUTED in one, with the rasterizers for 3 channels only, which saves most of the time.
+
+    Raises:
+        SystemExit: gsplat or nvcc is missing, or nvcc failed; with its output.
+    """
+    # A file instantiates its kernels at its end, in lines such as __INS__(3).
+    others = re.compile(rf"^__INS__\((?!{CHANNELS}\))\d+\)$", re.MULTILINE)
+    texts = [(find_sources() / "csrc" / name).read_text(encoding="utf-8") for name in EXECUTED]
+    folder.mkdir(parents=True, exist_ok=True)
+    together = folder / "gsplat_executed.cu"
+    together.write_text("\n".join(others.sub("", text) for text in texts), encoding="utf-8")
+    return _compile(together, ["--ptx", f"-arch={ARCHITECTURE}"], folder, ".ptx")
+
+
+def _compile(source: Path, kind: Sequence[str], folder: Path, suffix: str) -> Path:
+    cuda, nvcc = find_sources(), find_nvcc()
+    release = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
+    kept = folder / f"gsplat-{GSPLAT}-{release.replace('/', '-')}-{ARCHITECTURE}"
+    made = kept / f"{source.stem}-{digest}{suffix}"
+    if not made.exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        headers = Path(torch.__file__).parent / "include"
+        glm = cuda / "csrc" / "third_party" / "glm"
+        places = [cuda / "include", cuda / "csrc", glm, headers, headers / "torch/csrc/api/include"]
+        # As its JIT build does; the option for constexpr is torch's.
+        options = ["-O3", "-use_fast_math", "-std=c++17", "--expt-relaxed-constexpr", *(f"-I{each}" for each in places)]
+        unfinished = made.with_suffix(".part")
+        command = [nvcc, *kind, *options, str(source), "-o", str(unfinished)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        unfinished.rename(made)
+    return made

@@ -1,0 +1,300 @@
+"""gsplat 1.5.3's own kernels, executed on the CPU, against splat: lists, pictures and gradients of the same scenes.
+
+Its installed package has their sources, which nvcc compiles to PTX for tests/simt. What differs is in docs/gsplat.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from scenes import Scene, random_scene
+from torch import Tensor
+
+import splat
+from splat import _kernels
+
+gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
+sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
+import gsplat_sources  # noqa: E402
+from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
+
+_kernels.require(torch.device("cpu"))
+OPS = torch.ops.splat
+COUNT, WIDTH, HEIGHT, TILE = 300, 48, 40, 16
+LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
+FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "harmonics": {"sh_degree": 3},
+    "ortho": {"camera_model": "ortho"},
+    "fisheye": {"camera_model": "fisheye"},
+    "antialiased": {"rasterize_mode": "antialiased"},
+    "background": {"backgrounds": torch.tensor([[0.1, 0.5, 0.9], [1.0, 0.0, 0.3]])},
+    "clipped": {"near_plane": 0.5, "far_plane": 2.5, "radius_clip": 3.0, "eps2d": 0.1},
+    "large tiles": {"tile_size": 32},
+}
+pytestmark = [pytest.mark.needs_torch("cuda"), pytest.mark.slow, pytest.mark.simt]
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
+    """gsplat's kernels."""
+    try:
+        gsplat_sources.find_sources()
+        gsplat_sources.find_nvcc()
+    except SystemExit as missing:
+        pytest.skip(str(missing))
+    folder = tmp_path_factory.mktemp("gsplat")
+    return build_gsplat(folder, gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8"))
+
+
+class Drawn(NamedTuple):
+    """What came of a scene."""
+
+    picture: Tensor
+    alphas: Tensor
+    meta: dict[str, Any]
+    gradients: dict[str, Tensor]
+
+    @property
+    def seen(self) -> Tensor:
+        return (self.meta["radii"] > 0).all(-1)
+
+
+def scene(seed: int = 5, harmonics: bool = False, **kind: Any) -> Scene:
+    """What two cameras see."""
+    views = kind.pop("views", ("front", "inside"))
+    made = random_scene(seed, gaussians=COUNT, width=WIDTH, height=HEIGHT, views=views, **{"size": "mixed", **kind})
+    coefficients = torch.randn(COUNT, 16, 3, generator=torch.Generator().manual_seed(seed)) * 0.3
+    return made.with_colors(coefficients) if harmonics else made
+
+
+def draw(rasterization: Any, drawn: Scene, **form: Any) -> Drawn:
+    """Forward and backward, with random gradients of picture and alphas."""
+    leaves = {name: getattr(drawn, name).clone().requires_grad_() for name in LEAVES}
+    others = {"Ks": drawn.Ks, "width": drawn.width, "height": drawn.height, "packed": False, "absgrad": True}
+    picture, alphas, meta = rasterization(**leaves, **others, **form)
+    meta["means2d"].retain_grad()
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.rand(each.shape, generator=generator) for each in (picture, alphas)]
+    (picture * weights[0] + alphas * weights[1]).sum().backward()
+    gradients = {name: leaf.grad for name, leaf in leaves.items()}
+    gradients |= {"means2d": meta["means2d"].grad, "absgrad": meta["means2d"].absgrad}
+    return Drawn(picture.detach(), alphas.detach(), meta, gradients)
+
+
+def draw_both(theirs: CompiledModule, drawn: Scene, **form: Any) -> tuple[Drawn, Drawn]:
+    with in_place_of(theirs):
+        other = draw(gsplat.rasterization, drawn, **form)
+    return draw(splat.rasterization, drawn, **form), other
+
+
+def assert_close(found: Tensor | None, expected: Tensor | None, tolerance: float, what: str) -> None:
+    """Of the largest value."""
+    assert found is not None
+    assert expected is not None
+    off = (found - expected).abs().max() / expected.abs().max().clamp_min(1e-30)
+    assert off <= tolerance, f"{what}: off by {off:.2g} of the largest"
+
+
+# Whole calls
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pictures_and_gradients_are_those_of_gsplat_s_kernels(theirs: CompiledModule, form: str) -> None:
+    fisheye = form == "fisheye"  # whose angles are rounded otherwise
+    ours, other = draw_both(theirs, scene(harmonics=form == "harmonics"), **FORMS[form])
+
+    assert torch.equal(ours.meta["radii"], other.meta["radii"])
+    assert other.seen.sum() > 150
+    for name in ("means2d", "depths", "conics"):
+        found, expected = (each.meta[name].detach()[other.seen] for each in (ours, other))
+        assert_close(found, expected, 1e-5, name)
+    off = torch.cat([ours.picture - other.picture, ours.alphas - other.alphas], -1).abs().amax(-1)
+    assert off.max() <= 1 / 255, "more than one blend at the threshold"
+    assert (off > 1e-5).double().mean() <= (1e-3 if fisheye else 0), "pixels that differ"
+    for name, expected in other.gradients.items():
+        found = ours.gradients[name]
+        if name == "viewmats":  # but for the last row
+            found, expected = found[:, :3], expected[:, :3]
+        assert_close(found, expected, 2e-4 if fisheye else 5e-5, name)
+
+
+def test_only_gsplat_has_a_gradient_of_the_last_row_of_poses(theirs: CompiledModule) -> None:
+    ours, other = draw_both(theirs, scene(harmonics=True), sh_degree=3)
+
+    assert (ours.gradients["viewmats"][:, 3] == 0).all()
+    assert (other.gradients["viewmats"][:, 3] != 0).any()
+
+
+# Each kernel with the same input
+
+
+class Projected(NamedTuple):
+    """What gsplat's kernel makes of a scene."""
+
+    means2d: Tensor
+    conics: Tensor
+    colors: Tensor
+    opacities: Tensor
+    radii: Tensor
+    depths: Tensor
+
+
+@pytest.fixture(scope="module")
+def projected(theirs: CompiledModule) -> Projected:
+    made = scene(6)
+    radii, means2d, depths, conics, _ = theirs.projection_ewa_3dgs_fused_fwd(
+        made.means, None, made.quats, made.scales, made.opacities, made.viewmats, made.Ks, WIDTH, HEIGHT,
+        0.3, 0.01, 1e10, 0.0, False, theirs.PINHOLE,
+    )  # fmt: skip
+    assert radii is not None
+    assert means2d is not None
+    assert depths is not None
+    assert conics is not None
+    images = len(made.viewmats)
+    colors, opacities = made.colors.repeat(images, 1, 1), made.opacities.repeat(images, 1)
+    return Projected(means2d, conics, colors, opacities, radii, depths)
+
+
+def lists(theirs: CompiledModule, projected: Projected, tile: int = TILE) -> tuple[Tensor, ...]:
+    """gsplat's: numbers of tiles, keys, indices, and where tiles begin."""
+    images, columns, rows = len(projected.radii), -(-WIDTH // tile), -(-HEIGHT // tile)
+    tiles, keys, ids = theirs.intersect_tile(
+        projected.means2d, projected.radii, projected.depths, None, None, images, tile, columns, rows, True, False
+    )
+    return tiles, keys, ids, theirs.intersect_offset(keys, images, columns, rows)
+
+
+@pytest.mark.parametrize("tile", [16, 5, 32])
+def test_lists_are_those_of_gsplat_s_kernels(theirs: CompiledModule, projected: Projected, tile: int) -> None:
+    images, columns, rows = len(projected.radii), -(-WIDTH // tile), -(-HEIGHT // tile)
+    tiles, keys, ids = splat.isect_tiles(projected.means2d, projected.radii, projected.depths, tile, columns, rows)
+    offsets = splat.isect_offset_encode(keys, images, columns, rows)
+
+    assert len(ids) > 500
+    for found, expected in zip((tiles, keys, ids, offsets), lists(theirs, projected, tile), strict=True):
+        assert torch.equal(found, expected)
+
+
+def rasterized(
+    theirs: CompiledModule, projected: Projected, offsets: Tensor, ids: Tensor
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """By gsplat's kernels: colours, alphas and last indices; gradients."""
+    shared = (*projected[:4], None, None, WIDTH, HEIGHT, TILE, offsets, ids)
+    picture, alphas, last = theirs.rasterize_to_pixels_3dgs_fwd(*shared)
+    gradients = theirs.rasterize_to_pixels_3dgs_bwd(*shared, alphas, last, *random_v(picture), True)
+    return (picture, alphas, last), tuple(each for each in gradients if each is not None)
+
+
+def random_v(picture: Tensor) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(picture.shape, generator=generator), torch.randn(*picture.shape[:3], 1, generator=generator)
+
+
+def test_pairs_that_we_leave_out_change_nothing_in_gsplat(theirs: CompiledModule, projected: Projected) -> None:
+    _, _, every, offsets = lists(theirs, projected)
+    _, ids, begins = OPS.intersect(
+        projected.means2d, projected.radii, projected.depths, projected.conics, projected.opacities,
+        None, len(projected.radii), TILE, offsets.shape[2], offsets.shape[1],
+    )  # fmt: skip
+    expected, found = rasterized(theirs, projected, offsets, every), rasterized(theirs, projected, begins, ids)
+
+    assert len(ids) < 0.9 * len(every)
+    for one, other in zip(found[0][:2], expected[0][:2], strict=True):
+        assert torch.equal(one, other)
+    for one, other in zip(found[1], expected[1], strict=True):  # sums in another order: batches begin elsewhere
+        assert_close(one, other, 1e-6, "a gradient")
+
+
+def test_the_rasterizer_is_gsplat_s(theirs: CompiledModule, projected: Projected) -> None:
+    _, _, ids, offsets = lists(theirs, projected)
+    (picture, alphas, last), gradients = rasterized(theirs, projected, offsets, ids)
+    shared = (*projected[:4], None, None, WIDTH, HEIGHT, TILE, offsets, ids)
+    ours = OPS.rasterize(*shared)
+    v_means2d, v_absolute, *others = OPS.rasterize_backward(*shared, alphas, last, *random_v(picture), True)
+
+    assert (ours[0] - picture).abs().max() <= 1e-5
+    assert (ours[1] - alphas).abs().max() <= 1e-5
+    assert torch.equal(ours[2], last)
+    names = ("absgrad", "means2d", "conics", "colors", "opacities")
+    for name, found, expected in zip(names, (v_absolute, v_means2d, *others[:3]), gradients, strict=True):
+        assert_close(found, expected, 2e-5, name)
+
+
+@pytest.mark.parametrize("degree", range(5))
+def test_harmonics_are_those_of_gsplat_s_kernels(theirs: CompiledModule, degree: int) -> None:
+    generator = torch.Generator().manual_seed(degree)
+    directions, coefficients = (torch.randn(300, *shape, generator=generator) for shape in ((3,), (25, 3)))
+    v_colors, mask = torch.randn(300, 3, generator=generator), torch.rand(300, generator=generator) < 0.8
+    colors = theirs.spherical_harmonics_fwd(degree, directions, coefficients, mask)
+    v_coeffs, v_directions = theirs.spherical_harmonics_bwd(25, degree, directions, coefficients, mask, v_colors, True)
+    leaves = [each.requires_grad_() for each in (directions, coefficients)]
+    found = splat.spherical_harmonics(degree, *leaves, masks=mask)
+    found.backward(v_colors)
+
+    assert_close(found[mask].detach(), colors[mask], 1e-5, "colours")
+    assert_close(coefficients.grad, v_coeffs, 1e-5, "coefficients")
+    if degree > 0:
+        assert_close(directions.grad, v_directions, 1e-5, "directions")
+
+
+# What differs
+
+
+@pytest.mark.parametrize("name", ["opacities", "colors"])
+def test_gsplat_draws_gaussians_with_nan(theirs: CompiledModule, name: str) -> None:
+    made = scene(7, views=("front",), opacity="solid")
+    changed = getattr(made, name).clone()
+    changed[0] = torch.nan
+    ours, other = draw_both(theirs, replace(made, **{name: changed}))
+    without = splat.rasterization(
+        **{key: value[1:] if key in LEAVES[:5] else value for key, value in made.arguments.items()}
+    )[0]
+
+    assert ours.meta["n_invalid"] == 1
+    assert not ours.seen[0, 0]
+    assert other.seen[0, 0]
+    assert torch.equal(ours.picture, without)
+    if name == "colors":
+        assert other.picture.isnan().any()
+    else:
+        assert (other.picture - without).abs().max() > 0.05
+
+
+def test_gsplat_leaves_alphas_of_masked_tiles_unwritten(theirs: CompiledModule, projected: Projected) -> None:
+    _, _, ids, offsets = lists(theirs, projected)
+    masks = torch.ones(offsets.shape, dtype=torch.bool)
+    masks[0, 1, 2] = False
+    shared = (*projected[:4], None, masks, WIDTH, HEIGHT, TILE, offsets, ids)
+    picture, alphas, _ = theirs.rasterize_to_pixels_3dgs_fwd(*shared)
+    ours = OPS.rasterize(*shared)
+    tile = (0, slice(TILE, 2 * TILE), slice(2 * TILE, 3 * TILE))
+
+    assert alphas[tile].isnan().all()
+    assert (ours[1][tile] == 0).all()
+    assert (picture[tile] == 0).all()
+    assert (ours[0] - picture).abs().max() <= 1e-5
+
+
+def test_gsplat_s_gradients_need_whole_warps(theirs: CompiledModule) -> None:
+    """It differentiates tiles of 4 by blocks of 16 threads with functions of whole warps."""
+    with pytest.raises(theirs.executor.KernelError, match="the block has no lane 16"):
+        draw_both(theirs, scene(), tile_size=4)
+
+
+@pytest.fixture
+def strict(theirs: CompiledModule, monkeypatch: pytest.MonkeyPatch) -> CompiledModule:
+    """Functions of a warp wait for all lanes of their masks, as our kernels' do."""
+    launch = theirs._launch
+    monkeypatch.setattr(theirs, "_launch", lambda *arguments: launch(*arguments[:-1], False))
+    return theirs
+
+
+def test_gsplat_s_projection_backward_names_lanes_that_have_ended(strict: CompiledModule) -> None:
+    with pytest.raises(strict.executor.KernelError, match=r"projection_ewa_3dgs_fused_bwd.* has ended"):
+        draw_both(strict, scene())
