@@ -40,8 +40,9 @@ def build(
     torch_folder = Path(torch.__file__).parent
     made = folder / "ptx_kernels.cpp"
     found = kernels_in(ptx, kernels)
-    if ptx:
-        made.write_text(translate(found, count), encoding="utf-8")
+    source = translate(found, count) if ptx else ""
+    if ptx and not (made.exists() and made.read_text(encoding="utf-8") == source):  # what is up to date stays compiled
+        made.write_text(source, encoding="utf-8")
     _run(
         "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",

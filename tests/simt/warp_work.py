@@ -1,4 +1,4 @@
-"""What kernels did that were executed and counted: visits of their blocks (counters.h) times the instructions in them."""
+"""What kernels did that were executed and counted: visits of blocks (counters.h) times the instructions in them."""
 
 from __future__ import annotations
 
