@@ -178,9 +178,12 @@ def print_factors(package: str, executed: Executed) -> None:
 
 
 def short(mangled: str) -> str:
-    """`rasterize` of a mangled name."""
-    names = re.findall(r"\d+([a-z]\w*?)(?=I|E|\d)", mangled)
-    return next((name for name in names[1:] if name != "kernels"), mangled)
+    """`rasterize` of a mangled name: the last of those that each have their length before them."""
+    rest, name = mangled.removeprefix("_ZN"), mangled
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:]
+    return name
 
 
 def print_launches() -> None:
