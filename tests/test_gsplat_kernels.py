@@ -266,6 +266,27 @@ def test_gsplat_draws_gaussians_with_nan(theirs: CompiledModule, name: str) -> N
         assert (other.picture - without).abs().max() > 0.05
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("means", torch.nan), ("means", torch.inf), ("scales", torch.nan), ("scales", torch.inf), ("quats", 0.0)],
+)
+def test_both_leave_these_out(theirs: CompiledModule, name: str, value: float) -> None:
+    made = scene(7, views=("front",))
+    changed = getattr(made, name).clone()
+    changed[:5] = value
+    made = replace(made, **{name: changed})
+    radii, *_ = theirs.projection_ewa_3dgs_fused_fwd(
+        made.means, None, made.quats, made.scales, made.opacities, made.viewmats, made.Ks, WIDTH, HEIGHT,
+        0.3, 0.01, 1e10, 0.0, False, theirs.PINHOLE,
+    )  # fmt: skip
+    _, _, meta = splat.rasterization(**made.arguments, packed=False)
+
+    assert radii is not None
+    assert (radii[0, :5] == 0).all()
+    assert (radii[0, 5:] > 0).any()
+    assert torch.equal(meta["radii"], radii)
+
+
 def test_gsplat_leaves_alphas_of_masked_tiles_unwritten(theirs: CompiledModule, projected: Projected) -> None:
     _, _, ids, offsets = lists(theirs, projected)
     masks = torch.ones(offsets.shape, dtype=torch.bool)
