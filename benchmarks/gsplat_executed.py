@@ -24,7 +24,7 @@ from torch import Tensor
 from splat import _kernels
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from simt.compile_simt import PTX, build, ptx_of
+from simt.compile_simt import PTX, build, newest_ptx
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of
 
 TILE, DEGREE, PINHOLE = 16, 3, 0
@@ -60,8 +60,8 @@ def main(folder: Path, reduction: int, library: Path) -> None:
     arguments = scene(reduction)
     weights = weights_of(arguments)
     ptx = gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8")
-    theirs = draw_gsplat(build_gsplat(made(folder / "gsplat"), ptx), arguments, weights)
-    build(made(folder / "splat"), PTX, ptx_of(library, find_cuobjdump()))
+    theirs = draw_gsplat(build_gsplat(folder / "gsplat", ptx), arguments, weights)
+    build(folder / "splat", PTX, newest_ptx(library, find_cuobjdump()))
     _kernels.require(torch.device("cpu"))
     ours = {
         name: draw_splat(operators, arguments, weights)
@@ -70,12 +70,6 @@ def main(folder: Path, reduction: int, library: Path) -> None:
     print(f"garden, {arguments['width']}x{arguments['height']}, {len(arguments['means'])} Gaussians, degree {DEGREE}")
     print_lists(theirs, ours)
     print_values(theirs, ours)
-
-
-def made(folder: Path) -> Path:
-    """The folder, which exists."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def scene(reduction: int) -> gpu_time.Arguments:

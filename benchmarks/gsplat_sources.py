@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-GSPLAT = "1.5.3"  # whose launches model_launches.py and tests/simt/gsplat_kernels.py know
+GSPLAT = "1.5.3"  # whose launches launches.py and tests/simt/gsplat_kernels.py know
 ARCHITECTURE = "sm_90"
 # What `rasterization` launches in a dense layout.
 EXECUTED = (
@@ -51,15 +51,6 @@ def find_nvcc() -> str:
     if program is None:
         raise SystemExit("required: nvcc; found: none; to fix: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]'")
     return program
-
-
-def compile_cubin(source: str, folder: Path) -> Path:
-    """One of gsplat's files, which takes a minute.
-
-    Raises:
-        SystemExit: gsplat or nvcc is missing, or nvcc failed; with its output.
-    """
-    return _compile(find_sources() / "csrc" / source, ["-cubin", f"-arch={ARCHITECTURE}"], folder, ".cubin")
 
 
 def compile_ptx(folder: Path) -> Path:

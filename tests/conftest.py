@@ -214,9 +214,9 @@ def simt_wheel(cuobjdump: str, tmp_path_factory: pytest.TempPathFactory) -> Modu
     library = Path(os.environ.get("SPLAT_TEST_LIBRARY") or Path(spec.origin).parent / "_native/libsplat_cuda.so")
     if not cuobjdump or not library.is_file():
         pytest.skip("nothing here has the kernels' PTX, or reads it")
-    from simt.compile_simt import PTX, build, ptx_of  # needs pyelftools, which a machine with a GPU need not have
+    from simt.compile_simt import PTX, build, newest_ptx  # needs pyelftools, which a machine with a GPU need not have
 
-    return build(tmp_path_factory.mktemp("simt-ptx"), PTX, [*ptx_of(library, cuobjdump).values()][-1])
+    return build(tmp_path_factory.mktemp("simt-ptx"), PTX, newest_ptx(library, cuobjdump))
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
     """Compile into `folder` and load the result. Its attributes `ptx` and `in_ptx` have the PTX and the kernels in it.
 
     Args:
-        folder: where.
+        folder: where; made if there is none.
         name: of the module and of its operators, of which a process has only one.
         ptx: the PTX to execute, as cuobjdump prints it.
         kernels: a part of the mangled names of those to execute, as a regular expression.
@@ -36,9 +36,12 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
         RuntimeError: CMake or a compiler failed; with its output.
     """
     torch_folder = Path(torch.__file__).parent
+    folder.mkdir(parents=True, exist_ok=True)
     made = folder / "ptx_kernels.cpp"
     found = kernels_in(ptx, kernels)
-    made.write_text(translate(found, count), encoding="utf-8")
+    source = translate(found, count)
+    if not (made.exists() and made.read_text(encoding="utf-8") == source):  # what is up to date stays compiled
+        made.write_text(source, encoding="utf-8")
     _run(
         "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
@@ -78,6 +81,11 @@ def ptx_of(library: Path, cuobjdump: str) -> dict[str, str]:
         assert target is not None
         found[int(target[1])] = found.get(int(target[1]), "") + module
     return {f"{number // 10}.{number % 10}": found[number] for number in sorted(found)}
+
+
+def newest_ptx(library: Path, cuobjdump: str) -> str:
+    """The PTX in a library for its newest architecture, which drivers compile for GPUs that it has no SASS for."""
+    return [*ptx_of(library, cuobjdump).values()][-1]
 
 
 def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:

@@ -16,8 +16,8 @@ struct Visit {
   uint64_t key;
   int block, site, sites;
   uint32_t lanes, taken;
-  uint32_t next;      // where the lane that was here last went
-  size_t first;       // of its accesses
+  uint32_t next;  // where the lane that was here last went
+  size_t first;   // of its accesses
 };
 
 // One instruction of a visit.
@@ -117,10 +117,8 @@ int64_t wavefronts_of(const Accesses& all) {
 
 void add(Warp& warp, const Visit& visit) {
   BlockCount& block = grown(kernel->blocks, static_cast<size_t>(visit.block));
-  const int lanes = __builtin_popcount(visit.lanes);
   ++block.visits;
-  block.lanes += lanes;
-  block.partial += lanes < warp.lanes;
+  block.lanes += __builtin_popcount(visit.lanes);
   block.divergent += visit.taken != 0 && visit.taken != visit.lanes;
   for (int i = 0; i < visit.sites; ++i) {
     const Accesses& all = warp.accesses[visit.first + static_cast<size_t>(i)];

@@ -15,7 +15,6 @@ enum class Space { kGlobal, kShared };
 // Of one basic block of a kernel. A visit is one execution by a warp, with any of its lanes.
 struct BlockCount {
   int64_t visits = 0, lanes = 0;
-  int64_t partial = 0;    // visits without some of the warp's lanes
   int64_t divergent = 0;  // visits whose lanes part at the branch at the end
 };
 

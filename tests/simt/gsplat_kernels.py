@@ -33,14 +33,14 @@ STAGED = 28  # bytes of shared memory for a Gaussian: its number, centre, opacit
 U32, F32, FLAG = np.uint32, np.float32, np.bool_
 
 
-def build_gsplat(folder: Path, ptx: str) -> CompiledModule:
-    """Compile what executes gsplat's PTX into the folder.
+def build_gsplat(folder: Path, ptx: str, count: bool = False) -> CompiledModule:
+    """Compile what executes gsplat's PTX into the folder, or what counts it.
 
     Raises:
         UnknownInstruction: there is PTX that the translator does not know.
         RuntimeError: CMake or a compiler failed; with its output.
     """
-    return CompiledModule(build(folder, "gsplat_ptx", ptx, KERNELS))
+    return CompiledModule(build(folder, "gsplat_counts" if count else "gsplat_ptx", ptx, KERNELS, count))
 
 
 @contextmanager

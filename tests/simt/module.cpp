@@ -84,9 +84,10 @@ PYBIND11_MODULE(SIMT_OPERATORS, m) {
     std::map<std::string, std::map<std::string, std::vector<std::vector<int64_t>>>> all;
     for (const auto& [name, kernel] : simt::counted()) {
       auto& found = all[name];
+      found["blocks"] = found["sites"] = {};
       found["kernel"] = {{kernel.launches, kernel.warps, kernel.read, kernel.written}};
       for (const auto& block : kernel.blocks) {
-        found["blocks"].push_back({block.visits, block.lanes, block.partial, block.divergent});
+        found["blocks"].push_back({block.visits, block.lanes, block.divergent});
       }
       for (const auto& site : kernel.sites) found["sites"].push_back({site.requests, site.lanes, site.parts});
     }

@@ -1,8 +1,8 @@
 """What one default call of `rasterization` launches on a GPU, forward and backward, and how often the host waits.
 
 Both packages run on the CPU, with the operations of torch recorded: splat with its CPU operators, gsplat 1.5.3 with
-stand-ins for its CUDA functions (model_gsplat.py). What those operators and functions launch themselves stands in two
-tables, read from their sources.
+stand-ins for its CUDA functions (launches_gsplat.py). What those operators and functions launch themselves stands in
+two tables, read from their sources.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from gpu_time import Arguments, Rasterization, differentiate, render, synthetic
-from model_gsplat import CudaFunctions
+from launches_gsplat import CudaFunctions
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import splat
@@ -97,9 +97,7 @@ class Recorder(TorchDispatchMode):
         library, name = func.namespace, func.overloadpacket.__name__
         if library == "splat":
             if name not in OUR_OPERATORS:
-                raise SystemExit(
-                    f"model_launches.py does not know what splat::{name} launches; add it to OUR_OPERATORS"
-                )
+                raise SystemExit(f"launches.py does not know what splat::{name} launches; add it to OUR_OPERATORS")
             self.add(*OUR_OPERATORS[name])
         elif not func.is_view and name not in NO_LAUNCH:
             self.operations[name] += 1
