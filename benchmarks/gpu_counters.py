@@ -117,11 +117,11 @@ def render_once(scene: str) -> None:
     for rasterization in rivals.values():
         differentiate(rasterization, arguments)
     synchronize("cuda")
-    torch.cuda.profiler.start()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
     for rasterization in rivals.values():
         differentiate(rasterization, arguments)
     synchronize("cuda")
-    torch.cuda.profiler.stop()
+    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from gpu_pack import Refused  # noqa: E402
 from gpu_run import ARCHIVE  # noqa: E402
 
 TESTS = ("test_cuda", "test_rasterization", "test_gradients", "test_gradients_projection")
+PACK = "gpu-pack"
 CPU_RUNS = "2"
 # What a Python says of itself.
 PROBE = """
@@ -58,7 +60,8 @@ print(f"kernels by nvcc {nvcc}, torch for CUDA {torch.version.cuda}: {pair}; dri
 
 def main(arguments: Sequence[str]) -> int:
     """Pack, or run, or both."""
-    words, _, rest = list_before(arguments, "--")
+    place = list(arguments).index("--") if "--" in arguments else len(arguments)
+    words, rest = arguments[:place], arguments[place + 1 :]
     args = parse(words)
     try:
         given = args.wheels
@@ -75,12 +78,6 @@ def main(arguments: Sequence[str]) -> int:
         return 2
 
 
-def list_before(words: Sequence[str], mark: str) -> tuple[list[str], str, list[str]]:
-    """As str.partition, of words."""
-    place = list(words).index(mark) if mark in words else len(words)
-    return list(words[:place]), mark, list(words[place + 1 :])
-
-
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The command's options."""
     parser = argparse.ArgumentParser(prog="ci/gpu", description="See the beginning of ci/gpu.")
@@ -89,10 +86,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--state", type=Path)
-    parser.add_argument("--pack", nargs="?", type=Path, const=ROOT / "gpu-pack")
+    parser.add_argument("--pack", nargs="?", type=Path, const=ROOT / PACK)
     parser.add_argument("--python", default=gpu_pack.PYTHON, metavar="VERSION")
     parser.add_argument("--counts", type=Path)
     args = parser.parse_args(words)
+    if args.pack and args.pack.suffix == ".whl":  # `--pack WHEEL`
+        args.wheels, args.pack = [*args.wheels, args.pack], ROOT / PACK
     for path in args.wheels:
         if not path.exists():
             parser.error(f"there is no {path}")
@@ -103,6 +102,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def run(args: argparse.Namespace, given: Sequence[Path], rest: Sequence[str]) -> int:
     """The steps, as far as the time goes."""
+    begin = time.monotonic()
     wheels = [wheel.resolve() for path in given for wheel in (sorted(path.glob("*.whl")) if path.is_dir() else [path])]
     folders = [path.resolve() for path in given if path.is_dir()]
     python = sys.executable
@@ -134,23 +134,29 @@ def run(args: argparse.Namespace, given: Sequence[Path], rest: Sequence[str]) ->
     state = gpu_run.State.open(folder, measured)
     site = install(wheels, folder, python)
     env = environment(site, folder, folders, said["capability"])
-    print(
-        subprocess.run(
+    if not state.outcomes:
+        done = subprocess.run(
             [python, "-c", PAIR], env=env, cwd=site.parent, capture_output=True, text=True, check=False
-        ).stdout
+        )
+        print(done.stdout or done.stderr)
+    counts = args.counts or next(
+        (each / gpu_pack.COUNTS for each in folders if (each / gpu_pack.COUNTS).exists()), None
     )
-    counts = next((each / gpu_pack.COUNTS for each in folders if (each / gpu_pack.COUNTS).exists()), args.counts)
     commands = make_commands(python, device, state, counts, rest)
-    runner = gpu_run.Runner(state, out / ARCHIVE, commands, env, args.minutes and 60 * args.minutes)
-    runner.run(steps)
+    seconds = None if args.minutes is None else 60 * args.minutes
+    gpu_run.Runner(state, out / ARCHIVE, commands, env, seconds, begin).run(steps)
+    return report(steps, state, out / ARCHIVE)
 
+
+def report(steps: Sequence[gpu_plan.Step], state: gpu_run.State, archive: Path) -> int:
+    """What became of each step; the exit status."""
     print(f"\n{'step':<10} {'state':<8} {'s':>5}")
     for step in steps:
         outcome = state.outcomes.get(step.name, gpu_plan.Outcome("left", 0.0))
-        print(f"{step.name:<10} {outcome.state:<8} {outcome.seconds:>5.0f}  {outcome.reason}")
+        print(f"{step.name:<10} {outcome.state:<8} {outcome.seconds:>5.0f}  {outcome.reason}".rstrip())
     status, words = gpu_plan.verdict(steps, state.outcomes)
-    size = (out / ARCHIVE).stat().st_size / 2**20
-    print(f"\n{words}\nwhat comes back: {out / ARCHIVE}, {size:.2f} MiB; its results.jsonl is for ci/bench compare")
+    size = archive.stat().st_size / 2**20
+    print(f"\n{words}\nwhat comes back: {archive}, {size:.2f} MiB; its results.jsonl is for ci/bench compare")
     return status
 
 
@@ -216,8 +222,8 @@ def install(wheels: Sequence[Path], folder: Path, python: str) -> Path:
     if lacking:
         version = ".".join(map(str, sys.version_info[:2]))
         raise Refused(
-            f"required: {', '.join(gpu_pack.NEEDED.values())}; found: all but {', '.join(lacking)}; to fix: where there "
-            f"is a network, ci/gpu --pack FOLDER --python {version} WHEEL; then name FOLDER here"
+            f"required: {', '.join(gpu_pack.NEEDED.values())}; found: all but {', '.join(lacking)}; to fix: where "
+            f"there is a network, ci/gpu --pack FOLDER --python {version} WHEEL; then name FOLDER here"
         )
     return site
 

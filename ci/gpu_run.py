@@ -26,6 +26,7 @@ ARCHIVE_LIMIT = 16 * 2**20
 KEPT_BACK = ("site-packages", "build", "empty")  # folders of the state that are no results
 CAPS = (2**20, 2**16, 2**12)  # bytes of a file that are archived, its last ones; the next if all are too many
 EVERY = 20.0  # seconds between two archives
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NOTHING = Outcome(CUT, 0.0)
 GRACE = 5.0  # seconds between asking a step to end and ending it
 
@@ -107,14 +108,21 @@ class Runner:
     begin: float = field(default_factory=time.monotonic)
     running: dict[str, Running] = field(default_factory=dict)
     archived: float = 0.0
+    stopped_by: int = 0  # a signal
 
     def run(self, steps: Sequence[Step]) -> None:
-        """What fits. Stopped by a signal, it ends what runs, and keeps what is known."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, stop)
+        """What fits. A signal is waited for where nothing is half done; it ends what runs, and what is known is kept.
+
+        Raises:
+            SystemExit: a signal came.
+        """
+        before = {number: signal.signal(number, self.note) for number in SIGNALS}
         tried: set[str] = set()
         try:
-            while (step := choose(steps, self.state.outcomes, tried, self.running, self.left())) is not None:
+            while (
+                not self.stopped_by
+                and (step := choose(steps, self.state.outcomes, tried, self.running, self.left())) is not None
+            ):
                 if step.after in self.running:
                     self.wait(self.running[step.after])
                     continue  # there may be less time than before
@@ -125,11 +133,17 @@ class Runner:
             for each in list(self.running.values()):
                 self.wait(each)
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
             for each in list(self.running.values()):
                 self.finish(each)
             self.write_archive()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self.stopped_by:
+            sys.exit(128 + self.stopped_by)
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """What a signal does."""
+        self.stopped_by = number
 
     def left(self) -> float | None:
         """Seconds for steps."""
@@ -142,7 +156,7 @@ class Runner:
         log = self.state.log(step.name)
         empty = self.state.folder / "empty"  # where Python finds nothing to import
         empty.mkdir(exist_ok=True)
-        shown = log.stat().st_size if log.exists() else 0
+        units, shown = self.state.units(step.name), log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             process = subprocess.Popen(
                 self.commands[step.name],
@@ -153,13 +167,13 @@ class Runner:
                 preexec_fn=os.setpgrp,  # to end it with all that it starts, and to be the one that a signal ends
             )
         now = time.monotonic()
-        begun = Running(step, process, log, now, now + seconds, self.state.units(step.name), shown)
+        begun = Running(step, process, log, now, now + seconds, units, shown)
         self.running[step.name] = begun
         return begun
 
     def wait(self, running: Running) -> None:
         """Until it ends, or its box does; its output is shown meanwhile."""
-        while running.process.poll() is None and time.monotonic() < running.end:
+        while running.process.poll() is None and time.monotonic() < running.end and not self.stopped_by:
             running.show()
             time.sleep(0.1)
             for other in list(self.running.values()):
@@ -224,11 +238,6 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
             if number == signal.SIGKILL:
                 return
     process.wait()
-
-
-def stop(number: int, frame: FrameType | None) -> None:
-    """What a signal does."""
-    sys.exit(128 + number)
 
 
 def last(file: Path, size: int) -> bytes:
