@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,13 +30,14 @@ from gpu_scenes import (
     garden,
     render,
     scenes,
+    synchronize,
     synthetic,
 )
 
 RUNS, WARM_UP = 21, 3
 LONGEST = 5.0  # seconds for the runs of a row, beyond the first
 DIRECTIONS = {"forward": render, "forward + backward": differentiate}
-OUT_OF_MEMORY = "out of memory"
+OUT_OF_MEMORY, FAILED = "out of memory", "failed"
 
 __all__ = ["differentiate", "garden", "render", "synthetic"]  # the model's
 
@@ -59,6 +61,8 @@ def main(device: str, runs: int, rows: Rows) -> None:
     measure_forms({name: made[name] for name in first}, list(FORMS), rivals, device, runs, rows)
     measure_forms(others, ["dense"], rivals, device, runs, rows)
     rows.print_tables()
+    if any(row["splat: ms"] == FAILED for row in rows.rows):
+        sys.exit(1)
 
 
 def measure_forms(
@@ -89,6 +93,7 @@ def measure_forms(
             with determinism(form == "deterministic"):
                 found = measure(able(form, rivals), run, runs, device)
             rows.add({"scene": scene, "form": form, "direction": direction} | cells(found))
+            synchronize(device)  # after some errors nothing works any more: the next process goes on with the next row
 
 
 def able(form: str, rivals: dict[str, Rasterization]) -> dict[str, Rasterization]:
@@ -108,38 +113,43 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 def measure(
     rivals: dict[str, Rasterization], run: Callable[[Rasterization], None], runs: int, device: str
-) -> dict[str, list[Took]]:
-    """By package, the runs after the warm-up; none of one that lacks the memory."""
+) -> dict[str, list[Took] | str]:
+    """By package, the runs after the warm-up, or why there are none."""
     took: dict[str, list[Took]] = {name: [] for name in rivals}
-    left, clock = dict(rivals), time_on_gpu if device == "cuda" else time_on_cpu
+    errors: dict[str, str] = {}
+    clock, warm_up = time_on_gpu if device == "cuda" else time_on_cpu, min(WARM_UP, runs)
     begin = time.perf_counter()
-    for turn in range(WARM_UP + runs):
-        for name, rasterization in list(left.items()):
+    for turn in range(warm_up + runs):
+        for name, rasterization in rivals.items():
+            if name in errors:
+                continue
             try:
                 one = clock(partial(run, rasterization))
-            except torch.cuda.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                took[name] = []
-                del left[name]
+            except RuntimeError as error:
+                print(f"{name}: {error}")
+                errors[name] = OUT_OF_MEMORY if OUT_OF_MEMORY in str(error) else FAILED
                 continue
-            if turn >= min(WARM_UP, runs):
+            if turn >= warm_up:
                 took[name].append(one)
-        if turn > WARM_UP and time.perf_counter() - begin > LONGEST:
+        if turn > warm_up and time.perf_counter() - begin > LONGEST:
             break
-    return took
+    return {name: errors.get(name) or took[name] for name in rivals}
 
 
-def cells(took: dict[str, list[Took]]) -> Row:
+def cells(took: dict[str, list[Took] | str]) -> Row:
     """Medians by package, and the ratio of two."""
     row: Row = {}
-    medians = {name: [statistics.median(column) for column in zip(*runs, strict=True)] for name, runs in took.items()}
-    for name, found in medians.items():
-        texts = [OUT_OF_MEMORY, "-", "-", "-"]
-        if found:
-            texts = [*(f"{value:.3f}" for value in found[:3]), "-" if math.isnan(found[3]) else f"{found[3]:.0f}"]
+    medians: dict[str, float] = {}
+    for name, found in took.items():
+        if isinstance(found, str):
+            texts = [found, "-", "-", "-"]
+        else:
+            middle = Took(*(statistics.median(column) for column in zip(*found, strict=True)))
+            medians[name] = middle.ms
+            texts = [*(f"{value:.3f}" for value in middle[:3]), "-" if math.isnan(middle.mib) else f"{middle.mib:.0f}"]
         row |= {f"{name}: {what}": text for what, text in zip(("ms", "call", "CPU", "MiB"), texts, strict=True)}
-    ours, theirs = medians.get("splat"), medians.get("gsplat")
-    return row | {"gsplat / splat": f"{theirs[0] / ours[0]:.2f}" if ours and theirs else "-"}
+    both = "splat" in medians and "gsplat" in medians
+    return row | {"gsplat / splat": f"{medians['gsplat'] / medians['splat']:.2f}" if both else "-"}
 
 
 def time_on_gpu(run: Callable[[], None]) -> Took:

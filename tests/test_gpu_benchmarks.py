@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -49,9 +50,9 @@ def test_every_form_and_direction_is_a_row_that_is_made_once(
     (tmp_path / "rows").write_text("".join(json.dumps(row) + "\n" for row in rows[1:]))
     forms: list[object] = []
 
-    def measure(*arguments: object) -> dict[str, list[gpu_time.Took]]:
+    def measure(*arguments: object) -> dict[str, list[gpu_time.Took] | str]:
         forms.append(arguments)
-        return {"splat": []}
+        return {"splat": gpu_time.OUT_OF_MEMORY}
 
     monkeypatch.setattr(gpu_time, "measure", measure)
     gpu_time.main("cpu", 1, Rows(tmp_path / "rows"))
@@ -60,17 +61,33 @@ def test_every_form_and_direction_is_a_row_that_is_made_once(
     assert rows[3]["splat: ms"] in capsys.readouterr().out
 
 
-def test_a_package_that_lacks_the_memory_is_said_and_the_other_is_measured() -> None:
-    def run(rasterization: object) -> None:
-        if rasterization is not splat.rasterization:
-            raise torch.cuda.OutOfMemoryError
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate"), gpu_time.OUT_OF_MEMORY),
+        (RuntimeError("an illegal memory access was encountered"), gpu_time.FAILED),
+    ],
+)
+def test_a_package_that_fails_is_said_and_the_other_is_measured(error: RuntimeError, word: str) -> None:
+    def fail(**arguments: object) -> Any:
+        raise error
 
-    rivals: dict[str, gpu_scenes.Rasterization] = {"splat": splat.rasterization, "gsplat": lambda **_: ()}  # type: ignore
-    row = gpu_time.cells(gpu_time.measure(rivals, run, 2, "cpu"))
+    rivals: dict[str, gpu_scenes.Rasterization] = {"splat": splat.rasterization, "gsplat": fail}
+    scene = gpu_scenes.synthetic(50, 20, 20, "cpu")
+    found = gpu_time.measure(rivals, lambda rasterization: gpu_scenes.render(rasterization, scene), 2, "cpu")
+    row = gpu_time.cells(found)
 
-    assert row["gsplat: ms"] == gpu_time.OUT_OF_MEMORY
-    assert float(row["splat: ms"]) >= 0
+    assert row["gsplat: ms"] == word
+    assert float(row["splat: ms"]) > 0
     assert row["gsplat / splat"] == "-"
+
+
+def test_both_packages_have_medians_and_a_ratio() -> None:
+    ours, theirs = ([gpu_time.Took(k * ms, 2, 3, 4) for ms in (9.0, 1.0, 2.0)] for k in (1, 3))
+
+    row = gpu_time.cells({"splat": ours, "gsplat": theirs})
+
+    assert (row["splat: ms"], row["gsplat: ms"], row["gsplat / splat"]) == ("2.000", "6.000", "3.00")
 
 
 def test_every_form_runs_once(tmp_path: Path) -> None:
@@ -105,9 +122,9 @@ def test_a_profile_becomes_a_table_of_kernels_beside_their_floors() -> None:
     counts = [
         Count("garden", "backward", "splat", "differentiate", bytes=300, instructions=3_500_000),
         Count("garden", "backward", "splat", "project_backward<false>", bytes=100_000),
-        Count("garden", "forward", "splat", "project_backward<false>", bytes=7),
-        Count("garden", "backward", "gsplat", "differentiate", bytes=7),
-        Count("synthetic 1M", "backward", "splat", "differentiate", bytes=7),
+        Count("garden", "forward", "splat", "project_backward<false>", bytes=7_000_000),
+        Count("garden", "backward", "gsplat", "differentiate", bytes=7_000_000),
+        Count("synthetic 1M", "backward", "splat", "differentiate", bytes=7_000_000),
     ]
 
     rows = gpu_kernels.rows_of(kernels, 5, labels, Rates(copy=1e10, issue=1e10), counts)

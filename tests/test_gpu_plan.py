@@ -268,8 +268,11 @@ def test_an_archive_that_would_be_too_large_has_less_of_the_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_run, "ARCHIVE_LIMIT", 200_000)
+    row = '{"row": "1"}'
+    rows = f"{row}\n" * 10_000  # more than is kept of a log
 
-    run(tmp_path, {"noise": "head -c 900000 /dev/urandom"})
+    run(tmp_path, {"noise": f"head -c 900000 /dev/urandom; yes '{row}' | head -n 10000 >../noise.jsonl"})
 
     assert (tmp_path / "results.tar.gz").stat().st_size < 200_000
     assert len(members(tmp_path)["noise.txt"]) == gpu_run.CAPS[1]
+    assert members(tmp_path)["noise.jsonl"].decode() == rows
