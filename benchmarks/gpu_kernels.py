@@ -2,9 +2,9 @@
 
 A floor is the longer of bytes over the copy rate and warp instructions over the issue rate, as gpu_rates.py measured
 them (--rates). Bytes and instructions come from --counts: a JSON list of objects with "scene" (its first words are
-enough), "direction" (forward or backward), "package", "kernel" (with or without its template's arguments) and "bytes"
-or "instructions" or both, of one call. What is not in it has no floor, and the table says "-". With --rows FILE, rows
-are kept, and none is made twice.
+enough), "package", "kernel" (with or without its template's arguments), "bytes" or "instructions" or both, of one call,
+and "direction" (forward or backward) for a kernel that runs in both. What is not in it has no floor, and the table says
+"-". With --rows FILE, rows are kept, and none is made twice.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Count(NamedTuple):
     """What one call must move and compute in a kernel; of a kernel launched several times, all of them."""
 
     scene: str
-    direction: str
     package: str
     kernel: str
     bytes: int = 0
     instructions: int = 0
+    direction: str = ""  # either
 
     def is_of(self, scene: str, direction: str, package: str, kernel: str) -> bool:
         """Whether it is what this row shows."""
-        same = (self.direction, self.package) == (direction, package) and scene.startswith(self.scene)
+        same = self.package == package and self.direction in ("", direction) and scene.startswith(self.scene)
         return same and self.kernel in (kernel, without_template(kernel))
 
     def floor(self, rates: Rates) -> float:

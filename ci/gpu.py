@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +23,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import gpu_pack  # noqa: E402
 import gpu_plan  # noqa: E402
 import gpu_run  # noqa: E402
+import gpu_site  # noqa: E402
 from gpu_pack import Refused  # noqa: E402
+from gpu_rows import SKIPPED  # noqa: E402
 from gpu_run import ARCHIVE  # noqa: E402
 
 TESTS = ("test_cuda", "test_rasterization", "test_gradients", "test_gradients_projection")
@@ -132,8 +132,8 @@ def run(args: argparse.Namespace, given: Sequence[Path], rest: Sequence[str]) ->
             print(f"goes on from {earlier}")
             gpu_run.unpack(earlier, folder)
     state = gpu_run.State.open(folder, measured)
-    site = install(wheels, folder, python)
-    env = environment(site, folder, folders, said["capability"])
+    site = gpu_site.install(wheels, folder)
+    env = gpu_site.environment(site, folder, folders, said["capability"])
     if not state.outcomes:
         done = subprocess.run(
             [python, "-c", PAIR], env=env, cwd=site.parent, capture_output=True, text=True, check=False
@@ -195,64 +195,6 @@ def probe(python: str, device: str) -> dict[str, str]:
     return said
 
 
-def install(wheels: Sequence[Path], folder: Path, python: str) -> Path:
-    """splat, and what this Python lacks, in a folder of their own, which stays: compiled kernels know its files' times.
-
-    Named so, as hypothesis takes the constants of other code for those of a test.
-
-    Raises:
-        Refused: pip fails, or something is missing still.
-    """
-    site = folder / "site-packages"
-    everything = gpu_pack.NEEDED | gpu_pack.PEER
-    there = {module for module in everything if importlib.util.find_spec(module) is not None}
-    chosen = gpu_pack.brought_by(wheels, there)
-    words = "\n".join(f"{wheel.name} {wheel.stat().st_size}" for wheel in chosen)
-    mark = site / "installed.txt"
-    if not mark.exists() or mark.read_text() != words:
-        shutil.rmtree(site, ignore_errors=True)
-        options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
-        done = subprocess.run(
-            [python, "-m", "pip", "install", *options, "--target", str(site), *map(str, chosen)], check=False
-        )
-        if done.returncode:
-            raise Refused("required: wheels that pip installs; found: it failed, as above; to fix: ci/gpu --pack")
-        mark.write_text(words)
-    lacking = [name for module, name in gpu_pack.NEEDED.items() if module not in there and not is_in(site, module)]
-    if lacking:
-        version = ".".join(map(str, sys.version_info[:2]))
-        raise Refused(
-            f"required: {', '.join(gpu_pack.NEEDED.values())}; found: all but {', '.join(lacking)}; to fix: where "
-            f"there is a network, ci/gpu --pack FOLDER --python {version} WHEEL; then name FOLDER here"
-        )
-    return site
-
-
-def is_in(site: Path, module: str) -> bool:
-    """Whether a folder has a module."""
-    return (site / module).exists() or (site / f"{module}.py").exists()
-
-
-def environment(site: Path, state: Path, folders: Sequence[Path], capability: str) -> dict[str, str]:
-    """Of the steps: our packages, the programs beside Python (ninja), no JIT of splat, and gsplat's in the state."""
-    ninja = importlib.util.find_spec("ninja")
-    brought = [Path(ninja.origin).parent / "data" / "bin"] if ninja and ninja.origin else []
-    programs = [site / "bin", Path(sys.executable).parent, *brought]
-    paths = [site, ROOT / "benchmarks", ROOT / "ci"]
-    env = dict(os.environ) | {
-        "PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", "")]),
-        "PYTHONPATH": os.pathsep.join([*map(str, paths), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUNBUFFERED": "1",
-        "SPLAT_JIT": "never",
-        "TORCH_EXTENSIONS_DIR": str(state / "build"),
-    }
-    if capability:
-        env["TORCH_CUDA_ARCH_LIST"] = capability
-    scenes = [folder / "scenes" for folder in folders if (folder / "scenes").is_dir()]
-    return env | ({"SPLAT_TEST_SCENES": env.get("SPLAT_TEST_SCENES") or str(scenes[0])} if scenes else {})
-
-
 def scene_folders() -> list[Path]:
     """Where the tests look for theirs."""
     named = os.environ.get("SPLAT_TEST_SCENES")
@@ -297,7 +239,7 @@ def make_commands(
 
 def skip(reason: str) -> list[str]:
     """What says that a step cannot be done."""
-    return ["sh", "-c", f'echo "skipped: {reason}"; exit 77']
+    return ["sh", "-c", f'echo "skipped: {reason}"; exit {SKIPPED}']
 
 
 if __name__ == "__main__":

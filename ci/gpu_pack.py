@@ -37,22 +37,26 @@ class Refused(Exception):
 
 
 def make(folder: Path, wheels: Sequence[Path], version: str, scenes: Sequence[Path], counts: Path | None) -> None:
-    """The folder, anew.
+    """The folder, anew; what is there is replaced when all is at hand.
 
     Raises:
         Refused: a scene is missing, a download fails, the folder has other things in it, or it gets too large.
     """
     found = find_scenes(scenes)
-    clear(folder)
-    (folder / "scenes").mkdir(parents=True)
-    download(folder, version)
+    check_packed(folder)
+    new = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(new, ignore_errors=True)
+    (new / "scenes").mkdir(parents=True)
+    download(new, version)
     for wheel in wheels:
-        shutil.copy(wheel, folder)
+        shutil.copy(wheel, new)
     for scene in found:
-        shutil.copy(scene, folder / "scenes")
+        shutil.copy(scene, new / "scenes")
     if counts:
-        shutil.copy(counts, folder / COUNTS)
-    check_size(folder)
+        shutil.copy(counts, new / COUNTS)
+    check_size(new)
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
 
 
 def find_scenes(folders: Sequence[Path]) -> list[Path]:
@@ -68,17 +72,15 @@ def find_scenes(folders: Sequence[Path]) -> list[Path]:
     return [there[0] for there in places.values()]
 
 
-def clear(folder: Path) -> None:
-    """Remove what was packed before, and nothing else."""
-    if not folder.exists():
-        return
+def check_packed(folder: Path) -> None:
+    """Whether it may be replaced: it is new, or has what is packed, and nothing else."""
     ours = {"scenes", COUNTS, "gpu-results.tar.gz"}
-    other = [path.name for path in folder.iterdir() if path.name not in ours and path.suffix != ".whl"]
+    there = folder.iterdir() if folder.exists() else ()
+    other = [path.name for path in there if path.name not in ours and path.suffix != ".whl"]
     if other:
         raise Refused(
             f"required: a new or packed folder; found: {folder} with {', '.join(sorted(other))}; to fix: name another"
         )
-    shutil.rmtree(folder)
 
 
 def download(folder: Path, version: str) -> None:

@@ -120,11 +120,11 @@ def test_a_profile_becomes_a_table_of_kernels_beside_their_floors() -> None:
         Kernel("Memset (Device)", 10, 5 * 1.0),
     ]
     counts = [
-        Count("garden", "backward", "splat", "differentiate", bytes=300, instructions=3_500_000),
-        Count("garden", "backward", "splat", "project_backward<false>", bytes=100_000),
-        Count("garden", "forward", "splat", "project_backward<false>", bytes=7_000_000),
-        Count("garden", "backward", "gsplat", "differentiate", bytes=7_000_000),
-        Count("synthetic 1M", "backward", "splat", "differentiate", bytes=7_000_000),
+        Count("garden", "splat", "differentiate", bytes=300, instructions=3_500_000),
+        Count("garden", "splat", "project_backward<false>", bytes=100_000, direction="backward"),
+        Count("garden", "splat", "project_backward<false>", bytes=7_000_000, direction="forward"),
+        Count("garden", "gsplat", "differentiate", bytes=7_000_000),
+        Count("garden, 960x540", "splat", "differentiate", bytes=7_000_000),
     ]
 
     rows = gpu_kernels.rows_of(kernels, 5, labels, Rates(copy=1e10, issue=1e10), counts)

@@ -193,6 +193,7 @@ def test_a_packed_folder_has_wheels_scenes_and_counts_and_is_packed_anew(tmp_pat
     wheel.write_bytes(b"wheel")
     counts.write_text("[]")
     for given in (counts, None):
+        wheel = folder / wheel.name if given is None else wheel  # from the folder itself
         gpu_pack.make(folder, [wheel], "3.12", [scenes(tmp_path / f"scenes of {given and given.name}")], given)
         found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         packed = ["numpy-2-x.whl", "scenes/bulba.ply", "scenes/test_garden.npz", "splat_kernels-1.whl"]
