@@ -6,12 +6,13 @@ and the branches at which lanes part. CUB's sorts and prefix sums, and torch's o
 
 Usage: counts.py FOLDER [REDUCTION] [LIBRARY], run by a Python that has splat, gsplat 1.5.3, a torch with CUDA, pip's
 nvcc and pyelftools; it needs no GPU. The folder keeps what is compiled. The picture is full HD by the reduction, by
-default 2.
+default 2; of the whole picture, 1, the folder has counts.json too, of which `ci/gpu --counts` makes floors.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gpu_time
+import gpu_scenes
 import gsplat_sources
 import launches
 import torch
@@ -79,30 +80,47 @@ def main(folder: Path, reduction: int, library: Path) -> None:
         print_kernels(package, executed)
         print_factors(package, executed)
     print_launches()
+    if reduction == 1:
+        rows = [row for package, executed in found.items() for row in counts_of(package, executed)]
+        (folder / "counts.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
-def garden(reduction: int) -> gpu_time.Arguments:
+def counts_of(package: str, executed: Executed) -> list[dict[str, str | int]]:
+    """What gpu_kernels.py reads: bytes that are touched, and instructions."""
+    return [
+        {
+            "scene": gpu_scenes.GARDEN,
+            "package": package,
+            "kernel": short(name),
+            "bytes": SECTOR_BYTES * (work.read + work.written),
+            "instructions": work.total,
+        }
+        for name, work in executed.work.items()
+    ]
+
+
+def garden(reduction: int) -> gpu_scenes.Arguments:
     """The same view in a smaller picture."""
-    scene = gpu_time.garden("cpu")
+    scene = gpu_scenes.garden("cpu")
     size = {name: scene[name] // reduction for name in ("width", "height")}
     return scene | size | {"Ks": scene["Ks"] / torch.tensor([[reduction], [reduction], [1.0]])}
 
 
-def run_ours(folder: Path, library: Path, scene: gpu_time.Arguments) -> Executed:
+def run_ours(folder: Path, library: Path, scene: gpu_scenes.Arguments) -> Executed:
     """Forward and backward, by the operators that the library has."""
     ptx = newest_ptx(library, find_cuobjdump())
     executor = build(folder / "splat", OPERATORS, ptx, OURS, count=True)
     with Redirected():
-        gpu_time.differentiate(splat.rasterization, scene)
+        gpu_scenes.differentiate(splat.rasterization, scene)
     return Executed(ptx, work_of(executor), sass_of(library))
 
 
-def run_gsplat(folder: Path, scene: gpu_time.Arguments) -> Executed:
+def run_gsplat(folder: Path, scene: gpu_scenes.Arguments) -> Executed:
     """Forward and backward, by gsplat's Python code."""
     ptx = gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8")
     compiled = build_gsplat(folder / "gsplat", ptx, count=True)
     with in_place_of(compiled):
-        gpu_time.differentiate(importlib.import_module("gsplat").rasterization, scene)
+        gpu_scenes.differentiate(importlib.import_module("gsplat").rasterization, scene)
     cubin = assemble(ptx, folder / "gsplat.cubin")
     return Executed(ptx, work_of(compiled.executor), sass_of(cubin))
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gpu_time
+import gpu_scenes
 import gsplat_sources
 import torch
 from kernel_resources import find_cuobjdump, installed_library
@@ -72,9 +72,9 @@ def main(folder: Path, reduction: int, library: Path) -> None:
     print_values(theirs, ours)
 
 
-def scene(reduction: int) -> gpu_time.Arguments:
+def scene(reduction: int) -> gpu_scenes.Arguments:
     """The garden with coefficients of all degrees, in a small picture."""
-    arguments = gpu_time.garden("cpu")
+    arguments = gpu_scenes.garden("cpu")
     generator = torch.Generator().manual_seed(0)
     colors = arguments["colors"].clone()
     colors[:, 1:] = 0.1 * torch.randn(colors[:, 1:].shape, generator=generator)
@@ -83,14 +83,14 @@ def scene(reduction: int) -> gpu_time.Arguments:
     return arguments | size | {"Ks": Ks, "colors": colors}
 
 
-def weights_of(arguments: gpu_time.Arguments) -> tuple[Tensor, Tensor]:
+def weights_of(arguments: gpu_scenes.Arguments) -> tuple[Tensor, Tensor]:
     """Random gradients of the picture and of its alphas."""
     generator = torch.Generator().manual_seed(1)
     shape = (1, arguments["height"], arguments["width"])
     return torch.randn(*shape, 3, generator=generator), torch.randn(*shape, 1, generator=generator)
 
 
-def draw_gsplat(compiled: CompiledModule, arguments: gpu_time.Arguments, weights: tuple[Tensor, Tensor]) -> Drawn:
+def draw_gsplat(compiled: CompiledModule, arguments: gpu_scenes.Arguments, weights: tuple[Tensor, Tensor]) -> Drawn:
     """By gsplat's `rasterization`."""
     leaves = {name: arguments[name].clone().requires_grad_() for name in LEAVES}
     with in_place_of(compiled):
@@ -106,7 +106,7 @@ def draw_gsplat(compiled: CompiledModule, arguments: gpu_time.Arguments, weights
     )
 
 
-def draw_splat(operators: Any, arguments: gpu_time.Arguments, weights: tuple[Tensor, Tensor]) -> Drawn:
+def draw_splat(operators: Any, arguments: gpu_scenes.Arguments, weights: tuple[Tensor, Tensor]) -> Drawn:
     """By our operators, in the order of `rasterization`."""
     means, quats, scales, opacities, coefficients, viewmats = (arguments[name] for name in LEAVES)
     coefficients = coefficients[None]  # the same for all images

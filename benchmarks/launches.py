@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
-from gpu_time import Arguments, Rasterization, differentiate, render, synthetic
+from gpu_scenes import Arguments, Rasterization, differentiate, render, synthetic
 from launches_gsplat import CudaFunctions
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -1,0 +1,266 @@
+"""What ci/gpu starts, as far as no GPU is needed: the sanitizers, ncu, the table of kernels, the folder it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY / "ci"), str(REPOSITORY / "benchmarks")]
+
+import gpu_counters  # noqa: E402
+import gpu_pack  # noqa: E402
+import gpu_sanitizer  # noqa: E402
+from gpu_names import short_name  # noqa: E402
+from gpu_pack import Refused  # noqa: E402
+from gpu_rows import SKIPPED, Rows, read_rows  # noqa: E402
+
+pytestmark = pytest.mark.once
+
+
+def program(file: Path, script: str) -> str:
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return str(file)
+
+
+# Rows
+
+
+def test_a_row_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    Rows(file).add({"scene": "garden", "splat: ms": "1"}, {"scene": "other", "splat: ms": "1"})
+    file.write_text(file.read_text()[:-5])
+
+    rows = Rows(file)
+
+    assert rows.has(scene="garden")
+    assert rows.has("splat: ms", scene="garden")
+    assert not rows.has("gsplat: ms", scene="garden")
+    assert not rows.has(scene="other")
+
+
+# compute-sanitizer
+
+FORMS = ["sh", "-c", 'echo "{\\"form\\": \\"dense\\"}" >>"$1"', "forms"]  # and --rows FILE
+SMALL = ["sh", "-c", "echo 2.0"]
+WORKS = 'echo "========= COMPUTE-SANITIZER"; "$@"; echo "========= ERROR SUMMARY: 0 errors"'
+FINDS = """case "$*" in *forms*) "$@"; echo "========= Invalid __global__ read of size 4 bytes"; exit 9;; esac; "$@" """
+FAILS = 'echo "========= COMPUTE-SANITIZER"; echo "========= Error: Device not supported"; exit 1'
+
+
+def sanitize(tmp_path: Path, script: str) -> int:
+    """With a compute-sanitizer of our own."""
+    tool = program(tmp_path / "sanitizer", script)
+    forms = [*FORMS[:2], FORMS[2].replace("$1", "$2"), "forms"]
+    return gpu_sanitizer.check([tool], tmp_path / "rows", forms, SMALL)
+
+
+def test_forms_without_a_finding_are_kept(tmp_path: Path) -> None:
+    assert sanitize(tmp_path, WORKS) == 0
+    assert read_rows(tmp_path / "rows") == [{"form": "dense"}]
+
+
+def test_a_finding_is_a_failure_and_no_form_counts_as_checked(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text('{"form": "packed"}\n')
+
+    assert sanitize(tmp_path, FINDS) == 1
+    assert read_rows(tmp_path / "rows") == []
+
+
+def test_a_sanitizer_that_works_with_no_program_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sanitize(tmp_path, FAILS) == SKIPPED
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "skipped: compute-sanitizer does not work here: Error: Device not supported"
+    )
+
+
+def test_a_program_that_fails_on_its_own_is_a_failure(tmp_path: Path) -> None:
+    tool = program(tmp_path / "sanitizer", '"$@"')
+
+    assert gpu_sanitizer.check([tool], tmp_path / "rows", ["sh", "-c", "exit 1"], SMALL) == 1
+
+
+@pytest.mark.parametrize(("said", "kept"), [("", [{"form": "dense"}]), ("========= Race reported between", [])])
+@pytest.mark.slow
+def test_what_was_checked_before_it_was_stopped_is_kept_if_nothing_was_found(
+    tmp_path: Path, said: str, kept: list[dict[str, str]]
+) -> None:
+    program(tmp_path / "compute-sanitizer", f'while [ "$1" != sh ]; do shift; done; "$@"; echo "{said}"; exec sleep 60')
+    forms = [*FORMS[:2], FORMS[2].replace("$1", "$2"), "forms"]
+    env = os.environ | {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY / "benchmarks"),
+    }
+    driver = str(REPOSITORY / "ci" / "gpu_sanitizer.py")
+    command = [sys.executable, driver, "racecheck", str(tmp_path / "rows"), *forms]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    part = tmp_path / "rows.part"
+    while not (part.exists() and part.read_text()):
+        time.sleep(0.05)
+    time.sleep(0.3)  # until it is said
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert read_rows(tmp_path / "rows") == kept
+
+
+# ncu
+
+CSV = """==PROF== Connected to process 1
+"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","1","void splat::kernels::rasterize<3>(float const*, int)","gpu__time_duration.sum","ns","512,000"
+"0","1","void splat::kernels::rasterize<3>(float const*, int)","smsp__inst_executed.sum","inst","241,000,000"
+"1","1","void gsplat::rasterize_to_pixels_3dgs_fwd_kernel<3u, float>(int)","gpu__time_duration.sum","ns","720,000"
+"1","1","void gsplat::rasterize_to_pixels_3dgs_fwd_kernel<3u, float>(int)","lts__t_sectors_op_red.sum","sector","n/a"
+==PROF== Disconnected"""
+
+
+def test_what_ncu_prints_is_a_row_for_each_kernel() -> None:
+    ours, theirs = gpu_counters.parse(CSV)
+
+    assert (ours["kernel"], ours["us"], ours["M instructions"]) == ("rasterize<3>", "512", "241")
+    assert theirs["kernel"] == "rasterize_to_pixels_3dgs_fwd_kernel<3u, float>"
+    assert (theirs["us"], theirs["M instructions"], theirs["M sectors of atomics"]) == ("720", "-", "-")
+    assert list(ours) == list(theirs)
+
+
+def test_metrics_that_a_gpu_does_not_know_are_left_out(tmp_path: Path) -> None:
+    script = f"""case "$*" in *dram*) echo "==ERROR== Failed to find metric dram__bytes.sum" >&2; exit 1;; esac
+cat <<'END'
+{CSV}
+END"""
+    text = gpu_counters.count(program(tmp_path / "ncu", script), ["true"], list(gpu_counters.METRICS))
+
+    assert len(gpu_counters.parse(text)) == 2
+
+
+def test_an_ncu_that_may_not_count_says_why() -> None:
+    words = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access performance counters."
+
+    assert gpu_counters.parse(words) == []
+    assert gpu_counters.why_nothing(words).startswith("ERR_NVGPUCTRPERM")
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void splat::kernels::rasterize<3>(float const*, int)", "rasterize<3>"),
+        ("splat::kernels::find_finite(splat::Gaussians, bool*)", "find_finite"),
+        ("void (anonymous namespace)::differentiate<4, true, false>(int)", "differentiate<4, true, false>"),
+        ("void at::native::elementwise_kernel<4, at::native::add(int)::{lambda(int)#1}>(int)", "elementwise_kernel"),
+        (
+            "void cub::CUB_300_SM_900::detail::radix_sort::DeviceRadixSortOnesweepKernel<P, 1>(int)",
+            "DeviceRadixSortOnesweepKernel",
+        ),
+        ("Memcpy DtoH (Device -> Pinned)", "Memcpy DtoH (Device -> Pinned)"),
+    ],
+)
+def test_kernels_have_short_names(name: str, short: str) -> None:
+    assert short_name(name) == short
+
+
+# The folder for the other machine
+
+
+def scenes(folder: Path) -> Path:
+    folder.mkdir()
+    for name in gpu_pack.SCENES:
+        (folder / name).write_bytes(b"scene")
+    return folder
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip brings one wheel."""
+    monkeypatch.setattr(gpu_pack, "download", lambda folder, version: (folder / "numpy-2-x.whl").write_bytes(b"numpy"))
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_packed_folder_has_wheels_scenes_and_counts_and_is_packed_anew(tmp_path: Path) -> None:
+    wheel, counts, folder = tmp_path / "splat_kernels-1.whl", tmp_path / "c.json", tmp_path / "pack"
+    wheel.write_bytes(b"wheel")
+    counts.write_text("[]")
+    for given in (counts, None):
+        wheel = folder / wheel.name if given is None else wheel  # from the folder itself
+        gpu_pack.make(folder, [wheel], "3.12", [scenes(tmp_path / f"scenes of {given and given.name}")], given)
+        found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        packed = ["numpy-2-x.whl", "scenes/bulba.ply", "scenes/test_garden.npz", "splat_kernels-1.whl"]
+        assert found == [*(["counts.json"] if given else []), *packed]
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "thesis.tex").touch()
+
+    with pytest.raises(Refused, match=r"found: .* with thesis\.tex"):
+        gpu_pack.make(tmp_path / "pack", [], "3.12", [scenes(tmp_path / "scenes")], None)
+
+    assert (tmp_path / "pack" / "thesis.tex").exists()
+
+
+def test_without_scenes_nothing_is_packed(tmp_path: Path) -> None:
+    (scenes(tmp_path / "scenes") / "bulba.ply").unlink()
+
+    with pytest.raises(
+        Refused, match=r"required: test_garden.npz and bulba.ply; found: no bulba.ply in .*SPLAT_TEST_SCENES"
+    ):
+        gpu_pack.make(tmp_path / "pack", [], "3.12", [tmp_path / "scenes"], None)
+
+    assert not (tmp_path / "pack").exists()
+
+
+def test_a_folder_that_is_too_large_to_carry_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "large.whl").write_bytes(b"0" * 2000)
+
+    gpu_pack.check_size(tmp_path, 2001)
+    with pytest.raises(Refused, match=r"most of it large\.whl"):
+        gpu_pack.check_size(tmp_path, 2000)
+
+
+def test_only_what_a_machine_lacks_is_installed() -> None:
+    names = ["splat_kernels-0.1.0-py3.whl", "numpy-2.5-cp312.whl", "markdown_it_py-4-py3.whl", "gsplat-1.5.3-py3.whl"]
+    wheels = [Path(name) for name in names]
+
+    assert gpu_pack.brought_by(wheels, {"numpy", "markdown_it"}) == [wheels[0], wheels[3]]
+    assert gpu_pack.brought_by(wheels, set()) == wheels
+
+
+# The plugin of the tests
+
+
+@pytest.mark.slow
+def test_tests_that_passed_are_not_run_again_and_others_are(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        "import pathlib\ndef test_one(): pass\ndef test_two(): assert pathlib.Path('mended').exists()\n"
+    )
+    folders = [str(REPOSITORY / "ci"), str(REPOSITORY / "benchmarks")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(folders), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    options = ["-p", "gpu_tests", "--rows", str(tmp_path / "rows"), "-p", "no:cacheprovider", "-c", os.devnull]
+
+    def test() -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", *options, "--rootdir", str(tmp_path), str(tmp_path)]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    status, last = test()
+    assert (status, "1 failed, 1 passed" in last) == (1, True)
+    assert [row["test"] for row in map(json.loads, (tmp_path / "rows").read_text().splitlines())] == [
+        "test_some.py::test_one"
+    ]
+    (tmp_path / "mended").touch()
+    status, last = test()
+    assert (status, "1 passed, 1 deselected" in last) == (0, True)
+    assert test()[0] == 0  # with none left
