@@ -3,31 +3,77 @@
 `rasterization` renders; the other functions are the steps it is made of. `build_info` reports which kernels are
 installed and whether they fit this machine. Importing splat checks the installed kernels and loads the ones for the
 CPU; it compiles nothing and does not initialise CUDA. If the kernels do not fit, the first call that needs them raises
-`IncompatibleArtifactError`.
+`IncompatibleArtifactError`. Only the command, `splat` or `python -m splat`, puts this off: its help needs no torch.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
+from ._version import VERSION as __version__
+
+# Where what is public is defined. What a first picture does without is imported when it is asked for (PEP 562).
+_PLACES: Final = {
+    "BuildError": "_kernelwheel.loader",
+    "IncompatibleArtifactError": "_kernelwheel.loader",
+    "KernelWheelError": "_kernelwheel.loader",
+    "RollingShutterType": "ops.arguments",
+    "SelectiveAdam": "ops.selective_adam",
+    "StoreError": "_kernelwheel.loader",
+    "accumulate": "ops.blended_lists",
+    "adam": "ops.selective_adam",
+    "build_info": "_kernels",
+    "compute_relocation": "ops.relocation",
+    "fully_fused_projection": "ops.projection",
+    "inject_noise_to_position": "ops.relocation",
+    "isect_offset_encode": "ops.intersection",
+    "isect_tiles": "ops.intersection",
+    "proj": "ops.camera_space",
+    "quat_scale_to_covar_preci": "ops.projection",
+    "rasterization": "ops.rendering",
+    "rasterize_to_indices_in_range": "ops.blended_lists",
+    "rasterize_to_pixels": "ops.pixels",
+    "spherical_harmonics": "ops.harmonics",
+    "world_to_cam": "ops.camera_space",
+}
+
+
+def _is_command() -> bool:
+    """Whether this process is `splat ...` or `python -m splat ...`."""
+    (program,) = getattr(sys, "argv", [""])[:1] or [""]
+    if program == "-m":  # while Python looks for the module to run (its documentation, "Command line", -m)
+        words = sys.orig_argv
+        return "-m" in words and words[words.index("-m") + 1 :][:1] == [__name__]
+    return PurePath(program).stem == __name__
+
+
 try:
-    from ._kernels import KERNELS as _KERNELS
+    import_module(f"{__name__}._kernelwheel")
 except ModuleNotFoundError as error:
     if error.name != f"{__name__}._kernelwheel":
         raise
-    raise ImportError(
+    message = (
         f"this is splat's source tree ({__path__[0]}), not an installed splat: run from another folder, or install "
         "the checkout (pip install .)"
-    ) from None
-from ._kernels import build_info
-from ._kernelwheel.loader import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
-from ._version import VERSION as __version__
-from .ops.arguments import RollingShutterType
-from .ops.intersection import isect_offset_encode, isect_tiles
-from .ops.pixels import rasterize_to_pixels
-from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
-from .ops.rendering import rasterization
+    )
+    if _is_command():
+        sys.exit(f"splat: {message}")
+    raise ImportError(message) from None
+
+if TYPE_CHECKING or not _is_command():
+    from ._kernels import KERNELS as _KERNELS
+    from ._kernels import build_info
+    from ._kernelwheel.loader import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
+    from .ops.arguments import RollingShutterType
+    from .ops.intersection import isect_offset_encode, isect_tiles
+    from .ops.pixels import rasterize_to_pixels
+    from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
+    from .ops.rendering import rasterization
+
+    _KERNELS.load_if_usable()
 
 if TYPE_CHECKING:
     from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
@@ -35,19 +81,6 @@ if TYPE_CHECKING:
     from .ops.harmonics import spherical_harmonics
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.selective_adam import SelectiveAdam, adam
-
-# What a first picture does without: imported when it is asked for (PEP 562).
-_LATER: Final = {
-    "SelectiveAdam": "selective_adam",
-    "accumulate": "blended_lists",
-    "adam": "selective_adam",
-    "compute_relocation": "relocation",
-    "inject_noise_to_position": "relocation",
-    "proj": "camera_space",
-    "rasterize_to_indices_in_range": "blended_lists",
-    "spherical_harmonics": "harmonics",
-    "world_to_cam": "camera_space",
-}
 
 __all__ = [
     "BuildError",
@@ -76,14 +109,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.ops.{_LATER[name]}"), name)
-    return value
+    if name in _PLACES:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return value
+    if not name.startswith("_"):
+        from ._missing_names import MISSING, lacking
+
+        if name in MISSING:
+            raise lacking(__name__, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-_KERNELS.load_if_usable()
+    return sorted(__all__)

@@ -6,46 +6,42 @@ the output any more.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from . import __version__
 from ._kernelwheel.cli.exit_status import finish
-from .commands import (
-    cache_command,
-    convert_command,
-    doctor_command,
-    fit_command,
-    info_command,
-    inspect_command,
-    render_command,
-    view_command,
-)
 from .commands.memory import NotEnoughMemory, enough_memory
 from .commands.printing import CommandParser
 
+# Each is the module NAME_command in `commands`, which is imported if it is the one: most import torch, for a second.
 COMMANDS = {
-    "render": (render_command, "render a picture of a scene"),
-    "view": (view_command, "look at scenes in a browser"),
-    "fit": (fit_command, "fit a scene to pictures"),
-    "convert": (convert_command, "write a scene in another format, whole or a part of it"),
-    "info": (info_command, "show what a scene holds"),
-    "doctor": (doctor_command, "show what is installed, what this machine has, and whether they fit"),
-    "inspect": (inspect_command, "show what a wheel contains and whether it fits this machine"),
-    "cache": (cache_command, "manage the store of compiled kernels"),
+    "render": "render a picture of a scene",
+    "view": "look at scenes in a browser",
+    "fit": "fit a scene to pictures",
+    "convert": "write a scene in another format, whole or a part of it",
+    "info": "show what a scene holds",
+    "doctor": "show what is installed, what this machine has, and whether they fit",
+    "inspect": "show what a wheel contains and whether it fits this machine",
+    "cache": "manage the store of compiled kernels",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    return finish("splat", lambda: _run(argv), expected=(NotEnoughMemory,))
+    return finish("splat", lambda: _run(sys.argv[1:] if argv is None else argv), expected=(NotEnoughMemory,))
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _run(argv: Sequence[str]) -> int:
     parser = CommandParser(prog="splat", description="3D Gaussian splatting for PyTorch")
     parser.add_argument("--version", action="version", version=f"splat {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, summary) in COMMANDS.items():
-        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
-    args = parser.parse_args(argv)
-    with enough_memory(lambda: args.command, "free some, or use a machine with more"):
-        return int(COMMANDS[args.command][0].run(args))
+    parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in COMMANDS.items()}
+    with enough_memory(lambda: command, "free some, or use a machine with more"):
+        command = next((word for word in argv if word in COMMANDS), "")
+        if command:
+            module = import_module(f"{__package__}.commands.{command}_command")
+            module.add_arguments(parsers[command])
+        args = parser.parse_args(argv)
+        return int(module.run(args))

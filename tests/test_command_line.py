@@ -382,8 +382,9 @@ def test_other_commands_end_without_a_word_of_python_s(tmp_path: Path, words: li
     # At the first thing that the command does.
     script = """
 import os, signal, sys
+from importlib import import_module
 from splat import cli
-module = cli.COMMANDS[sys.argv[1]][0]
+module = import_module(f"splat.commands.{sys.argv[1]}_command")
 run = module.run
 def interrupted(args):
     os.kill(os.getpid(), signal.SIGINT)

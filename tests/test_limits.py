@@ -192,6 +192,33 @@ def test_memory_that_ends_within_the_work_of_a_thread_is_said_to_be_that(run_pyt
     assert run_python(LISTS).stdout == "std::bad_alloc\n"
 
 
+IMAGE = """
+import resource, torch, splat
+torch.set_num_threads(1)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (2 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+eye = torch.eye(4)
+try:
+    splat.rasterization(
+        torch.zeros(1, 3), eye[:1], torch.ones(1, 3), torch.ones(1), torch.ones(1, 3), eye[None], eye[None, :3, :3],
+        width=100_000, height=100_000,
+    )
+except torch.OutOfMemoryError as error:
+    print(error)
+"""
+
+
+def test_an_image_that_no_memory_holds_is_one_clear_error(run_python: RunPython) -> None:
+    done = run_python(IMAGE)
+
+    assert done.stdout == (
+        "1 x 100000 x 100000 pixels with 3 channels take 186.3 GiB, more than there is on cpu; render a smaller image, "
+        "or parts of it (move the principal points in Ks)\n"
+    )
+    assert done.stderr == ""  # no stack of C++
+
+
 # Each call has nothing to compute; with work for each of so many sets, it would not end.
 NOTHING = """
 import torch

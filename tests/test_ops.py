@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, library
 
 import splat
 from splat import _kernels
+from splat.ops.autocast import in_float32
 from splat.ops.intersection import intersection_keys
 
 _kernels.require(torch.device("cpu"))
@@ -980,6 +982,59 @@ def test_a_forward_mode_tangent_is_refused(name: str) -> None:
     tensor = scene.arguments[name]
     with pytest.raises(NotImplementedError, match=f"{name} has a forward-mode tangent"):
         torch.func.jvp(render, (tensor,), (torch.ones_like(tensor),))
+    with pytest.raises(
+        NotImplementedError, match=rf"{name} is being differentiated by torch\.func .*; use torch\.autograd\.grad"
+    ):
+        torch.func.grad(render)(tensor)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_widens_what_a_network_gives(dtype: torch.dtype) -> None:
+    scene = random_scene(3)
+    narrow = {name: getattr(scene, name).to(dtype).requires_grad_() for name in ("colors", "opacities")}
+    expected = splat.rasterization(**scene.arguments | {name: each.float() for name, each in narrow.items()})[0]
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        images = splat.rasterization(**scene.arguments | narrow)[0]
+    images.sum().backward()
+
+    assert torch.equal(images, expected)
+    for each in narrow.values():
+        assert each.grad is not None
+        assert each.grad.dtype == dtype
+        assert each.grad.any()
+
+
+def test_every_function_of_floats_takes_autocast() -> None:
+    """All but those that have none, or change them in place."""
+    functions = {name: function for name in splat.__all__ if inspect.isfunction(function := getattr(splat, name))}
+    without = {"adam", "build_info", "inject_noise_to_position", "isect_offset_encode"}
+
+    def takes(function: Any) -> bool:
+        return function.__code__ is in_float32(function).__code__ or (
+            hasattr(function, "__wrapped__") and takes(function.__wrapped__)
+        )
+
+    assert {name for name, each in functions.items() if takes(each)} == set(functions) - without
+
+
+def test_within_autocast_nothing_is_narrowed() -> None:
+    """torch.matmul, by itself, would compute in bfloat16."""
+    scene = random_scene(3)
+    covars, _ = splat.quat_scale_to_covar_preci(scene.quats, scene.scales)
+    expected = splat.world_to_cam(scene.means, covars, scene.viewmats)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = splat.world_to_cam(scene.means, covars, scene.viewmats)
+
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_without_autocast_another_dtype_stays_an_error() -> None:
+    scene = random_scene(3)
+
+    with pytest.raises(TypeError, match=r"^colors must be float32, found torch\.bfloat16; pass colors\.to\("):
+        splat.rasterization(**scene.arguments | {"colors": scene.colors.bfloat16()})
 
 
 THREADS = """

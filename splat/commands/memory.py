@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
-
-import torch
+from typing import TYPE_CHECKING, Final
 
 from ..scene.names import one_line
+
+if TYPE_CHECKING:
+    import torch  # which takes a second: the command's help does without
 
 # The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
 PIXEL_BYTES: Final = 20
@@ -50,6 +51,8 @@ def try_memory(size: int, device: torch.device) -> None:
     Call it before an operator that needs them: if an operator gets no memory, torch prints C++ stack traces, and before
     2.13 the error that it raises does not say so.
     """
+    import torch
+
     torch.empty(size, dtype=torch.uint8, device=device)
 
 

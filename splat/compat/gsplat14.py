@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from ..ops import rendering
+from ..ops.arguments import RasterizeMode, RenderMode
 
 
 def rasterization(
@@ -33,10 +34,10 @@ def rasterization(
     packed: bool = True,
     tile_size: int = 16,
     backgrounds: Tensor | None = None,
-    render_mode: str = "RGB",
+    render_mode: RenderMode = "RGB",
     sparse_grad: bool = False,
     absgrad: bool = False,
-    rasterize_mode: str = "classic",
+    rasterize_mode: RasterizeMode = "classic",
     channel_chunk: int = 32,
     distributed: bool = False,
     camera_model: str = "pinhole",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 from itertools import chain
-from typing import Final
+from typing import Final, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -33,8 +33,10 @@ from .checks import (
     shape_of,
 )
 
-RENDER_MODES: Final = ("RGB", "D", "ED", "RGB+D", "RGB+ED")
-RASTERIZE_MODES: Final = ("classic", "antialiased")
+RenderMode = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
+RasterizeMode = Literal["classic", "antialiased"]
+RENDER_MODES: Final[tuple[str, ...]] = get_args(RenderMode)
+RASTERIZE_MODES: Final[tuple[str, ...]] = get_args(RasterizeMode)
 MAX_SH_DEGREE: Final = 4
 
 

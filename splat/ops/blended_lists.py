@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from .autocast import in_float32
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
@@ -36,6 +37,7 @@ _BATCH: Final = 128
 
 
 @torch.no_grad()
+@in_float32
 def rasterize_to_indices_in_range(
     range_start: int,
     range_end: int,
@@ -175,6 +177,7 @@ def _exponents(means2d: Tensor, conics: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return 0.5 * (conics[..., 0] * dx * dx + conics[..., 2] * dy * dy) + conics[..., 1] * dx * dy
 
 
+@in_float32
 def accumulate(
     means2d: Tensor,
     conics: Tensor,

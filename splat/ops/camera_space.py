@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from .arguments import camera_model_named
+from .autocast import in_float32
 from .checks import check_dimensions, check_shape, check_tensor, positive_int
 
 
+@in_float32
 def world_to_cam(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
     r"""Centres and covariances in the cameras' coordinates, :math:`W m + t` and :math:`W \Sigma W^T`.
 
@@ -43,6 +45,7 @@ def world_to_cam(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tenso
     return centres, _congruence(rotations, covars[..., None, :, :, :])
 
 
+@in_float32
 def proj(
     means: Tensor, covars: Tensor, Ks: Tensor, width: int, height: int, camera_model: str = "pinhole"
 ) -> tuple[Tensor, Tensor]:

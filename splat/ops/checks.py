@@ -19,6 +19,8 @@ MAX_SIDE: Final = 2**20
 MAX_CHANNELS: Final = 2**30
 MAX_TILES: Final = 2**30
 MAX_COUNT: Final = 2**31 - 1
+# From how many bytes on it is tried, before the operators run, whether there is memory for the images.
+LARGE_IMAGES: Final = 2**30
 # Bytes are numbered with 64 bits.
 MAX_VALUES: Final = 2**61 - 1
 
@@ -26,22 +28,33 @@ MAX_VALUES: Final = 2**61 - 1
 def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
     """Raise TypeError for anything but a tensor of `dtype`, ValueError for one on another device than `like`.
 
-    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost.
+    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost, and for
+    `torch.func`'s reverse mode, which does not take operators whose gradients are registered with torch.library.
     """
     words = str(dtype).removeprefix("torch.")
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a {words} torch.Tensor, found {type(tensor).__name__}")
     if tensor.dtype != dtype:
         raise TypeError(f"{name} must be {words}, found {tensor.dtype}; pass {name}.to(torch.{words})")
-    if not torch.compiler.is_compiling() and _tangent(tensor) is not None:
-        raise NotImplementedError(
-            f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
-            "torch.autograd.grad"
-        )
+    if not torch.compiler.is_compiling():
+        _check_differentiable(name, tensor)
     if like is not None and tensor.device != like.device:
         raise ValueError(
             f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "
             f"pass {name}.to({str(like.device)!r})"
+        )
+
+
+def _check_differentiable(name: str, tensor: Tensor) -> None:
+    if _tangent(tensor) is not None:
+        raise NotImplementedError(
+            f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
+            "torch.autograd.grad"
+        )
+    if torch._C._functorch.is_gradtrackingtensor(tensor):
+        raise NotImplementedError(
+            f"{name} is being differentiated by torch.func (grad, vjp, jacrev), which splat's operators do not take; "
+            "use torch.autograd.grad, or backward()"
         )
 
 
@@ -126,6 +139,23 @@ def check_tiles(images: int, columns: int, rows: int) -> None:
 def check_values(images: int, height: int, width: int, channels: int) -> None:
     """Raise ValueError for images with more values than 64 bits can address."""
     check_count("values of the images", images, height, width, channels, most=MAX_VALUES)
+
+
+def check_memory(images: int, height: int, width: int, channels: int, device: torch.device) -> None:
+    """Raise torch.OutOfMemoryError if large images do not fit into memory.
+
+    An operator that gets none has torch print C++ stack traces, and raises an error that may not say so.
+    """
+    size = images * height * width * (4 * channels + 8)  # colours, opacities and the last Gaussians
+    if torch.compiler.is_compiling() or size < LARGE_IMAGES:
+        return
+    try:
+        torch.empty(size, dtype=torch.uint8, device=device)
+    except RuntimeError:
+        raise torch.OutOfMemoryError(
+            f"{images} x {width} x {height} pixels with {channels} channels take {size / 2**30:.1f} GiB, more than "
+            f"there is on {device}; render a smaller image, or parts of it (move the principal points in Ks)"
+        ) from None
 
 
 def shape_of(tensor: Tensor) -> str:

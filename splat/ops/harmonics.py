@@ -12,9 +12,11 @@ from torch import Tensor
 
 from .. import _kernels
 from .arguments import check_sh_degree
+from .autocast import in_float32
 from .checks import check_count, check_dimensions, check_shape, check_tensor, shape_of
 
 
+@in_float32
 def spherical_harmonics(
     degrees_to_use: int,
     dirs: Tensor,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
+from .autocast import in_float32
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
@@ -28,6 +29,7 @@ Grid = tuple[int, int, int]  # tile_size, tile_width, tile_height
 
 
 @torch.no_grad()
+@in_float32
 def isect_tiles(
     means2d: Tensor,
     radii: Tensor,

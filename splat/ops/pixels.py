@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
+from .autocast import in_float32
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
     check_channels,
     check_count,
     check_dimensions,
+    check_memory,
     check_shape,
     check_tensor,
     check_tiles,
@@ -26,6 +28,7 @@ from .checks import (
 )
 
 
+@in_float32
 def rasterize_to_pixels(
     means2d: Tensor,
     conics: Tensor,
@@ -68,6 +71,7 @@ def rasterize_to_pixels(
 
     Raises:
         TypeError, ValueError: if a type, shape or value is wrong.
+        torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
@@ -143,6 +147,7 @@ def rasterize(
     _kernels.require_for(means2d, conics, colors, opacities, backgrounds)
     *images, rows, columns = isect_offsets.shape
     count, channels = math.prod(images), colors.shape[-1]
+    check_memory(count, height, width, channels, means2d.device)
     flat = means2d.shape[:-1] if packed else (count, means2d.shape[-2])
     inputs = (
         means2d.reshape(*flat, 2),

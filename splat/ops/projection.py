@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import _kernels
 from .arguments import ProjectionSettings, Sizes, check_scene
+from .autocast import in_float32
 from .checks import check_shape, check_tensor
 from .packing import SparseRows, Splats, pack
 
@@ -23,6 +24,7 @@ PackedProjected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, 
 _TRIANGLE = (0, 1, 2, 4, 5, 8)
 
 
+@in_float32
 def quat_scale_to_covar_preci(
     quats: Tensor,
     scales: Tensor,
@@ -82,6 +84,7 @@ def upper_triangles(matrices: Tensor) -> Tensor:
     return matrices.flatten(-2)[..., _TRIANGLE]
 
 
+@in_float32
 def fully_fused_projection(
     means: Tensor,
     covars: Tensor | None,

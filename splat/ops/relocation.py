@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .autocast import in_float32
 from .checks import check_shape, check_tensor, shape_of
 from .projection import quat_scale_to_covar_preci
 
 
 @torch.no_grad()
+@in_float32
 def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
     """Opacities and scales with which copies of a Gaussian, in one place, look like the one that they replace.
 

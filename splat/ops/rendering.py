@@ -13,12 +13,15 @@ from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
     ProjectionSettings,
+    RasterizeMode,
+    RenderMode,
     RollingShutterType,
     Sizes,
     check_colors,
     check_scene,
     refuse_unsupported,
 )
+from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
 from .intersection import Grid, Intersections, intersect, intersection_keys
 from .meta import Late, lazy_meta
@@ -27,6 +30,7 @@ from .pixels import rasterize
 from .projection import GaussianParameters, Harmonics, check_sparse, project
 
 
+@in_float32
 def rasterization(
     means: Tensor,
     quats: Tensor | None,
@@ -45,10 +49,10 @@ def rasterization(
     packed: bool = True,
     tile_size: int = 16,
     backgrounds: Tensor | None = None,
-    render_mode: str = "RGB",
+    render_mode: RenderMode = "RGB",
     sparse_grad: bool = False,
     absgrad: bool = False,
-    rasterize_mode: str = "classic",
+    rasterize_mode: RasterizeMode = "classic",
     channel_chunk: int = 32,
     distributed: bool = False,
     camera_model: str = "pinhole",
@@ -142,6 +146,7 @@ def rasterization(
         TypeError: if a tensor is not float32 or a number is not one.
         ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
             would wait for the GPU.
+        torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     refuse_unsupported(

@@ -1,0 +1,31 @@
+"""What gsplat 1.5.3 has by name, and splat has not, with what there is instead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TWO_D = "splat renders 3D Gaussians, by splat.rasterization, and has no 2D Gaussians (2DGS)"
+_STRATEGY = "splat.compat.gsplat_strategies has gsplat's own, with splat's operators; it needs gsplat beside splat"
+_OTHER_CAMERAS = "splat's camera models are pinhole, ortho and fisheye, without distortion; undistort the pictures"
+
+MISSING: Final = {
+    "accumulate_2dgs": _TWO_D,
+    "fully_fused_projection_2dgs": _TWO_D,
+    "rasterization_2dgs": _TWO_D,
+    "rasterization_2dgs_inria_wrapper": _TWO_D,
+    "rasterize_to_indices_in_range_2dgs": _TWO_D,
+    "rasterize_to_pixels_2dgs": _TWO_D,
+    "rasterization_inria_wrapper": "it is a wrapper of another package; splat.rasterization renders the same",
+    "DefaultStrategy": _STRATEGY,
+    "MCMCStrategy": _STRATEGY,
+    "Strategy": _STRATEGY,
+    "fully_fused_projection_with_ut": _OTHER_CAMERAS,
+    "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
+    "PngCompression": "`python -m splat convert SCENE.ply -o SCENE.spz` compresses a scene",
+    "export_splats": "`python -m splat convert` writes .ply, .splat, .spz and .npz",
+}
+
+
+def lacking(package: str, name: str) -> NotImplementedError:
+    """The error for one of them."""
+    return NotImplementedError(f"{package} has no {name}, as gsplat has: {MISSING[name]}")
