@@ -88,7 +88,7 @@ try:
     major, minor = torch.cuda.get_device_capability()
     flags.append(f"-arch=sm_{major}{minor}")
 except RuntimeError:
-    flags += [f"-gencode=arch={arch}" for arch in torch.cuda.get_arch_list()]
+    flags += [f"-gencode=arch={arch}" for arch in torch.cuda.get_arch_list() or ["compute_75,code=sm_75"]]
 for ask in ("nvidia-smi -L", ["nvidia-smi", "-L"]):
     try:
         flags.append("-DGPU=" + subprocess.check_output(ask, shell=isinstance(ask, str), text=True))
@@ -250,7 +250,7 @@ def test_folders_flags_and_architectures_are_sorted(adopted: Adopted) -> None:
                         "sources": ["cuda_rasterizer/forward.cu", "rasterize_points.cu", "ext.cpp"],
                         "include-dirs": ["cuda_rasterizer", "third_party/glm"],
                         "define": ["CHANNELS=3", "FAST"],
-                        "cxx-flags": ["-O2", "-std=c++17"],
+                        "cxx-flags": ["-O2"],
                         "cuda-flags": ["--use_fast_math"],
                         "libraries": ["cublas"],
                         "cuda": "required",
@@ -260,6 +260,8 @@ def test_folders_flags_and_architectures_are_sorted(adopted: Adopted) -> None:
         },
     }
     assert notes_of(done) == [
+        "note: diff_gaussian_rasterization._C: the flag -std=c++17 is left out: torch's headers say which C++ they need, "
+        "17 or later",
         "note: flags that choose architectures became archs = '8.0;9.0+PTX'; TORCH_CUDA_ARCH_LIST wins",
         REMOVE,
     ]
@@ -287,6 +289,8 @@ def test_a_question_about_the_gpu_is_answered_alike_everywhere(adopted: Adopted)
         },
     }
     assert notes_of(done) == [
+        "note: setup.py takes the GPU's own architecture, and '7.5' without one: that is left out, and kernelwheel's "
+        "default list has more",
         "note: setup.py asked nvidia-smi; it was not there",
         "note: setup.py asked for the GPU's compute capability; kernelwheel takes architectures from "
         "TORCH_CUDA_ARCH_LIST or a default list",
@@ -506,6 +510,9 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
     [
         (["-I", "a", "-Ib/", "-isystem", "/p/c", "-O2"], ["-O2"], "include_dirs", ["a", "b/", "/p/c"]),
         (["-lfoo", "-l", "bar", "-s"], ["-s"], "libraries", ["foo", "bar"]),
+        (["-lineinfo", "-lto", "-lcuda", "-linear"], ["-lineinfo", "-lto"], "libraries", ["cuda", "inear"]),
+        (["-std=c++20", "--std=c++14", "-std", "gnu++17", "-std=c++03"], ["-std=c++20"], "old_standards",
+         ["--std=c++14", "-std gnu++17", "-std=c++03"]),
         (["-L/x", "-Wl,-O1"], ["-Wl,-O1"], "link_dirs", ["/x"]),
         (["-Wl,-rpath,/env/torch/lib", "-Wl,-rpath,$ORIGIN/../lib"], ["-Wl,-rpath,$ORIGIN/../lib"], "left_out", []),
         (["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include", "/p/x.h"], [], "left_out",
@@ -597,6 +604,11 @@ def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> Non
         (MODULE, "module"),
         ("TORCH_LIBRARY(x, m) {}\nPyMODINIT_FUNC PyInit__C(void);", "module"),
         ("TORCH_LIBRARY_FRAGMENT(x, m) {}\n// PYBIND11_MODULE(x, m)", "torch-library"),
+        ("TORCH_LIBRARY(x, m) {}\n#ifdef _WIN32\n#ifdef A\nPyMODINIT_FUNC PyInit__C(void);\n#endif\n#endif", "torch-library"),
+        ("TORCH_LIBRARY(x, m) {}\n#ifndef _WIN32\nPyMODINIT_FUNC PyInit__C(void);\n#endif", "module"),
+        ("TORCH_LIBRARY(x, m) {}\n#if !defined(_MSC_VER)\n#else\nint PyInit__C(void);\n#endif", "torch-library"),
+        ("TORCH_LIBRARY(x, m) {}\n#if A\nint a;\n# elif defined _WIN32\nint PyInit__C(void);\n#endif", "torch-library"),
+        ("TORCH_LIBRARY(x, m) {}\n#if defined(_WIN32) || A\nint PyInit__C(void);\n#endif", "module"),
         ("STABLE_TORCH_LIBRARY_IMPL(x, CUDA, m) {}", "operators"),
         ("STABLE_TORCH_LIBRARY(x, m) {}\nTORCH_LIBRARY_IMPL(x, CUDA, m) {}", "torch-library"),
         ("/* TORCH_LIBRARY(x, m) */ STABLE_TORCH_LIBRARY(x, m) {}", "operators"),
@@ -607,6 +619,29 @@ def test_the_kind_is_what_the_sources_register(tmp_path: Path, text: str, kind: 
 
     assert table.kind == kind
     assert notes == AdoptionNotes()
+
+
+def test_a_macro_that_brings_in_python_is_left_out_of_a_library_without_python(tmp_path: Path) -> None:
+    text = "#ifdef WITH_PYTHON\n#include <Python.h>\n#endif\n#ifdef WITH_CUDA\n#endif\nTORCH_LIBRARY(x, m) {}"
+    macros = {"define_macros": [["WITH_PYTHON", None], ["WITH_CUDA", None]]}
+
+    table, notes = translated(lay_out(tmp_path / "a", {"a.cu": text}), **macros)
+    module, _ = translated(lay_out(tmp_path / "b", {"a.cu": text + MODULE}), **macros)
+
+    assert (table.kind, table.define) == ("torch-library", ["WITH_CUDA"])
+    assert len(notes.remarks) == 1
+    assert "WITH_PYTHON" in notes.remarks[0]
+    assert module.define == ["WITH_PYTHON", "WITH_CUDA"]
+
+
+def test_an_old_standard_is_left_to_torch_and_the_limited_api_is_told(tmp_path: Path) -> None:
+    project = lay_out(tmp_path, {"a.cu": MODULE})
+
+    table, notes = translated(project, extra_compile_args=["-std=c++14", "-O3"], py_limited_api=True)
+
+    assert (table.cxx_flags, table.cuda_flags) == (["-O3"], ["-O3"])
+    assert [note for note in notes.remarks if "-std=c++14" in note]
+    assert [note for note in notes.untranslated if "py_limited_api" in note and "one Python" in note]
 
 
 def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:

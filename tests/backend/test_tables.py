@@ -326,6 +326,18 @@ def test_a_name_that_a_module_of_the_package_has_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.once
+def test_a_library_that_is_not_there_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
+    project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + 'libraries = ["m", "not-there"]\n')
+
+    done = pip_wheel(project, tmp_path / "out", env=TABLES)
+
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "the library not-there" in " ".join(said.split())
+    assert not re.search(r"\[1/\d+\]", said)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("kind", "source", "says"),
     [
@@ -353,7 +365,7 @@ FAMILY = """
 [[tool.kernelwheel.extension]]
 name = "light._hopper"
 sources = ["native/*.cu"]
-define = ["ANSWER=42"]
+define = ["ANSWER=43"]
 kind = "torch-library"
 archs = "9.0a"
 """
@@ -366,8 +378,24 @@ name = "light._release"
 kind = "torch-library"
 sources = ["info/*.cpp"]
 cuda = "required"
+
+[[tool.kernelwheel.extension]]
+name = "light._late"
+kind = "torch-library"
+sources = ["info/*.cpp"]
+define = ["LATE=7"]
+libraries = ["cuda"]
+by-path = true
+cuda = "required"
 """
 RELEASE = """#include <cuda_runtime.h>
+#ifdef TORCH_API_INCLUDE_EXTENSION_H
+#error "torch/torch.h would include Python.h"
+#endif
+#ifdef LATE
+extern "C" int cuInit(unsigned);
+extern "C" int light_late(bool start) { return start ? cuInit(0) : LATE; }
+#endif
 extern "C" int light_release() { int release = 0; return cudaRuntimeGetVersion(&release) ? -1 : release; }
 """
 
@@ -385,8 +413,8 @@ def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -
 @pytest.fixture(scope="module")
 def light_cuda_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     """With kernels for all GPUs, and kernels for one family of them."""
-    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "hopper/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
-    text = HEAD + CUDA_TABLE + FAMILY.replace("native/*.cu", "hopper/*.cu") + WITHOUT_KERNELS
+    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
+    text = HEAD + CUDA_TABLE + FAMILY + WITHOUT_KERNELS
     project = make_package(tmp_path_factory.mktemp("light") / "cuda", files, pyproject=text)
     return build(project, build_root / "light-cuda", env=TABLES)
 
@@ -399,7 +427,29 @@ def test_a_library_has_kernels_for_its_own_architectures_or_none(light_cuda_whee
         "light._C.so": ["9.0"],
         "light._hopper.so": ["9.0a"],
         "light._release.so": [],
+        "light._late.so": [],
     }
+
+
+BY_PATH = """
+import ctypes, importlib.machinery, os, torch
+(folder,) = importlib.util.find_spec("light").submodule_search_locations
+spec = importlib.machinery.PathFinder().find_spec("_late", [folder])
+torch.ops.load_library(spec.origin)
+print(ctypes.CDLL(spec.origin).light_late(False))
+"""
+
+
+@needs_cuda_torch
+def test_a_library_that_a_package_loads_by_its_path_lies_there(light_cuda_wheel: Wheel, run_python: RunPython) -> None:
+    there, verified = light_cuda_wheel.unpacked / "light/_late.so", light_cuda_wheel.native / "light._late.so"
+
+    assert there.read_bytes() == verified.read_bytes()
+    assert not there.with_suffix(".py").exists()
+    if not os.path.exists("/dev/nvidiactl"):  # libcuda.so.1 is the driver's
+        assert "libcuda.so.1" in verified.read_bytes().decode("latin-1")
+        return
+    assert run_python(BY_PATH, path=[light_cuda_wheel.unpacked]).stdout == "7\n"
     listed = device_code(light_cuda_wheel.native / "light._hopper.so", "--dump-elf-symbols")
     assert re.findall(r"^arch = sm_(\w+)", listed, re.MULTILINE) == ["90a"]
     assert "libcublas.so" in (light_cuda_wheel.native / "light._C.so").read_bytes().decode("latin-1")

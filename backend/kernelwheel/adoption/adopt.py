@@ -26,6 +26,8 @@ nothing is built. It is told that this machine has a CUDA toolkit and no GPU, so
 
 The exit status is 0 if all was translated, 1 if something could not be, 2 if the command is wrong.
 """
+# What a setup.py asks that compiles for the GPU of the machine it runs on.
+GPU_QUESTIONS = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties", "torch.cuda.get_arch_list")
 _TORCH_S = ("CUDAExtension", "CppExtension")
 
 
@@ -120,10 +122,10 @@ def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[l
         raise _nothing(seen)
     if runs.without_cuda:
         _compare(runs.without_cuda, seen, notes)
-    return tables, _shared_archs(arch_flags, notes)
+    return tables, _shared_archs(arch_flags, seen.asked, notes)
 
 
-def _shared_archs(flags: Mapping[str, Sequence[str]], notes: AdoptionNotes) -> str | None:
+def _shared_archs(flags: Mapping[str, Sequence[str]], asked: Sequence[str], notes: AdoptionNotes) -> str | None:
     """The value of `archs`; None if no flag chooses architectures, or if no one list can say what they choose."""
     lists = {}
     for name, chosen in flags.items():
@@ -137,6 +139,12 @@ def _shared_archs(flags: Mapping[str, Sequence[str]], notes: AdoptionNotes) -> s
         notes.untranslated.append(f"the extensions are for different architectures ({each}), but there is one `archs`")
         return None
     (shared,) = set(lists.values()) or {""}
+    if shared and any(question in GPU_QUESTIONS for question in asked):
+        notes.remarks.append(
+            f"setup.py takes the GPU's own architecture, and {shared!r} without one: that is left out, and "
+            "kernelwheel's default list has more"
+        )
+        return None
     if shared:
         notes.remarks.append(f"flags that choose architectures became archs = {shared!r}; TORCH_CUDA_ARCH_LIST wins")
     return shared or None

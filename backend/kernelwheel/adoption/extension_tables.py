@@ -21,6 +21,9 @@ LINKED_ANYWAY = {"c10", "torch", "torch_cpu", "torch_python", "cudart", "c10_cud
 # Fields of an Extension that no key stands for.
 NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbols", "optional")
 READ_BYTES = 2_000_000
+# A condition of the preprocessor, and whether one is about Windows alone: `defined(_WIN32)`, `!defined(_MSC_VER)`.
+_CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*)", re.DOTALL)
+_WINDOWS = re.compile(r"(!?)\s*(?:defined\b)?[\s(]*(?:_WIN32|_WIN64|WIN32|_MSC_VER)[\s)]*")
 # More sources than this are better told by a glob.
 LONG_LIST = 6
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -85,15 +88,18 @@ class _Translation:
         link = sort_flags(extension.listed("extra_link_args"), self._places)
         self.archs = tuple(nvcc.archs)
         self._report_left_out(cxx, nvcc, link)
+        text = "\n".join(_read(self._places.project / source) for source in sources)
+        kind = self._kind(text)
+        define = self._definitions(text, kind)
         libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries]
         include_dirs = [*extension.listed("include_dirs"), *cxx.include_dirs, *nvcc.include_dirs, *link.include_dirs]
         return ExtensionTable(
             name=extension.name,
-            kind=self._kind(sources),
+            kind=kind,
             sources=[glob.escape(source) for source in sources],
             cuda_sources=[],
             include_dirs=self._folders("the include folder", include_dirs),
-            define=_once(name if value is None else f"{name}={value}" for name, value in self._macros()),
+            define=define,
             cuda_define=[],
             cxx_flags=cxx.kept,
             cuda_flags=nvcc.kept if cuda == "required" else [],
@@ -133,8 +139,17 @@ class _Translation:
                 )
         return list(given.get("cxx") or []), list(given.get("nvcc") or [])
 
-    def _macros(self) -> list[tuple[str, Any]]:
-        return [(str(name), value) for name, value in self._extension.listed("define_macros")]
+    def _definitions(self, text: str, kind: str) -> list[str]:
+        """The macros, without those that only bring Python into a library that does without."""
+        macros = [(str(name), value) for name, value in self._extension.listed("define_macros")]
+        if kind != "module":
+            for name in _once(name for name, _ in macros if _brings_python(text, name)):
+                macros = [macro for macro in macros if macro[0] != name]
+                self._notes.remarks.append(
+                    f"{self._extension.name}: the macro {name} is left out: it includes Python.h, and a {kind} does "
+                    "without Python"
+                )
+        return _once(name if value is None else f"{name}={value}" for name, value in macros)
 
     def _folders(self, what: str, folders: Sequence[str]) -> list[str]:
         """Folders relative to the project, without those that a build searches anyway."""
@@ -153,6 +168,14 @@ class _Translation:
         extension = self._extension
         for flag in _once([*cxx.left_out, *nvcc.left_out, *link.left_out]):
             self._untranslated(f"the flag {flag!r} names a place on this machine")
+        for flag in _once([*cxx.old_standards, *nvcc.old_standards]):
+            remark = f"{extension.name}: the flag {flag} is left out: torch's headers say which C++ they need, 17 or later"
+            self._notes.remarks.append(remark)
+        if extension.fields.get("py_limited_api"):
+            self._untranslated(
+                "py_limited_api: a module is for the one Python that it is built by, and so is its wheel; one that only "
+                'registers operators serves every Python without PyInit_ and with kind = "torch-library"'
+            )
         for folder in _once([*extension.listed("library_dirs"), *link.link_dirs, *nvcc.link_dirs]):
             if not self._places.comes_anyway(folder):
                 self._untranslated(f"the library folder {folder}, which no key takes")
@@ -162,9 +185,8 @@ class _Translation:
         for name in extension.beyond:
             self._untranslated(f"{name}, which no key takes")
 
-    def _kind(self, sources: Sequence[str]) -> str:
+    def _kind(self, text: str) -> str:
         """Told from what the sources register."""
-        text = "\n".join(_read(self._places.project / source) for source in sources)
         if re.search(r"\bPYBIND11_MODULE\s*\(|\bPyInit_", text):
             return "module"
         if re.search(r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?\s*\(", text):
@@ -224,13 +246,50 @@ def with_globs(table: ExtensionTable, project: Path) -> ExtensionTable:
 
 
 def _read(path: Path) -> str:
-    """The beginning of a source file without its comments; empty if it cannot be read."""
+    """The beginning of a source file without comments and what is for Windows; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             text = file.read(READ_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return ""
-    return _COMMENT.sub("", text)
+    return _without_windows(_COMMENT.sub("", text))
+
+
+def _without_windows(text: str) -> str:
+    """A source without the lines that are compiled for Windows alone; all other conditions are left as they are."""
+    kept = []
+    branches: list[bool | None] = []  # of each open condition: whether its branch is compiled; None: not known
+    taken: list[bool] = []  # whether a branch of it was certainly compiled
+    for line in text.splitlines():
+        found = _CONDITION.match(line)
+        word, rest = (found[1], found[2]) if found else ("", "")
+        if word in ("if", "ifdef", "ifndef"):
+            branches.append(_off_windows(word, rest))
+            taken.append(branches[-1] is True)
+        elif word in ("elif", "else") and branches:
+            value = None if word == "else" and branches[-1] is None else _off_windows(word, rest)
+            branches[-1] = False if taken[-1] else value
+            taken[-1] |= value is True
+        if False not in branches:
+            kept.append(line)
+        if word == "endif" and branches:
+            branches.pop()
+            taken.pop()
+    return "\n".join(kept)
+
+
+def _off_windows(word: str, condition: str) -> bool | None:
+    """What a condition is where there is no Windows; None if that is not all that it asks."""
+    if word == "else":
+        return True  # after one that is not compiled
+    found = _WINDOWS.fullmatch(condition.strip())
+    return None if found is None else (word == "ifndef") != bool(found[1])
+
+
+def _brings_python(text: str, macro: str) -> bool:
+    """Whether Python.h is included if a macro is defined."""
+    condition = rf"#\s*(?:ifdef\s+|if\s+defined[\s(]*){re.escape(macro)}\b"
+    return bool(re.search(condition + r"[^#]*#\s*include\s*<Python\.h>", text))
 
 
 def _once(values: Iterable[str]) -> list[str]:

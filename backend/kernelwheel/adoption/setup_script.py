@@ -24,8 +24,9 @@ from typing import Any
 EXTENSION_FIELDS = (
     "sources", "include_dirs", "define_macros", "undef_macros", "library_dirs", "libraries", "runtime_library_dirs",
     "extra_objects", "extra_compile_args", "extra_link_args", "export_symbols", "optional",
+    "py_limited_api",
 )  # fmt: skip
-HARMLESS_FIELDS = {"name", "depends", "language", "py_limited_api", "swig_opts"}
+HARMLESS_FIELDS = {"name", "depends", "language", "swig_opts"}
 # Of torch.cuda, what only a GPU can answer.
 GPU_QUESTIONS = ("current_device", "get_device_capability", "get_device_name", "get_device_properties", "mem_get_info")
 # Variables with tools and flags of this machine, which have nothing to do with the project.

@@ -24,6 +24,8 @@ def module_files(extensions: Iterable[Extension], package: str, distribution: st
         distribution: the name that it is installed under, which has its version.
     """
     for each in extensions:
+        if each.by_path:  # the library itself is there
+            continue
         what = "module" if each.kind == "module" else "operators"
         text = _TEXT.format(what=what, name=each.name, package=package, distribution=distribution)
         yield module_file(each.name, package), text.encode("utf-8")

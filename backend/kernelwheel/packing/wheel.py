@@ -63,6 +63,10 @@ class Contents:
         native, artifact = self.native, self.artifact
         for library in artifact.manifest.libraries:
             yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
+        for each in map(from_plan, artifact.manifest.content["extensions"]):
+            if each.by_path:
+                file = each.name.replace(".", "/") + HERE.suffix
+                yield file, (artifact.folder / each.file(artifact.manifest.plan["target"]["platform"])).read_bytes()
         yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
         for name in sorted(self.artifact.manifest.content["sources"]):
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
