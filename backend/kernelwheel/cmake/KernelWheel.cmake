@@ -346,6 +346,15 @@ function(kernelwheel_link_libraries target)
       execute_process(
         COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib ${folders} "-l${library}" -o library-probe.so
         WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
+      if(failed AND library STREQUAL "cuda")
+        # The driver's library is on machines with a GPU, and a stub for the linker in whole toolkits. pip's have none.
+        file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/driver")
+        execute_process(
+          COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib -Wl,-soname,libcuda.so.1 -o driver/libcuda.so
+          -x c "/dev/null" WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
+        target_link_directories(${target} PRIVATE "${CMAKE_BINARY_DIR}/driver")
+        target_link_options(${target} PRIVATE "LINKER:--no-as-needed")  # the stub has no symbols
+      endif()
       if(failed AND said MATCHES "cannot find|unable to find|not found")
         message(FATAL_ERROR "the library ${library}, in libraries of ${target}, cannot be found by the linker: install "
           "it, or name its folder with -L in link-flags")
