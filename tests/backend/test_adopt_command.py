@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
+from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs
 from kernelwheel.adoption.pyproject_text import add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.adoption.setup_runs import ObservedExtension
@@ -260,8 +261,8 @@ def test_folders_flags_and_architectures_are_sorted(adopted: Adopted) -> None:
         },
     }
     assert notes_of(done) == [
-        "note: diff_gaussian_rasterization._C: the flag -std=c++17 is left out: torch's headers say which C++ they need, "
-        "17 or later",
+        "note: diff_gaussian_rasterization._C: the flag -std=c++17 is left out: torch's headers say which C++ they "
+        "need",
         "note: flags that choose architectures became archs = '8.0;9.0+PTX'; TORCH_CUDA_ARCH_LIST wins",
         REMOVE,
     ]
@@ -604,7 +605,10 @@ def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> Non
         (MODULE, "module"),
         ("TORCH_LIBRARY(x, m) {}\nPyMODINIT_FUNC PyInit__C(void);", "module"),
         ("TORCH_LIBRARY_FRAGMENT(x, m) {}\n// PYBIND11_MODULE(x, m)", "torch-library"),
-        ("TORCH_LIBRARY(x, m) {}\n#ifdef _WIN32\n#ifdef A\nPyMODINIT_FUNC PyInit__C(void);\n#endif\n#endif", "torch-library"),
+        (
+            "TORCH_LIBRARY(x, m) {}\n#ifdef _WIN32\n#ifdef A\nPyMODINIT_FUNC PyInit__C(void);\n#endif\n#endif",
+            "torch-library",
+        ),
         ("TORCH_LIBRARY(x, m) {}\n#ifndef _WIN32\nPyMODINIT_FUNC PyInit__C(void);\n#endif", "module"),
         ("TORCH_LIBRARY(x, m) {}\n#if !defined(_MSC_VER)\n#else\nint PyInit__C(void);\n#endif", "torch-library"),
         ("TORCH_LIBRARY(x, m) {}\n#if A\nint a;\n# elif defined _WIN32\nint PyInit__C(void);\n#endif", "torch-library"),
@@ -632,6 +636,30 @@ def test_a_macro_that_brings_in_python_is_left_out_of_a_library_without_python(t
     assert len(notes.remarks) == 1
     assert "WITH_PYTHON" in notes.remarks[0]
     assert module.define == ["WITH_PYTHON", "WITH_CUDA"]
+
+
+@pytest.mark.parametrize(
+    ("files", "names", "home"),
+    [
+        ({"__init__.py": "", "freq.py": ""}, ["_freq"], "_freq"), ({"freq/__init__.py": ""}, ["_freq"], None),
+        ({"src/freq/a.py": ""}, ["_freq"], None), ({}, ["freq"], None), ({}, ["freq._C"], None),
+    ],
+)  # fmt: skip
+def test_a_home_that_nothing_installs_is_the_extension_itself(
+    tmp_path: Path, files: dict[str, str], names: list[str], home: str | None
+) -> None:
+    table, _ = translated(lay_out(tmp_path, {"a.cu": MODULE, **files}))
+
+    assert own_home([dataclasses.replace(table, name=name) for name in names], tmp_path, "freq") == home
+
+
+@pytest.mark.parametrize(("source", "by_path"), [("TORCH_LIBRARY(x, m) {}", True), (MODULE, False)])
+def test_a_library_that_the_package_loads_by_its_path_is_to_lie_there(
+    tmp_path: Path, source: str, by_path: bool
+) -> None:
+    table, _ = translated(lay_out(tmp_path, {"a.cu": source, "p/sub/a.py": "torch.ops.load_library(spec.origin)\n"}))
+
+    assert table.keys().get("by-path", False) is by_path
 
 
 def test_an_old_standard_is_left_to_torch_and_the_limited_api_is_told(tmp_path: Path) -> None:

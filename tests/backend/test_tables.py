@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
-from declared import CUDA_SOURCE, HEAD, LIGHT, PIP, REPOSITORY, TABLE, make_package, make_user_index
+from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.core.extension import read_extensions
@@ -187,6 +187,59 @@ print(light._C.__file__)
     assert "compiling" in first.stderr
     assert "/kernelwheel/light/1.0/" in first.stdout
     assert (again.stdout, again.stderr) == (first.stdout, "")
+
+
+@pytest.mark.once
+def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_path: Path) -> None:
+    """A package may use its kernels when it is imported, as torch.library.register_fake does."""
+    bind_to(site, torch="2.1.0")
+    (site / "light/__init__.py").write_text("from . import _C\nassert _C.answer() == 42\n")
+    env = {"PYTHONPATH": f"{site}{os.pathsep}{BACKEND}", "LIGHT_JIT": "never"}
+
+    for words in (["light._kernelwheel"], ["kernelwheel", "--package", "light"]):
+        done = run([sys.executable, "-m", *words, "cache", "path"], cwd=tmp_path, env=env)
+        assert done.stdout.count("\n") == 1, done.stdout
+    with_findings = run([sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env=env, check=False)
+
+    assert (with_findings.returncode, with_findings.stdout.count("light 1.0:")) == (1, 1)
+    assert "Traceback" not in with_findings.stderr
+
+
+@pytest.mark.once
+def test_a_package_needs_no_init_file(site: Path, tmp_path: Path) -> None:
+    (site / "light/__init__.py").unlink()
+
+    done = run(
+        [sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env={"PYTHONPATH": str(site)}, check=False
+    )
+
+    assert f"light 1.0: {site}/light/_native" in done.stdout.replace("\n", " ")
+
+
+@pytest.mark.once
+def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
+    build_root: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    """The project's own folder is a package, which is not installed."""
+    text = HEAD.replace("light-weight", "light") + TABLE.replace("light._C", "_light")
+    home = '\n[tool.setuptools]\npackages = []\n[tool.kernelwheel]\npackage = "_light"\n'
+    project = make_package(
+        tmp_path / "light", pyproject=text + home, module=MODULE.replace("PyInit__C", "PyInit__light")
+    )
+    shutil.move(project / "light/__init__.py", project / "__init__.py")
+    (project / "__init__.py").write_text("import _light\nfrom _light import answer\n")
+    wheel = build(project, build_root / "own-home", env=TABLES)
+
+    script = "import light, _light\nassert light.answer() == _light.answer() == 42\nassert _light is light._light"
+    run_python(script, path=[tmp_path, wheel.unpacked])
+    doctor = run(
+        [sys.executable, "-m", "_light._kernelwheel", "doctor"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(wheel.unpacked)},
+        check=False,
+    )
+
+    assert "_light 1.0:" in doctor.stdout
 
 
 @pytest.mark.once
@@ -446,7 +499,7 @@ def test_a_library_that_a_package_loads_by_its_path_lies_there(light_cuda_wheel:
 
     assert there.read_bytes() == verified.read_bytes()
     assert not there.with_suffix(".py").exists()
-    if not os.path.exists("/dev/nvidiactl"):  # libcuda.so.1 is the driver's
+    if not Path("/dev/nvidiactl").exists():  # libcuda.so.1 is the driver's
         assert "libcuda.so.1" in verified.read_bytes().decode("latin-1")
         return
     assert run_python(BY_PATH, path=[light_cuda_wheel.unpacked]).stdout == "7\n"

@@ -13,7 +13,7 @@ from ..core.errors import BuildError, KernelWheelError
 from ..core.package import read_toml
 from ..core.requirements import TO_ADOPT, install, missing
 from . import project_tables
-from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
+from .extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs
 from .setup_flags import Places, arch_list
 from .setup_runs import Observation, SetupRuns, run_setup_script
 
@@ -95,6 +95,7 @@ def adopted_tables(project: Path, environ: Mapping[str, str], notes: AdoptionNot
     names = [extension.name for extension in extensions]
     name = present.get("project", {}).get("name") or given.get("name")
     package = project_tables.home_package(names, name, given.get("packages") or [], notes)
+    package = package or own_home(extensions, project, str(name or ""))
     keys = {"package": package, "archs": archs, "extension": [extension.keys() for extension in extensions]}
     tool["kernelwheel"] = {key: value for key, value in keys.items() if value}
     _report_runs(runs, notes)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..core.extension import CUDA_SUFFIX
 from .setup_flags import Places, SortedFlags, sort_flags
@@ -58,8 +57,9 @@ class ExtensionTable:
     link_flags: list[str]
     libraries: list[str]
     cuda: str
+    by_path: bool = False
 
-    def keys(self) -> dict[str, str | list[str]]:
+    def keys(self) -> dict[str, str | list[str] | bool]:
         """The keys that say something, as pyproject.toml spells them."""
         return {name.replace("_", "-"): value for name, value in vars(self).items() if value}
 
@@ -106,7 +106,13 @@ class _Translation:
             link_flags=link.kept,
             libraries=_once(name for name in libraries if name not in LINKED_ANYWAY),
             cuda=cuda,
+            by_path=kind != "module" and self._is_loaded_by_path(),
         )
+
+    def _is_loaded_by_path(self) -> bool:
+        """Whether a Python file of its package gives a path to torch.ops.load_library."""
+        package = self._places.project / self._extension.name.partition(".")[0]
+        return any(re.search(r"\bops\.load_library\s*\(", _read(path)) for path in sorted(package.rglob("*.py")))
 
     def _untranslated(self, what: str) -> None:
         text = f"{self._extension.name}: {what}"
@@ -169,7 +175,7 @@ class _Translation:
         for flag in _once([*cxx.left_out, *nvcc.left_out, *link.left_out]):
             self._untranslated(f"the flag {flag!r} names a place on this machine")
         for flag in _once([*cxx.old_standards, *nvcc.old_standards]):
-            remark = f"{extension.name}: the flag {flag} is left out: torch's headers say which C++ they need, 17 or later"
+            remark = f"{extension.name}: the flag {flag} is left out: torch's headers say which C++ they need"
             self._notes.remarks.append(remark)
         if extension.fields.get("py_limited_api"):
             self._untranslated(
@@ -229,6 +235,18 @@ def merge(with_cuda: ExtensionTable, without: ExtensionTable, notes: AdoptionNot
         cuda_flags=_minus(with_cuda.cuda_flags, switches),
         cuda="optional",
     )
+
+
+def own_home(extensions: Sequence[ExtensionTable], project: Path, named: str) -> str | None:
+    """The key `package` where extensions at the top level are all that there is: the first of them.
+
+    A home named as the project would be hidden by its folder where Python is started beside that: its Python files are
+    not installed, but imported from there.
+    """
+    names = [extension.name for extension in extensions]
+    default = re.sub(r"[-.]+", "_", named)
+    has_home = any((folder / default).is_dir() for folder in (project, project / "src"))
+    return None if has_home or default in names or any("." in name for name in names) else names[0]
 
 
 def with_globs(table: ExtensionTable, project: Path) -> ExtensionTable:

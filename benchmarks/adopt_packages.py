@@ -1,0 +1,190 @@
+"""Well-known packages, converted by `adopt` from their setup.py, built for one architecture, and imported.
+
+Usage: adopt_packages.py BACKEND FOLDER [NAME...], run by a Python with a CUDA build of torch, pip's nvcc and tomlkit.
+The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
+compiles for up to an hour and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a
+package is done: what adopt said first, if it left something untranslated, how long pip took, and what an import said.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
+
+from measure import table
+
+LINES = 160
+
+
+class Package(NamedTuple):
+    """A package as it is published.
+
+    Attributes:
+        name: what it is called here.
+        address: its repository, without `https://`.
+        commit: the one that was tried.
+        folder: the folder of setup.py in it.
+        imports: what is imported of its wheel: the compiled part alone, if the rest needs more than torch.
+        submodules: those that are compiled, as folder and address.
+        variables: of the environment, as its page says.
+    """
+
+    name: str
+    address: str
+    commit: str
+    folder: str
+    imports: str
+    submodules: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+GITHUB = "github.com"
+GLM = (("third_party/glm", f"{GITHUB}/g-truc/glm"),)
+PHMAP = (("third_party/parallel-hashmap", f"{GITHUB}/greg7mdp/parallel-hashmap"),)
+NGP, NGP_COMMIT = f"{GITHUB}/ashawkey/torch-ngp", "b6e0804689"
+PACKAGES = (
+    Package("simple-knn", f"{GITHUB}/camenduru/simple-knn", "60f461f4a5", ".", "simple_knn._C"),
+    Package(
+        "diff-gaussian-rasterization", f"{GITHUB}/graphdeco-inria/diff-gaussian-rasterization", "59f5f77e3d", ".",
+        "diff_gaussian_rasterization", GLM,
+    ),
+    Package(
+        "diff-surfel-rasterization", f"{GITHUB}/hbb1/diff-surfel-rasterization", "e0ed0207b3", ".",
+        "diff_surfel_rasterization", GLM,
+    ),
+    Package("chamfer3D", f"{GITHUB}/ThibaultGROUEIX/ChamferDistancePytorch", "364c03c4ec", "chamfer3D", "chamfer_3D"),
+    Package("fused-ssim", f"{GITHUB}/rahul-goel/fused-ssim", "0ac916a05f", ".", "fused_ssim"),
+    Package("extension-cpp", f"{GITHUB}/pytorch/extension-cpp", "0ec4969c7b", ".", "extension_cpp"),
+    Package("nvdiffrast", f"{GITHUB}/NVlabs/nvdiffrast", "253ac4fcea", ".", "_nvdiffrast_c"),
+    *(
+        Package(f"torch-ngp {name}", NGP, NGP_COMMIT, name, f"_{name}")
+        for name in ("freqencoder", "shencoder", "gridencoder", "raymarching")
+    ),
+    Package("torch_scatter", f"{GITHUB}/rusty1s/pytorch_scatter", "648dda3cf9", ".", "torch_scatter"),
+    Package("torch_cluster", f"{GITHUB}/rusty1s/pytorch_cluster", "3d1d9e3967", ".", "torch_cluster"),
+    Package("torch_sparse", f"{GITHUB}/rusty1s/pytorch_sparse", "91feaa5e28", ".", "torch_sparse", PHMAP),
+    Package("torch_spline_conv", f"{GITHUB}/rusty1s/pytorch_spline_conv", "050f58a430", ".", "torch_spline_conv"),
+    Package("nerfacc", f"{GITHUB}/nerfstudio-project/nerfacc", "57ccfa14fe", ".", "nerfacc.csrc"),
+    Package(
+        "pointnet2_ops", f"{GITHUB}/erikwijmans/Pointnet2_PyTorch", "b5ceb6d9ca", "pointnet2_ops_lib",
+        "pointnet2_ops._ext",
+    ),
+    Package(
+        "causal-conv1d", f"{GITHUB}/Dao-AILab/causal-conv1d", "0d2252d161", ".", "causal_conv1d_cuda",
+        variables=(("CAUSAL_CONV1D_FORCE_BUILD", "TRUE"),),
+    ),
+    Package(
+        "mamba", f"{GITHUB}/state-spaces/mamba", "e9594ce1c7", ".", "selective_scan_cuda",
+        variables=(("MAMBA_FORCE_BUILD", "TRUE"), ("MAMBA_KEEP_CUDA_BUILD", "TRUE")),
+    ),
+    Package(
+        "Deformable-DETR", f"{GITHUB}/fundamentalvision/Deformable-DETR", "11169a60c3", "models/ops",
+        "MultiScaleDeformableAttention",
+    ),
+    Package("GroundingDINO", f"{GITHUB}/IDEA-Research/GroundingDINO", "856dde20ae", ".", "groundingdino._C"),
+    Package("detectron2", f"{GITHUB}/facebookresearch/detectron2", "02b5c4e295", ".", "detectron2._C"),
+    Package(
+        "gsplat", f"{GITHUB}/nerfstudio-project/gsplat", "90d7b4b349", ".", "gsplat.csrc",
+        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),),
+    ),
+)  # fmt: skip
+
+
+class Row(NamedTuple):
+    """What became of one package."""
+
+    name: str
+    adopted: str
+    seconds: str
+    outcome: str
+
+
+def main(backend: Path, folder: Path, names: Sequence[str]) -> int:
+    """Try the packages, and print a row for each as it is done, and then the table."""
+    unknown = set(names) - {package.name for package in PACKAGES}
+    if unknown:
+        print(f"no package {', '.join(sorted(unknown))}; there are {', '.join(each.name for each in PACKAGES)}")
+        return 2
+    rows = []
+    for package in PACKAGES:
+        if not names or package.name in names:
+            row = tried(package, backend.resolve(), folder.resolve())
+            print(" | ".join(row), flush=True)
+            rows.append(row)
+    table(["package", "adopt", "CPU s", "outcome"], rows)
+    return int(any(row.outcome != "imported" for row in rows))
+
+
+def tried(package: Package, backend: Path, folder: Path) -> Row:
+    """Convert, build and import one package."""
+    work = folder / "work" / package.name.replace(" ", "-")
+    shutil.rmtree(work, ignore_errors=True)
+    whole = sources(package, folder / "sources")
+    shutil.copytree(whole / package.folder, work / Path(package.folder).name, symlinks=True)
+    project = work / Path(package.folder).name
+    environ = {
+        **os.environ, **dict(package.variables), "PYTHONPATH": str(backend), "TORCH_CUDA_ARCH_LIST": "9.0",
+        "XDG_CACHE_HOME": str(work / "cache"),
+    }  # fmt: skip
+    converted = run([sys.executable, "-m", "kernelwheel", "adopt", "--write", project], work, environ)
+    if not (project / "pyproject.toml").exists() or "error:" in converted.stderr:
+        return Row(package.name, "refused", "", first_line(converted.stderr))
+    adopted = "whole" if converted.returncode == 0 else first_line(converted.stderr, "not translated: ")
+    (project / "setup.py").unlink(missing_ok=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    words = ["-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", work / "wheel", project]
+    built = run([sys.executable, *words], work, environ)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = f"{after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.0f}"
+    (work / "build.log").write_text(built.stdout + built.stderr)
+    wheels = list((work / "wheel").glob("*.whl"))
+    if built.returncode or len(wheels) != 1:
+        return Row(package.name, adopted, seconds, f"not built: {why(built.stdout + built.stderr)}")
+    with ZipFile(wheels[0]) as archive:
+        archive.extractall(work / "site")
+    # Beside the project, as people do, with no GPU to compile for.
+    environ |= {"PYTHONPATH": str(work / "site"), "CUDA_VISIBLE_DEVICES": ""}
+    imported = run([sys.executable, "-c", f"import torch, {package.imports}"], work, environ)
+    last = imported.stderr.strip().splitlines()[-1:] or [f"status {imported.returncode}"]
+    return Row(package.name, adopted, seconds, "imported" if not imported.returncode else last[0][:LINES])
+
+
+def sources(package: Package, folder: Path) -> Path:
+    """The folder of a package's sources, cloned if it is not there."""
+    place = folder / package.address.rpartition("/")[2]
+    submodules = ((place / path, address, "HEAD") for path, address in package.submodules)
+    for path, address, commit in ((place, package.address, package.commit), *submodules):
+        if not path.is_dir() or not any(path.iterdir()):
+            subprocess.run(["git", "clone", "-q", f"https://{address}", path], check=True)
+            subprocess.run(["git", "-C", path, "checkout", "-q", commit], check=True)
+    return place
+
+
+def run(words: Sequence[str | Path], folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever comes of it."""
+    return subprocess.run(list(map(str, words)), cwd=folder, env=environ, text=True, capture_output=True, check=False)
+
+
+def first_line(text: str, start: str = "") -> str:
+    """The first line that begins so, without that."""
+    return next((line.removeprefix(start) for line in text.splitlines() if line.startswith(start)), "")[:LINES]
+
+
+def why(said: str) -> str:
+    """What a failed build found, from its error."""
+    found = [line.split("found:", 1)[1].strip() for line in said.splitlines() if "found:" in line]
+    errors = [line.strip() for line in said.splitlines() if "error:" in line]
+    return " ".join((*found[:1], *errors[:1]))[:LINES]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
