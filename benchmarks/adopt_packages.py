@@ -139,7 +139,7 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
     adopted = "whole" if converted.returncode == 0 else first_line(converted.stderr, "not translated: ")
     (project / "setup.py").unlink(missing_ok=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    words = ["-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", work / "wheel", project]
+    words: list[str | Path] = ["-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", work / "wheel", project]
     built = run([sys.executable, *words], work, environ)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = f"{after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.0f}"
