@@ -174,7 +174,7 @@ def describe_wheel(wheel_directory: str) -> dict[str, Any]:
     """Make the wheel from setuptools alone, without kernels; not a hook, but what `adopt` compares.
 
     Returns:
-        Its name; the names for top_level.txt that come on top of it; why the tables are refused, empty if they are not.
+        Its name; the extensions' names for top_level.txt, which it lacks; why the tables are refused, or nothing.
     """
     facts, _ = _read_project()
     refused = ""
@@ -186,8 +186,7 @@ def describe_wheel(wheel_directory: str) -> dict[str, Any]:
         module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
     except SettingsError as error:
         refused = f"{error.problem}: {error.required}; found {error.found}"
-    names = [each.name for each in facts.extensions]
-    top = module_files.top_level("", facts.import_name, names).split()
+    top = sorted({each.name.partition(".")[0] for each in facts.extensions})
     return {"wheel": pure.name, "top": top, "refused": refused}
 
 

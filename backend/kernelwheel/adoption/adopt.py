@@ -160,7 +160,7 @@ def _differences(
     packed = made | {name for name in seen.wheel["files"] if name in sources and name not in ours["files"]}
     if packed - made:
         notes.remarks.append(
-            f"{len(packed - made)} sources of extensions, in setup.py's wheel, are in _native/src of ours"
+            f"sources that setup.py's wheel has beside its modules are in _native/src of ours: {len(packed - made)}"
         )
     theirs = {**seen.wheel, "files": {name: sha for name, sha in seen.wheel["files"].items() if name not in packed}}
     return list(wheel_differences(theirs, ours))

@@ -90,7 +90,7 @@ def report_outside(project: Path, seen: Observation, notes: AdoptionNotes) -> No
     shared = Path(os.path.commonpath([project, *outside]))
     inside = project.relative_to(shared).as_posix()
     notes.untranslated.append(
-        f"{len(outside)} sources are outside of {project.name}, and so in no sdist: build from the folder above, "
+        f"sources outside of the folder of setup.py, which no sdist has: {len(outside)}; build from a folder above, "
         f"{os.path.relpath(shared, project)}: put pyproject.toml there, begin its paths with {inside}/, those of the "
         f'sources without ../, and set package-dir = {{ "" = "{inside}" }} in [tool.setuptools]'
     )

@@ -117,9 +117,13 @@ def _licence(message: Message) -> set[str]:
 
 
 def _urls(message: Message) -> set[str]:
-    found = [tuple(part.strip() for part in text.split(",", 1)) for text in message.get_all("Project-URL", [])]
-    old = (("Homepage", message["Home-page"]), ("Download", message["Download-URL"]))
-    return {f"{name}, {url}" for name, url in [*found, *old] if url}
+    """With the home page, unless its address has another name already."""
+    named = [text.partition(",")[::2] for text in message.get_all("Project-URL", [])]
+    urls = {url.strip(): f"{name.strip()}, {url.strip()}" for name, url in named}
+    for name, url in (("Homepage", message["Home-page"]), ("Download", message["Download-URL"])):
+        if url:
+            urls.setdefault(url, f"{name}, {url}")
+    return {*urls.values()}
 
 
 def _keywords(message: Message) -> set[str]:
