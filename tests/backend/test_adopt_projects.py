@@ -126,6 +126,26 @@ def test_the_comparison_finds_what_a_change_to_the_script_would_lose(project: Ca
 
 
 @slow
+def test_a_licence_that_is_no_expression_and_a_readme_that_is_no_file(tmp_path: Path) -> None:
+    script = """
+setup(name="texts", version="1", packages=["texts"], long_description="*Hello*", license=open("MINE").read(),
+      long_description_content_type="text/x-rst", license_files=["MINE"], author="A and B", author_email="a@x.invalid",
+      ext_modules=[CppExtension("texts._C", ["ext.cpp"])])
+"""
+    files = {"setup.py": HERE + script, "ext.cpp": MODULE, "texts/__init__.py": "", "MINE": "Do as\n\nyou like.\n"}
+
+    done = adopt(lay_out(tmp_path / "texts", files))
+
+    tables = parsed_toml(done.stdout)
+    assert tables["project"] == {
+        "name": "texts", "version": "1", "readme": {"text": "*Hello*", "content-type": "text/x-rst"},
+        "license": {"file": "MINE"}, "authors": [{"name": "A"}, {"name": "B"}, {"email": "a@x.invalid"}],
+    }  # fmt: skip
+    assert tables["tool"]["setuptools"]["license-files"] == ["MINE"]
+    assert (notes_of(done), done.returncode) == ([REMOVE], 0)
+
+
+@slow
 def test_no_path_of_this_machine_gets_into_the_tables(tmp_path: Path) -> None:
     script = """
 here = os.path.dirname(os.path.abspath(__file__))

@@ -124,7 +124,8 @@ def adopted_tables(
         tables["project"] = project_table
     tool: dict[str, Any] = {}
     setuptools = present.get("tool", {}).get("setuptools", {})
-    if added := project_tables.setuptools_table(project, setuptools, seen, notes):
+    licence = tables.get("project", {}).get("license")
+    if added := project_tables.setuptools_table(project, setuptools, seen, licence, notes):
         tool["setuptools"] = added
     name = present.get("project", {}).get("name") or tables.get("project", {}).get("name")
     package = project_tables.home_package(names, name, seen.values.get("packages") or [], notes)

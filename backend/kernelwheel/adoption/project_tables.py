@@ -72,7 +72,7 @@ def _report_version(folder: Path, found: Mapping[str, Any], notes: AdoptionNotes
 
 
 def setuptools_table(
-    folder: Path, present: Mapping[str, Any], seen: Observation, notes: AdoptionNotes
+    folder: Path, present: Mapping[str, Any], seen: Observation, licence: object, notes: AdoptionNotes
 ) -> dict[str, Any]:
     """The keys that [tool.setuptools] lacks; what is given to setup() and has no key is told.
 
@@ -82,12 +82,10 @@ def setuptools_table(
         folder: the project's.
         present: pyproject.toml's [tool.setuptools] as it is.
         seen: the run of setup.py.
+        licence: the value of `license` in [project].
         notes: where to tell what is lost.
     """
-    known = {*_SETUPTOOLS, *_NO_MATTER, *(name for names in ARGUMENTS.values() for name in names)}
-    for name, value in sorted(seen.arguments.items()):
-        if value and name not in known and not (name == "options" and set(value) <= {"bdist_wheel", "build_ext"}):
-            notes.untranslated.append(f"setup() was also given {name}: {value!r}")
+    _report_unknown(seen, notes)
     values = seen.values
     wanted = {key: values[name] for name, key in _SETUPTOOLS.items() if values.get(name)}
     if "package-dir" in wanted:
@@ -102,6 +100,8 @@ def setuptools_table(
         wanted["data-files"] = _data_files(wanted["data-files"], notes)
     if "packages" in wanted:
         wanted["packages"] = _packages(folder, wanted["packages"], wanted.get("package-dir", {}))
+    if isinstance(licence, dict) and (files := seen.arguments.get("license_files")):
+        wanted["license-files"] = lines(files)  # which [project] takes beside an SPDX expression only
     if not values.get("include_package_data") and (folder / "MANIFEST.in").is_file():
         wanted["include-package-data"] = False  # which [project] would turn on
     if "packages" not in wanted and "py-modules" not in wanted:
@@ -111,6 +111,14 @@ def setuptools_table(
         for key, value in wanted.items()
         if key not in present and (value or key == "packages" or value is False)
     }
+
+
+def _report_unknown(seen: Observation, notes: AdoptionNotes) -> None:
+    """Tell which arguments of setup() no key stands for."""
+    known = {*_SETUPTOOLS, *_NO_MATTER, *(name for names in ARGUMENTS.values() for name in names)}
+    for name, value in sorted(seen.arguments.items()):
+        if value and name not in known and not (name == "options" and set(value) <= {"bdist_wheel", "build_ext"}):
+            notes.untranslated.append(f"setup() was also given {name}: {value!r}")
 
 
 def _inside(folder: Path, place: str, what: str, notes: AdoptionNotes) -> str:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..core.errors import KernelWheelError
 from ..core.platforms import HERE
@@ -116,32 +116,35 @@ def run_setup_script(project: Path, environ: Mapping[str, str], words: Sequence[
     Raises:
         KernelWheelError: setup.py does not get as far as setup().
     """
-    first, failure = _attempt(project, "cuda", environ, words)
+    first = _observe(project, "cuda", environ, words)
     needed_gpu = False
-    if failure or (first and not first.made_by("CUDAExtension") and "torch.cuda.is_available" in first.asked):
-        second, _ = _attempt(project, "gpu", environ, words)  # if it fails, what happens without a GPU is all there is
-        if second and (first is None or second.made_by("CUDAExtension")):
+    if _wants_gpu(first):
+        second = _observe(project, "gpu", environ, words)  # if it fails, what happens without a GPU is all there is
+        if isinstance(second, Observation) and (isinstance(first, Unread) or second.made_by("CUDAExtension")):
             first, needed_gpu = second, True
-    if first is None:
-        assert failure
-        raise failure
+    if isinstance(first, Unread):
+        raise first.error
     without = None
     if first.made_by("CUDAExtension"):
-        without, _ = _attempt(project, "cpu", environ, words)  # most do fail without CUDA: they require it
+        found = _observe(project, "cpu", environ, words)
+        without = found if isinstance(found, Observation) else None  # most do fail without CUDA: they require it
     return SetupRuns(first, without, needed_gpu)
 
 
-def _attempt(
-    project: Path, mode: Mode, environ: Mapping[str, str], arguments: Sequence[str]
-) -> tuple[Observation, None] | tuple[None, KernelWheelError]:
-    """What a run observed, or why it failed."""
-    try:
-        return _observe(project, mode, environ, arguments), None
-    except KernelWheelError as error:
-        return None, error
+class Unread(NamedTuple):
+    """A run that did not get as far as setup(): why, and what it had asked."""
+
+    error: KernelWheelError
+    asked: Sequence[str]
 
 
-def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: Sequence[str]) -> Observation:
+def _wants_gpu(run: Observation | Unread) -> bool:
+    if isinstance(run, Unread):
+        return any(question.startswith("torch.cuda.") for question in run.asked)
+    return not run.made_by("CUDAExtension") and "torch.cuda.is_available" in run.asked
+
+
+def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: Sequence[str]) -> Observation | Unread:
     with tempfile.TemporaryDirectory() as scratch, copied(project) as copy:
         before = copy.state()
         words = [str(_DRIVER), str(copy.project), str(copy.original), mode, str(Path(scratch).resolve()), *arguments]
@@ -151,7 +154,8 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: S
     found = copy.as_original(found)
     if said is None or not said["calls"]:
         asked = [] if said is None else said["asked"]
-        raise _failure(found if said is None else f"{said['failure']}\n{_last_lines(found)}".strip(), asked)
+        found = found if said is None else f"{said['failure']}\n{_last_lines(found)}".strip()
+        return Unread(_failure(found, asked), asked)
     call = said["calls"][0]
     return Observation(
         arguments=call["arguments"],
