@@ -6,6 +6,7 @@ the repository's: what is beside the project is linked there, and git's folder i
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import shutil
@@ -52,6 +53,24 @@ class ProjectCopy(NamedTuple):
                 inside = path.relative_to(self.project).as_posix()
                 found[inside] = str(path.readlink()) if path.is_symlink() else (status.st_size, status.st_mtime_ns)
         return found
+
+    def made(self, before: dict[str, object]) -> dict[str, str]:
+        """What is new or has other contents since a state: files, and links with where they lead."""
+        found = {}
+        for name, what in self.state().items():
+            if before.get(name) == what:
+                continue
+            if isinstance(what, str):
+                found[name] = self.as_original(what)
+            elif not _equal(self.project / name, self.original / self.project.relative_to(self.root) / name):
+                found[name] = ""
+        return found
+
+
+def _equal(one: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return filecmp.cmp(one, other, shallow=False)
+    return False
 
 
 @contextmanager

@@ -149,7 +149,7 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: S
         before = copy.state()
         words = [str(_DRIVER), str(copy.project), str(copy.original), mode, str(Path(scratch).resolve()), *arguments]
         output, found = _run_child(words, environ)
-        after = copy.state()
+        made = copy.made(before)
     said: dict[str, Any] | None = json.loads(copy.as_original(output)) if output else None
     found = copy.as_original(found)
     if said is None or not said["calls"]:
@@ -162,11 +162,7 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: S
         values=call["described"]["values"] or call["arguments"],
         wheel=call["described"]["wheel"],
         wheel_failure=call["described"]["failure"] or "",
-        made={
-            name: copy.as_original(what) if isinstance(what, str) else ""
-            for name, what in after.items()
-            if before.get(name) != what
-        },
+        made=made,
         extensions=tuple(
             ObservedExtension(fields.pop("name"), fields.pop("made_by"), fields, fields.pop("beyond"))
             for fields in call["extensions"]
