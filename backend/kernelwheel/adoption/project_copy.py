@@ -58,11 +58,14 @@ class ProjectCopy(NamedTuple):
         """What is new or has other contents since a state: files, and links with where they lead."""
         found = {}
         for name, what in self.state().items():
+            original = self.original / self.project.relative_to(self.root) / name
             if before.get(name) == what:
                 continue
             if isinstance(what, str):
-                found[name] = self.as_original(what)
-            elif not _equal(self.project / name, self.original / self.project.relative_to(self.root) / name):
+                leads = self.as_original(what)
+                if not original.is_symlink() or original.resolve() != (original.parent / leads).resolve():
+                    found[name] = leads
+            elif not _equal(self.project / name, original):
                 found[name] = ""
         return found
 

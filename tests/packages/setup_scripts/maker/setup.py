@@ -18,8 +18,9 @@ with open(os.path.join(here, "notes-of-the-build.txt"), "w", encoding="utf-8") a
     file.write("nothing that a wheel has\n")
 
 link = os.path.join(here, "maker", "configs")
-if not os.path.exists(link):
-    os.symlink(os.path.join(here, "configs"), link)
+if os.path.islink(link):
+    os.unlink(link)
+os.symlink(os.path.join(here, "configs"), link)
 
 setup(
     name="maker",
