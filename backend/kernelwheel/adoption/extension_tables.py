@@ -179,7 +179,7 @@ class _Translation:
             self._notes.remarks.append(remark)
         if extension.fields.get("py_limited_api"):
             self._untranslated(
-                "py_limited_api: a module is for the one Python that it is built by, and so is its wheel; one that only "
+                "py_limited_api: a module, and its wheel, is for the one Python that it is built by; one that only "
                 'registers operators serves every Python without PyInit_ and with kind = "torch-library"'
             )
         for folder in _once([*extension.listed("library_dirs"), *link.link_dirs, *nvcc.link_dirs]):

@@ -36,6 +36,18 @@ def module_file(name: str, package: str) -> str:
     return f"{name}/__init__.py" if name == package else name.replace(".", "/") + ".py"
 
 
+def top_level(text: str, package: str, names: Iterable[str]) -> str:
+    """A top_level.txt with the names that extensions are imported by, which setuptools has not built.
+
+    Args:
+        text: what setuptools wrote.
+        package: the import name of the package.
+        names: those of its extensions.
+    """
+    known = {*text.split(), package, *(name.partition(".")[0] for name in names)}
+    return "".join(f"{name}\n" for name in sorted(known))
+
+
 def refuse_clashes(extensions: Iterable[Extension], package: str, members: Collection[str]) -> None:
     """Refuse an extension whose name is that of a module in the wheel.
 
