@@ -2,8 +2,9 @@
 
 Usage: adopt_packages.py BACKEND FOLDER [NAME...], run by a Python with a CUDA build of torch, pip's nvcc and tomlkit.
 The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
-compiles for up to an hour and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a
-package is done: what adopt said first, if it left something untranslated, how long pip took, and what an import said.
+compiles for two hours and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a package
+is done: what `adopt --check` said first of its sources as they are, what was done by hand because adopt said so, what
+pip and its children took after `adopt --write`, and what an import of the wheel said.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class Package(NamedTuple):
         imports: what is imported of its wheel: the compiled part alone, if the rest needs more than torch.
         submodules: those that are compiled, as folder and address.
         variables: of the environment, as its page says.
+        before: what adopt says to do first, as a line for the shell in the folder of setup.py.
+        after: the same, of what adopt says to do with what it wrote.
+        tests: a line for the shell that runs its own tests.
+        is_built: it is compiled, too; that takes others too long for this.
     """
 
     name: str
@@ -43,9 +48,15 @@ class Package(NamedTuple):
     imports: str
     submodules: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    before: str = ""
+    after: str = ""
+    tests: str = ""
+    is_built: bool = True
 
 
 GITHUB = "github.com"
+# Their bdist_wheel fetches wheels from GitHub, or their build_ext prints: adopt cannot know that this may go.
+OWN_COMMAND = "rm setup.py"
 GLM = (("third_party/glm", f"{GITHUB}/g-truc/glm"),)
 PHMAP = (("third_party/parallel-hashmap", f"{GITHUB}/greg7mdp/parallel-hashmap"),)
 NGP, NGP_COMMIT = f"{GITHUB}/ashawkey/torch-ngp", "b6e0804689"
@@ -60,8 +71,11 @@ PACKAGES = (
         "diff_surfel_rasterization", GLM,
     ),
     Package("chamfer3D", f"{GITHUB}/ThibaultGROUEIX/ChamferDistancePytorch", "364c03c4ec", "chamfer3D", "chamfer_3D"),
-    Package("fused-ssim", f"{GITHUB}/rahul-goel/fused-ssim", "0ac916a05f", ".", "fused_ssim"),
-    Package("extension-cpp", f"{GITHUB}/pytorch/extension-cpp", "0ec4969c7b", ".", "extension_cpp"),
+    Package("fused-ssim", f"{GITHUB}/rahul-goel/fused-ssim", "0ac916a05f", ".", "fused_ssim", after=OWN_COMMAND),
+    Package(
+        "extension-cpp", f"{GITHUB}/pytorch/extension-cpp", "0ec4969c7b", ".", "extension_cpp",
+        tests="python -m pytest -q test",
+    ),
     Package("nvdiffrast", f"{GITHUB}/NVlabs/nvdiffrast", "253ac4fcea", ".", "_nvdiffrast_c"),
     *(
         Package(f"torch-ngp {name}", NGP, NGP_COMMIT, name, f"_{name}")
@@ -78,21 +92,35 @@ PACKAGES = (
     ),
     Package(
         "causal-conv1d", f"{GITHUB}/Dao-AILab/causal-conv1d", "0d2252d161", ".", "causal_conv1d_cuda",
-        variables=(("CAUSAL_CONV1D_FORCE_BUILD", "TRUE"),),
+        variables=(("CAUSAL_CONV1D_FORCE_BUILD", "TRUE"),), after=OWN_COMMAND,
     ),
     Package(
         "mamba", f"{GITHUB}/state-spaces/mamba", "e9594ce1c7", ".", "selective_scan_cuda",
-        variables=(("MAMBA_FORCE_BUILD", "TRUE"), ("MAMBA_KEEP_CUDA_BUILD", "TRUE")),
+        variables=(("MAMBA_FORCE_BUILD", "TRUE"), ("MAMBA_KEEP_CUDA_BUILD", "TRUE")), after=OWN_COMMAND,
     ),
     Package(
         "Deformable-DETR", f"{GITHUB}/fundamentalvision/Deformable-DETR", "11169a60c3", "models/ops",
         "MultiScaleDeformableAttention",
     ),
-    Package("GroundingDINO", f"{GITHUB}/IDEA-Research/GroundingDINO", "856dde20ae", ".", "groundingdino._C"),
-    Package("detectron2", f"{GITHUB}/facebookresearch/detectron2", "02b5c4e295", ".", "detectron2._C"),
+    Package(
+        "GroundingDINO", f"{GITHUB}/IDEA-Research/GroundingDINO", "856dde20ae", ".", "groundingdino._C",
+        before="echo \"__version__ = '0.1.0'\" > groundingdino/version.py",
+    ),
+    Package(
+        "detectron2", f"{GITHUB}/facebookresearch/detectron2", "02b5c4e295", ".", "detectron2._C",
+        before="ln -s ../../configs detectron2/model_zoo/configs",
+    ),
     Package(
         "gsplat", f"{GITHUB}/nerfstudio-project/gsplat", "90d7b4b349", ".", "gsplat.csrc",
-        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),),
+        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),), is_built=False,
+    ),
+    Package("mmcv", f"{GITHUB}/open-mmlab/mmcv", "a8073c74bf", ".", "mmcv._ext", is_built=False),
+    Package(
+        "apex", f"{GITHUB}/NVIDIA/apex", "6424da3b4f", ".", "apex",
+        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), is_built=False,
+    ),
+    Package(
+        "tiny-cuda-nn", f"{GITHUB}/NVlabs/tiny-cuda-nn", "6ee3546bda", "bindings/torch", "tinycudann", is_built=False
     ),
 )  # fmt: skip
 
@@ -101,7 +129,8 @@ class Row(NamedTuple):
     """What became of one package."""
 
     name: str
-    adopted: str
+    said: str
+    by_hand: str
     seconds: str
     outcome: str
 
@@ -118,26 +147,32 @@ def main(backend: Path, folder: Path, names: Sequence[str]) -> int:
             row = tried(package, backend.resolve(), folder.resolve())
             print(" | ".join(row), flush=True)
             rows.append(row)
-    table(["package", "adopt", "CPU s", "outcome"], rows)
-    return int(any(row.outcome != "imported" for row in rows))
+    table(["package", "adopt --check", "by hand", "CPU s", "outcome"], rows)
+    return int(any(row.outcome not in ("imported", "tests pass", "not compiled here") for row in rows))
 
 
 def tried(package: Package, backend: Path, folder: Path) -> Row:
     """Convert, build and import one package."""
     work = folder / "work" / package.name.replace(" ", "-")
     shutil.rmtree(work, ignore_errors=True)
-    whole = sources(package, folder / "sources")
-    shutil.copytree(whole / package.folder, work / Path(package.folder).name, symlinks=True)
-    project = work / Path(package.folder).name
+    whole = work / package.address.rpartition("/")[2]
+    shutil.copytree(sources(package, folder / "sources"), whole, symlinks=True)
+    project = whole / package.folder
     environ = {
         **os.environ, **dict(package.variables), "PYTHONPATH": str(backend), "TORCH_CUDA_ARCH_LIST": "9.0",
-        "XDG_CACHE_HOME": str(work / "cache"),
+        "XDG_CACHE_HOME": str(work / "cache"), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
-    converted = run([sys.executable, "-m", "kernelwheel", "adopt", "--write", project], work, environ)
-    if not (project / "pyproject.toml").exists() or "error:" in converted.stderr:
-        return Row(package.name, "refused", "", first_line(converted.stderr))
-    adopted = "whole" if converted.returncode == 0 else first_line(converted.stderr, "not translated: ")
-    (project / "setup.py").unlink(missing_ok=True)
+    adopt = [sys.executable, "-m", "kernelwheel", "adopt"]
+    said = verdict(run([*adopt, "--check", project], work, environ))
+    run(["sh", "-ec", package.before], project, environ)
+    written = run([*adopt, "--write", project], work, environ)
+    (work / "adopt.log").write_text(written.stdout + written.stderr)
+    run(["sh", "-ec", package.after], project, environ)
+    steps = "; ".join(step for step in (package.before, package.after) if step)
+    if (project / "setup.py").exists():
+        return Row(package.name, said, steps, "", f"setup.py is left: {verdict(written)}")
+    if not package.is_built:
+        return Row(package.name, said, steps, "", "not compiled here")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words: list[str | Path] = ["-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", work / "wheel", project]
     built = run([sys.executable, *words], work, environ)
@@ -146,14 +181,20 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
     (work / "build.log").write_text(built.stdout + built.stderr)
     wheels = list((work / "wheel").glob("*.whl"))
     if built.returncode or len(wheels) != 1:
-        return Row(package.name, adopted, seconds, f"not built: {why(built.stdout + built.stderr)}")
+        return Row(package.name, said, steps, seconds, f"not built: {why(built.stdout + built.stderr)}")
     with ZipFile(wheels[0]) as archive:
         archive.extractall(work / "site")
-    # Beside the project, as people do, with no GPU to compile for.
+    # In the project's folder, as people do, with no GPU to compile for.
     environ |= {"PYTHONPATH": str(work / "site"), "CUDA_VISIBLE_DEVICES": ""}
-    imported = run([sys.executable, "-c", f"import torch, {package.imports}"], work, environ)
-    last = imported.stderr.strip().splitlines()[-1:] or [f"status {imported.returncode}"]
-    return Row(package.name, adopted, seconds, "imported" if not imported.returncode else last[0][:LINES])
+    imported = run([sys.executable, "-P", "-c", f"import torch, {package.imports}"], project, environ)
+    if imported.returncode:
+        last = imported.stderr.strip().splitlines()[-1:] or [f"status {imported.returncode}"]
+        return Row(package.name, said, steps, seconds, last[0][:LINES])
+    if not package.tests:
+        return Row(package.name, said, steps, seconds, "imported")
+    tested = run(["sh", "-ec", package.tests], project, environ | {"PYTHONSAFEPATH": "1"})
+    (work / "tests.log").write_text(tested.stdout + tested.stderr)
+    return Row(package.name, said, steps, seconds, "tests fail" if tested.returncode else "tests pass")
 
 
 def sources(package: Package, folder: Path) -> Path:
@@ -172,9 +213,16 @@ def run(words: Sequence[str | Path], folder: Path, environ: dict[str, str]) -> s
     return subprocess.run(list(map(str, words)), cwd=folder, env=environ, text=True, capture_output=True, check=False)
 
 
-def first_line(text: str, start: str = "") -> str:
-    """The first line that begins so, without that."""
-    return next((line.removeprefix(start) for line in text.splitlines() if line.startswith(start)), "")[:LINES]
+def verdict(adopted: subprocess.CompletedProcess[str]) -> str:
+    """What adopt said, in a sentence: the first thing that it does not translate, or the error with what it found."""
+    if not adopted.returncode:
+        return "whole"
+    lines = adopted.stderr.splitlines()
+    lost = [line for line in lines if line.startswith("not translated: ")]
+    other = [line.strip() for line in lines if line.startswith("error: ") or line.strip().startswith("found:")]
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    text = lost[0].removeprefix("not translated: ") + more if lost else " ".join([*other, *adopted.stdout.splitlines()])
+    return text[:LINES]
 
 
 def why(said: str) -> str:

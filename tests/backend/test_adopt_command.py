@@ -620,6 +620,7 @@ def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> Non
         ("TORCH_LIBRARY(x, m) {}\n#if !defined(_MSC_VER)\n#else\nint PyInit__C(void);\n#endif", "torch-library"),
         ("TORCH_LIBRARY(x, m) {}\n#if A\nint a;\n# elif defined _WIN32\nint PyInit__C(void);\n#endif", "torch-library"),
         ("TORCH_LIBRARY(x, m) {}\n#if defined(_WIN32) || A\nint PyInit__C(void);\n#endif", "module"),
+        ('static auto registry = torch::RegisterOperators().op("x::a", &a);', "torch-library"),
         ("STABLE_TORCH_LIBRARY_IMPL(x, CUDA, m) {}", "operators"),
         ("STABLE_TORCH_LIBRARY(x, m) {}\nTORCH_LIBRARY_IMPL(x, CUDA, m) {}", "torch-library"),
         ("/* TORCH_LIBRARY(x, m) */ STABLE_TORCH_LIBRARY(x, m) {}", "operators"),
@@ -643,6 +644,21 @@ def test_a_macro_that_brings_in_python_is_left_out_of_a_library_without_python(t
     assert len(notes.remarks) == 1
     assert "WITH_PYTHON" in notes.remarks[0]
     assert module.define == ["WITH_PYTHON", "WITH_CUDA"]
+
+
+@pytest.mark.parametrize(
+    ("header", "advice"), [("Python.h", "delete that line"), ("torch/extension.h", "write torch/torch.h")]
+)
+def test_a_header_of_python_in_a_library_without_python_is_named(tmp_path: Path, header: str, advice: str) -> None:
+    text = f"#ifdef _WIN32\n#include <pybind11/stl.h>\n#endif\n#include <{header}>\nTORCH_LIBRARY(x, m) {{}}"
+
+    _, notes = translated(lay_out(tmp_path / "a", {"a.cu": text}))
+    _, of_module = translated(lay_out(tmp_path / "b", {"a.cu": text + MODULE}))
+
+    assert len(notes.untranslated) == 1
+    assert f"a.cu includes {header}" in notes.untranslated[0]
+    assert advice in notes.untranslated[0]
+    assert of_module == AdoptionNotes()
 
 
 @pytest.mark.parametrize(
@@ -676,7 +692,8 @@ def test_an_old_standard_is_left_to_torch_and_the_limited_api_is_told(tmp_path: 
 
     assert (table.cxx_flags, table.cuda_flags) == (["-O3"], ["-O3"])
     assert [note for note in notes.remarks if "-std=c++14" in note]
-    assert [note for note in notes.untranslated if "py_limited_api" in note and "one Python" in note]
+    assert notes.untranslated == []
+    assert [note for note in notes.remarks if "py_limited_api" in note and "the Python that it is built by" in note]
 
 
 def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:

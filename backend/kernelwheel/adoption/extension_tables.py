@@ -6,7 +6,7 @@ import dataclasses
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,9 @@ READ_BYTES = 2_000_000
 # A condition of the preprocessor, and whether one is about Windows alone: `defined(_WIN32)`, `!defined(_MSC_VER)`.
 _CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*)", re.DOTALL)
 _WINDOWS = re.compile(r"(!?)\s*(?:defined\b)?[\s(]*(?:_WIN32|_WIN64|WIN32|_MSC_VER)[\s)]*")
+# Headers that need Python's; and how a macro brings them in.
+_OF_PYTHON = re.compile(r"#\s*include\s*[<\"](Python\.h|torch/extension\.h|torch/python\.h|pybind11/[^>\"]+)[>\"]")
+_PYTHON_IF = r"#\s*(?:ifdef\s+|if\s+defined[\s(]*){}\b[^#]*#\s*include\s*<Python\.h>"
 # More sources than this are better told by a glob.
 LONG_LIST = 6
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -88,9 +91,12 @@ class _Translation:
         link = sort_flags(extension.listed("extra_link_args"), self._places)
         self.archs = tuple(nvcc.archs)
         self._report_left_out(cxx, nvcc, link)
-        text = "\n".join(_read(self._places.project / source) for source in sources)
+        texts = {source: _read(self._places.project / source) for source in sources}
+        text = "\n".join(texts.values())
         kind = self._kind(text)
         define = self._definitions(text, kind)
+        if kind != "module":
+            self._report_python(texts)
         libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries]
         include_dirs = [*extension.listed("include_dirs"), *cxx.include_dirs, *nvcc.include_dirs, *link.include_dirs]
         return ExtensionTable(
@@ -157,6 +163,17 @@ class _Translation:
                 )
         return _once(name if value is None else f"{name}={value}" for name, value in macros)
 
+    def _report_python(self, texts: Mapping[str, str]) -> None:
+        """Tell which lines bring Python into a library that does without."""
+        for source, text in texts.items():
+            for macro, _ in self._extension.listed("define_macros"):
+                text = re.sub(_PYTHON_IF.format(re.escape(str(macro))), "", text)
+            for header in _once(found[1] for found in _OF_PYTHON.finditer(text)):
+                advice = "write torch/torch.h in its place" if header == "torch/extension.h" else "delete that line"
+                self._untranslated(
+                    f"{source} includes {header}, and there is no Python where operators are only registered: {advice}"
+                )
+
     def _folders(self, what: str, folders: Sequence[str]) -> list[str]:
         """Folders relative to the project, without those that a build searches anyway."""
         found = []
@@ -178,9 +195,9 @@ class _Translation:
             remark = f"{extension.name}: the flag {flag} is left out: torch's headers say which C++ they need"
             self._notes.remarks.append(remark)
         if extension.fields.get("py_limited_api"):
-            self._untranslated(
-                "py_limited_api: a module, and its wheel, is for the one Python that it is built by; one that only "
-                'registers operators serves every Python without PyInit_ and with kind = "torch-library"'
+            self._notes.remarks.append(
+                f"{extension.name}: py_limited_api is left out: a module is for the Python that it is built by; one "
+                'that only registers operators serves every Python without PyInit_ and with kind = "torch-library"'
             )
         for folder in _once([*extension.listed("library_dirs"), *link.link_dirs, *nvcc.link_dirs]):
             if not self._places.comes_anyway(folder):
@@ -195,7 +212,7 @@ class _Translation:
         """Told from what the sources register."""
         if re.search(r"\bPYBIND11_MODULE\s*\(|\bPyInit_", text):
             return "module"
-        if re.search(r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?\s*\(", text):
+        if re.search(r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?\s*\(|\bRegisterOperators\s*\(", text):
             return "torch-library"
         if re.search(r"\bSTABLE_TORCH_LIBRARY(_IMPL|_FRAGMENT)?\s*\(", text):
             return "operators"
@@ -306,8 +323,7 @@ def _off_windows(word: str, condition: str) -> bool | None:
 
 def _brings_python(text: str, macro: str) -> bool:
     """Whether Python.h is included if a macro is defined."""
-    condition = rf"#\s*(?:ifdef\s+|if\s+defined[\s(]*){re.escape(macro)}\b"
-    return bool(re.search(condition + r"[^#]*#\s*include\s*<Python\.h>", text))
+    return bool(re.search(_PYTHON_IF.format(re.escape(macro)), text))
 
 
 def _once(values: Iterable[str]) -> list[str]:
