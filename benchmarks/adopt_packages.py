@@ -84,7 +84,10 @@ PACKAGES = (
     Package("torch_scatter", f"{GITHUB}/rusty1s/pytorch_scatter", "648dda3cf9", ".", "torch_scatter"),
     Package("torch_cluster", f"{GITHUB}/rusty1s/pytorch_cluster", "3d1d9e3967", ".", "torch_cluster"),
     Package("torch_sparse", f"{GITHUB}/rusty1s/pytorch_sparse", "91feaa5e28", ".", "torch_sparse", PHMAP),
-    Package("torch_spline_conv", f"{GITHUB}/rusty1s/pytorch_spline_conv", "050f58a430", ".", "torch_spline_conv"),
+    Package(
+        "torch_spline_conv", f"{GITHUB}/rusty1s/pytorch_spline_conv", "050f58a430", ".", "torch_spline_conv",
+        before="sed -i '/<Python.h>/d; s|torch/extension.h|torch/torch.h|' csrc/*.cpp csrc/*/*.h",
+    ),
     Package("nerfacc", f"{GITHUB}/nerfstudio-project/nerfacc", "57ccfa14fe", ".", "nerfacc.csrc"),
     Package(
         "pointnet2_ops", f"{GITHUB}/erikwijmans/Pointnet2_PyTorch", "b5ceb6d9ca", "pointnet2_ops_lib",

@@ -650,13 +650,15 @@ def test_a_macro_that_brings_in_python_is_left_out_of_a_library_without_python(t
     ("header", "advice"), [("Python.h", "delete that line"), ("torch/extension.h", "write torch/torch.h")]
 )
 def test_a_header_of_python_in_a_library_without_python_is_named(tmp_path: Path, header: str, advice: str) -> None:
-    text = f"#ifdef _WIN32\n#include <pybind11/stl.h>\n#endif\n#include <{header}>\nTORCH_LIBRARY(x, m) {{}}"
+    text = '#ifdef _WIN32\n#include <pybind11/stl.h>\n#endif\n#include "h/a.h"\nTORCH_LIBRARY(x, m) {}'
+    headers = {"include/h/a.h": '#pragma once\n#include "b.h"\n', "include/h/b.h": f"#include <{header}>\n"}
+    places = {"include_dirs": ["include"]}
 
-    _, notes = translated(lay_out(tmp_path / "a", {"a.cu": text}))
-    _, of_module = translated(lay_out(tmp_path / "b", {"a.cu": text + MODULE}))
+    _, notes = translated(lay_out(tmp_path / "a", {"a.cu": text, **headers}), **places)
+    _, of_module = translated(lay_out(tmp_path / "b", {"a.cu": text + MODULE, **headers}), **places)
 
     assert len(notes.untranslated) == 1
-    assert f"a.cu includes {header}" in notes.untranslated[0]
+    assert f"include/h/b.h includes {header}" in notes.untranslated[0]
     assert advice in notes.untranslated[0]
     assert of_module == AdoptionNotes()
 

@@ -6,29 +6,22 @@ import dataclasses
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core.extension import CUDA_SUFFIX
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import ObservedExtension
+from .source_texts import brings_python, headers_of_python, reached, read_source
 
 CXX_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".c++")
 # What every extension is linked with.
 LINKED_ANYWAY = {"c10", "torch", "torch_cpu", "torch_python", "cudart", "c10_cuda", "torch_cuda"}
 # Fields of an Extension that no key stands for.
 NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbols", "optional")
-READ_BYTES = 2_000_000
-# A condition of the preprocessor, and whether one is about Windows alone: `defined(_WIN32)`, `!defined(_MSC_VER)`.
-_CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*)", re.DOTALL)
-_WINDOWS = re.compile(r"(!?)\s*(?:defined\b)?[\s(]*(?:_WIN32|_WIN64|WIN32|_MSC_VER)[\s)]*")
-# Headers that need Python's; and how a macro brings them in.
-_OF_PYTHON = re.compile(r"#\s*include\s*[<\"](Python\.h|torch/extension\.h|torch/python\.h|pybind11/[^>\"]+)[>\"]")
-_PYTHON_IF = r"#\s*(?:ifdef\s+|if\s+defined[\s(]*){}\b[^#]*#\s*include\s*<Python\.h>"
 # More sources than this are better told by a glob.
 LONG_LIST = 6
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -91,20 +84,20 @@ class _Translation:
         link = sort_flags(extension.listed("extra_link_args"), self._places)
         self.archs = tuple(nvcc.archs)
         self._report_left_out(cxx, nvcc, link)
-        texts = {source: _read(self._places.project / source) for source in sources}
-        text = "\n".join(texts.values())
+        text = "\n".join(read_source(self._places.project / source) for source in sources)
         kind = self._kind(text)
         define = self._definitions(text, kind)
-        if kind != "module":
-            self._report_python(texts)
         libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries]
-        include_dirs = [*extension.listed("include_dirs"), *cxx.include_dirs, *nvcc.include_dirs, *link.include_dirs]
+        named = [*extension.listed("include_dirs"), *cxx.include_dirs, *nvcc.include_dirs, *link.include_dirs]
+        include_dirs = self._folders("the include folder", named)
+        if kind != "module":
+            self._report_python(sources, include_dirs)
         return ExtensionTable(
             name=extension.name,
             kind=kind,
             sources=[glob.escape(source) for source in sources],
             cuda_sources=[],
-            include_dirs=self._folders("the include folder", include_dirs),
+            include_dirs=include_dirs,
             define=define,
             cuda_define=[],
             cxx_flags=cxx.kept,
@@ -118,7 +111,7 @@ class _Translation:
     def _is_loaded_by_path(self) -> bool:
         """Whether a Python file of its package gives a path to torch.ops.load_library."""
         package = self._places.project / self._extension.name.partition(".")[0]
-        return any(re.search(r"\bops\.load_library\s*\(", _read(path)) for path in sorted(package.rglob("*.py")))
+        return any(re.search(r"\bops\.load_library\s*\(", read_source(path)) for path in sorted(package.rglob("*.py")))
 
     def _untranslated(self, what: str) -> None:
         text = f"{self._extension.name}: {what}"
@@ -155,7 +148,7 @@ class _Translation:
         """The macros, without those that only bring Python into a library that does without."""
         macros = [(str(name), value) for name, value in self._extension.listed("define_macros")]
         if kind != "module":
-            for name in _once(name for name, _ in macros if _brings_python(text, name)):
+            for name in _once(name for name, _ in macros if brings_python(text, name)):
                 macros = [macro for macro in macros if macro[0] != name]
                 self._notes.remarks.append(
                     f"{self._extension.name}: the macro {name} is left out: it includes Python.h, and a {kind} does "
@@ -163,16 +156,17 @@ class _Translation:
                 )
         return _once(name if value is None else f"{name}={value}" for name, value in macros)
 
-    def _report_python(self, texts: Mapping[str, str]) -> None:
+    def _report_python(self, sources: Sequence[str], include_dirs: Sequence[str]) -> None:
         """Tell which lines bring Python into a library that does without."""
-        for source, text in texts.items():
-            for macro, _ in self._extension.listed("define_macros"):
-                text = re.sub(_PYTHON_IF.format(re.escape(str(macro))), "", text)
-            for header in _once(found[1] for found in _OF_PYTHON.finditer(text)):
+        macros = [str(name) for name, _ in self._extension.listed("define_macros")]
+        folders = [self._places.project / folder for folder in include_dirs]
+        for path, text in reached([self._places.project / source for source in sources], folders).items():
+            for header in headers_of_python(text, macros):
+                file = os.path.relpath(path, self._places.project)
                 advice = "write torch/torch.h in its place" if header == "torch/extension.h" else "delete that line"
-                self._untranslated(
-                    f"{source} includes {header}, and there is no Python where operators are only registered: {advice}"
-                )
+                said = f"{file} includes {header}, but what only registers operators is built without Python: {advice}"
+                if said not in self._notes.untranslated:
+                    self._notes.untranslated.append(said)
 
     def _folders(self, what: str, folders: Sequence[str]) -> list[str]:
         """Folders relative to the project, without those that a build searches anyway."""
@@ -278,52 +272,6 @@ def with_globs(table: ExtensionTable, project: Path) -> ExtensionTable:
             if len(found) > LONG_LIST and found <= set(left):
                 left = [pattern, *_minus(left, found)]
     return dataclasses.replace(table, sources=left)
-
-
-def _read(path: Path) -> str:
-    """The beginning of a source file without comments and what is for Windows; empty if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(READ_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return ""
-    return _without_windows(_COMMENT.sub("", text))
-
-
-def _without_windows(text: str) -> str:
-    """A source without the lines that are compiled for Windows alone; all other conditions are left as they are."""
-    kept = []
-    branches: list[bool | None] = []  # of each open condition: whether its branch is compiled; None: not known
-    taken: list[bool] = []  # whether a branch of it was certainly compiled
-    for line in text.splitlines():
-        found = _CONDITION.match(line)
-        word, rest = (found[1], found[2]) if found else ("", "")
-        if word in ("if", "ifdef", "ifndef"):
-            branches.append(_off_windows(word, rest))
-            taken.append(branches[-1] is True)
-        elif word in ("elif", "else") and branches:
-            value = None if word == "else" and branches[-1] is None else _off_windows(word, rest)
-            branches[-1] = False if taken[-1] else value
-            taken[-1] |= value is True
-        if False not in branches:
-            kept.append(line)
-        if word == "endif" and branches:
-            branches.pop()
-            taken.pop()
-    return "\n".join(kept)
-
-
-def _off_windows(word: str, condition: str) -> bool | None:
-    """What a condition is where there is no Windows; None if that is not all that it asks."""
-    if word == "else":
-        return True  # after one that is not compiled
-    found = _WINDOWS.fullmatch(condition.strip())
-    return None if found is None else (word == "ifndef") != bool(found[1])
-
-
-def _brings_python(text: str, macro: str) -> bool:
-    """Whether Python.h is included if a macro is defined."""
-    return bool(re.search(_PYTHON_IF.format(re.escape(macro)), text))
 
 
 def _once(values: Iterable[str]) -> list[str]:
