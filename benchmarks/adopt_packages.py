@@ -1,6 +1,6 @@
 """Well-known packages, converted by `adopt` from their setup.py, built for one architecture, and imported.
 
-Usage: adopt_packages.py BACKEND FOLDER [NAME...], run by a Python with a CUDA build of torch, pip's nvcc and tomlkit.
+Usage: adopt_packages.py BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest, expecttest.
 The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
 compiles for two hours and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a package
 is done: what `adopt --check` said first of its sources as they are, what was done by hand because adopt said so, what
@@ -35,7 +35,7 @@ class Package(NamedTuple):
         imports: what is imported of its wheel: the compiled part alone, if the rest needs more than torch.
         submodules: those that are compiled, as folder and address.
         variables: of the environment, as its page says.
-        before: what adopt says to do first, as a line for the shell in the folder of setup.py.
+        before: what adopt says to do first, or what today's torch wants of old sources: a line for the shell.
         after: the same, of what adopt says to do with what it wrote.
         tests: a line for the shell that runs its own tests.
         is_built: it is compiled, too; that takes others too long for this.
@@ -57,6 +57,8 @@ class Package(NamedTuple):
 GITHUB = "github.com"
 # Their bdist_wheel fetches wheels from GitHub, or their build_ext prints: adopt cannot know that this may go.
 OWN_COMMAND = "rm setup.py"
+# Tensor::type() is no type of elements any more.
+SCALAR_TYPE = r"find {} -name '*.cu' | xargs sed -i 's/TYPES(value.type()/TYPES(value.scalar_type()/'"
 GLM = (("third_party/glm", f"{GITHUB}/g-truc/glm"),)
 PHMAP = (("third_party/parallel-hashmap", f"{GITHUB}/greg7mdp/parallel-hashmap"),)
 NGP, NGP_COMMIT = f"{GITHUB}/ashawkey/torch-ngp", "b6e0804689"
@@ -103,11 +105,12 @@ PACKAGES = (
     ),
     Package(
         "Deformable-DETR", f"{GITHUB}/fundamentalvision/Deformable-DETR", "11169a60c3", "models/ops",
-        "MultiScaleDeformableAttention",
+        "MultiScaleDeformableAttention", before=SCALAR_TYPE.format("src"),
     ),
     Package(
         "GroundingDINO", f"{GITHUB}/IDEA-Research/GroundingDINO", "856dde20ae", ".", "groundingdino._C",
-        before="echo \"__version__ = '0.1.0'\" > groundingdino/version.py",
+        before="echo \"__version__ = '0.1.0'\" > groundingdino/version.py; "
+        + SCALAR_TYPE.format("groundingdino/models/GroundingDINO/csrc"),
     ),
     Package(
         "detectron2", f"{GITHUB}/facebookresearch/detectron2", "02b5c4e295", ".", "detectron2._C",
@@ -188,7 +191,8 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
     with ZipFile(wheels[0]) as archive:
         archive.extractall(work / "site")
     # In the project's folder, as people do, with no GPU to compile for.
-    environ |= {"PYTHONPATH": str(work / "site"), "CUDA_VISIBLE_DEVICES": ""}
+    path = [str(work / "site"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environ |= {"PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
     imported = run([sys.executable, "-P", "-c", f"import torch, {package.imports}"], project, environ)
     if imported.returncode:
         last = imported.stderr.strip().splitlines()[-1:] or [f"status {imported.returncode}"]
@@ -231,7 +235,7 @@ def verdict(adopted: subprocess.CompletedProcess[str]) -> str:
 def why(said: str) -> str:
     """What a failed build found, from its error."""
     found = [line.split("found:", 1)[1].strip() for line in said.splitlines() if "found:" in line]
-    errors = [line.strip() for line in said.splitlines() if "error:" in line]
+    errors = [line.strip() for line in said.splitlines() if "error:" in line and "subprocess-exited" not in line]
     return " ".join((*found[:1], *errors[:1]))[:LINES]
 
 
