@@ -576,7 +576,6 @@ def translated(project: Path, **fields: Any) -> tuple[ExtensionTable, AdoptionNo
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"sources": ["../a.cu"]}, "../a.cu is outside"),
         ({"sources": ["a.pyx"]}, "a.pyx is neither"),
         ({"extra_compile_args": {"nvcc_dlink": ["-dlink"]}}, "nvcc_dlink"),
         ({"extra_objects": ["a.o"]}, "extra_objects"),

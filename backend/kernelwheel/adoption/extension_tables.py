@@ -123,8 +123,8 @@ class _Translation:
         for source in self._extension.listed("sources"):
             inside = self._places.relative(source)
             if inside is None:
-                self._untranslated(f"the source {source} is outside of the project")
-            elif not inside.endswith((CUDA_SUFFIX, *CXX_SUFFIXES)):
+                continue  # checkout.report_outside tells it
+            if not inside.endswith((CUDA_SUFFIX, *CXX_SUFFIXES)):
                 self._untranslated(f"the source {inside} is neither C++ nor CUDA")
             else:
                 if not (self._places.project / inside).is_file():
@@ -176,10 +176,18 @@ class _Translation:
                 continue
             inside = self._places.relative(folder)
             if inside is None:
-                self._untranslated(f"{what} {folder} is outside of the project; copy it into the project")
+                if not self._is_above(folder):
+                    self._untranslated(f"{what} {folder} is outside of the project; copy it into the project")
             else:
                 found.append(inside)
         return _once(found)
+
+    def _is_above(self, folder: str) -> bool:
+        """Whether a folder is in that one, above the project, which has all sources: `checkout.report_outside`."""
+        project = self._places.project
+        places = [os.path.normpath(project / source) for source in self._extension.listed("sources")]
+        shared = Path(os.path.commonpath([project, *places]))
+        return shared != project and Path(os.path.normpath(project / folder)).is_relative_to(shared)
 
     def _report_left_out(self, cxx: SortedFlags, nvcc: SortedFlags, link: SortedFlags) -> None:
         extension = self._extension

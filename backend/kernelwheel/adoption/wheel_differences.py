@@ -17,6 +17,7 @@ from .project_metadata import parsed_entry_points
 # Fields of METADATA that say the same in other words, or say how it was written.
 _PEOPLE = ("Author", "Maintainer")
 _LISTS = ("Platform", "Provides", "Obsoletes")
+_UNNAMED_URLS = ("Homepage", "Download")  # by the names that adopt gives them
 _ONCE = ("Name", "Version", "Summary", "Requires-Python")
 
 
@@ -117,13 +118,12 @@ def _licence(message: Message) -> set[str]:
 
 
 def _urls(message: Message) -> set[str]:
-    """With the home page, unless its address has another name already."""
-    named = [text.partition(",")[::2] for text in message.get_all("Project-URL", [])]
-    urls = {url.strip(): f"{name.strip()}, {url.strip()}" for name, url in named}
-    for name, url in (("Homepage", message["Home-page"]), ("Download", message["Download-URL"])):
-        if url:
-            urls.setdefault(url, f"{name}, {url}")
-    return {*urls.values()}
+    """By name and address; the home page and the download by address alone, unless it has another name as well."""
+    pairs = [text.partition(",")[::2] for text in message.get_all("Project-URL", [])]
+    own = {(name.strip(), url.strip()) for name, url in pairs if name.strip() not in _UNNAMED_URLS}
+    unnamed = {url.strip() for name, url in pairs if name.strip() in _UNNAMED_URLS}
+    unnamed |= {url for url in (message["Home-page"], message["Download-URL"]) if url}
+    return {f"{name}, {url}" for name, url in own} | (unnamed - {url for _, url in own})
 
 
 def _keywords(message: Message) -> set[str]:
