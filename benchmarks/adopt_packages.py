@@ -190,10 +190,10 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
         return Row(package.name, said, steps, seconds, f"not built: {why(built.stdout + built.stderr)}")
     with ZipFile(wheels[0]) as archive:
         archive.extractall(work / "site")
-    # In the project's folder, as people do, with no GPU to compile for.
+    # Beside the project, as people do, with no GPU to compile for.
     path = [str(work / "site"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environ |= {"PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
-    imported = run([sys.executable, "-P", "-c", f"import torch, {package.imports}"], project, environ)
+    imported = run([sys.executable, "-c", f"import torch, {package.imports}"], project.parent, environ)
     if imported.returncode:
         last = imported.stderr.strip().splitlines()[-1:] or [f"status {imported.returncode}"]
         return Row(package.name, said, steps, seconds, last[0][:LINES])
