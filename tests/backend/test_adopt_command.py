@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import tomlkit
 from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs
+from kernelwheel.adoption.project_tables import home_package
 from kernelwheel.adoption.pyproject_text import add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.adoption.setup_runs import ObservedExtension
@@ -675,6 +676,17 @@ def test_a_home_that_nothing_installs_is_the_extension_itself(
     table, _ = translated(lay_out(tmp_path, {"a.cu": MODULE, **files}))
 
     assert own_home([dataclasses.replace(table, name=name) for name in names], tmp_path, "freq") == home
+
+
+@pytest.mark.parametrize(
+    ("project", "packages", "home"),
+    [("b", ["a", "b"], None), ("c", ["a", "a.sub"], "a"), ("c", ["a", "b"], None), ("c", [], None)],
+)
+def test_of_several_packages_none_is_taken_for_the_home_by_chance(
+    project: str, packages: list[str], home: str | None
+) -> None:
+    """Importing it would run whatever is in its `__init__.py`, which need not work."""
+    assert home_package(["_top_level"], project, packages, AdoptionNotes()) == home
 
 
 @pytest.mark.parametrize(("source", "by_path"), [("TORCH_LIBRARY(x, m) {}", True), (MODULE, False)])

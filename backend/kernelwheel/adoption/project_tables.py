@@ -209,11 +209,7 @@ def home_package(
         return default
     if above or default in top or not top:
         return None
-    if len(top) > 1:
-        notes.remarks.append(
-            f"no package of {', '.join(top)} is called {default}, as the project: the first is the home"
-        )
-    return top[0]
+    return top[0] if len(top) == 1 else None
 
 
 def report_commands(seen: Observation, notes: AdoptionNotes) -> None:
