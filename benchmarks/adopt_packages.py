@@ -88,7 +88,7 @@ PACKAGES = (
     Package("torch_sparse", f"{GITHUB}/rusty1s/pytorch_sparse", "91feaa5e28", ".", "torch_sparse", PHMAP),
     Package(
         "torch_spline_conv", f"{GITHUB}/rusty1s/pytorch_spline_conv", "050f58a430", ".", "torch_spline_conv",
-        before="sed -i '/<Python.h>/d; s|torch/extension.h|torch/torch.h|' csrc/*.cpp csrc/*/*.h",
+        before="sed -i '/<Python.h>/d; s|torch/extension.h|torch/torch.h|' csrc/*.cpp csrc/*/*.*h",
     ),
     Package("nerfacc", f"{GITHUB}/nerfstudio-project/nerfacc", "57ccfa14fe", ".", "nerfacc.csrc"),
     Package(
