@@ -57,6 +57,7 @@ def _run_for_any(arguments: Sequence[str]) -> int:
 def _run_copy(package: str, arguments: Sequence[str]) -> int:
     """Run a package's own copy, which may be another version of this one, as `python -m` does."""
     copy = f"{package}._kernelwheel"
+    sys.argv[1:] = arguments  # before the package is imported: see stand_in.py
     found = "it has no copy of the backend, or one without commands"
     try:
         there = importlib.util.find_spec(f"{copy}.__main__") is not None
@@ -69,7 +70,6 @@ def _run_copy(package: str, arguments: Sequence[str]) -> int:
             found=found,
             remedies=[f"check the name and the environment: {sys.executable} -c 'import {package}'"],
         )
-    sys.argv[1:] = arguments
     runpy.run_module(copy, run_name="__main__", alter_sys=True)
     return 0
 

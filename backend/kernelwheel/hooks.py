@@ -170,6 +170,27 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
 
 
 @_errors_as_messages()
+def describe_wheel(wheel_directory: str) -> dict[str, Any]:
+    """Make the wheel from setuptools alone, without kernels; not a hook, but what `adopt` compares.
+
+    Returns:
+        Its name; the extensions' names for top_level.txt, which it lacks; why the tables are refused, or nothing.
+    """
+    facts, _ = _read_project()
+    refused = ""
+    with _outside_checkout():
+        pure = Path(wheel_directory) / str(build_meta.build_wheel(wheel_directory, {"--quiet": "1"}))
+    wheel.refuse_native_files(pure)
+    try:
+        facts.located(Path.cwd())
+        module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
+    except SettingsError as error:
+        refused = f"{error.problem}: {error.required}; found {error.found}"
+    top = sorted({each.name.partition(".")[0] for each in facts.extensions})
+    return {"wheel": pure.name, "top": top, "refused": refused}
+
+
+@_errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 import tomlkit
-from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
+from kernelwheel.adoption.extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs
+from kernelwheel.adoption.project_tables import home_package
 from kernelwheel.adoption.pyproject_text import add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.adoption.setup_runs import ObservedExtension
@@ -88,7 +90,7 @@ try:
     major, minor = torch.cuda.get_device_capability()
     flags.append(f"-arch=sm_{major}{minor}")
 except RuntimeError:
-    flags += [f"-gencode=arch={arch}" for arch in torch.cuda.get_arch_list()]
+    flags += [f"-gencode=arch={arch}" for arch in torch.cuda.get_arch_list() or ["compute_75,code=sm_75"]]
 for ask in ("nvidia-smi -L", ["nvidia-smi", "-L"]):
     try:
         flags.append("-DGPU=" + subprocess.check_output(ask, shell=isinstance(ask, str), text=True))
@@ -225,7 +227,8 @@ def test_a_package_of_one_module_is_translated_whole(adopted: Adopted) -> None:
             },
         },
     }
-    assert notes_of(done) == ["not translated: setup() was given no version; write it instead of 0.0.0", REMOVE]
+    assert notes_of(done) == ["note: setup() was given no version, so it stays 0.0.0", REMOVE]
+    assert done.returncode == 0
 
 
 @slow
@@ -250,7 +253,7 @@ def test_folders_flags_and_architectures_are_sorted(adopted: Adopted) -> None:
                         "sources": ["cuda_rasterizer/forward.cu", "rasterize_points.cu", "ext.cpp"],
                         "include-dirs": ["cuda_rasterizer", "third_party/glm"],
                         "define": ["CHANNELS=3", "FAST"],
-                        "cxx-flags": ["-O2", "-std=c++17"],
+                        "cxx-flags": ["-O2"],
                         "cuda-flags": ["--use_fast_math"],
                         "libraries": ["cublas"],
                         "cuda": "required",
@@ -260,6 +263,8 @@ def test_folders_flags_and_architectures_are_sorted(adopted: Adopted) -> None:
         },
     }
     assert notes_of(done) == [
+        "note: diff_gaussian_rasterization._C: the flag -std=c++17 is left out: torch's headers say which C++ they "
+        "need",
         "note: flags that choose architectures became archs = '8.0;9.0+PTX'; TORCH_CUDA_ARCH_LIST wins",
         REMOVE,
     ]
@@ -287,6 +292,8 @@ def test_a_question_about_the_gpu_is_answered_alike_everywhere(adopted: Adopted)
         },
     }
     assert notes_of(done) == [
+        "note: setup.py takes the GPU's own architecture, and '7.5' without one: that is left out, and kernelwheel's "
+        "default list has more",
         "note: setup.py asked nvidia-smi; it was not there",
         "note: setup.py asked for the GPU's compute capability; kernelwheel takes architectures from "
         "TORCH_CUDA_ARCH_LIST or a default list",
@@ -330,6 +337,9 @@ def test_what_cannot_be_translated_is_said_with_its_reason(adopted: Adopted) -> 
         ]
     }
     assert "/" not in done.stdout, "no path of this machine"
+    assert parsed_toml(done.stdout)["project"] == {
+        "name": "pair", "version": "3", "authors": [{"name": "Somebody"}], "scripts": {"pair": "pair:main"},
+    }  # fmt: skip
     assert notes_of(done) == [
         "not translated: pair.plain: made by Extension, not by a function of torch",
         "not translated: pair.cpu: the library folder /elsewhere/lib, which no key takes",
@@ -339,13 +349,14 @@ def test_what_cannot_be_translated_is_said_with_its_reason(adopted: Adopted) -> 
         "not translated: pair.cuda: the flag '-ccbin /opt/g++' names a place on this machine",
         "not translated: pair.cuda: the flag -arch=native, which no list of architectures can say",
         "not translated: setup.py has its own build_ext: Mine; what it does is not carried over",
-        "not translated: setup() was also given entry_points: {'console_scripts': ['pair = pair:main']}",
+        "not translated: kernelwheel refuses these tables: the extension pair.cuda cannot be built: sources: C++ or "
+        "CUDA files (.cpp, .cc, .cxx, .c++, .cu) that match made.cu; found none; the nearest is ext.cpp",
         "note: pair.cuda: no source has PYBIND11_MODULE or TORCH_LIBRARY; assumed to be a module",
         'note: pair.cuda: without CUDA, setup.py leaves it out; cuda = "required" fails there',
         "note: [build-system] requires no longer has torch==2.4.0, scikit-learn: add what the build needs",
-        "note: [project] leaves out what setup() was given as author",
         "note: setup.py compiles CUDA code only where torch sees a GPU; it was told that there is one",
-        REMOVE,
+        'note: then remove setup.py, or from it lines 14 (ext_modules=modules, cmdclass={"build_ex): its ext_modules '
+        "would be compiled a second time",
     ]
     assert done.returncode == 1
 
@@ -375,14 +386,15 @@ def test_write_adds_the_tables_and_keeps_the_rest(tmp_path: Path) -> None:
     done = adopt(project, "--write")
 
     written = (project / "pyproject.toml").read_text()
-    kept = '\n# about us\n[project]\nname = "either"\ndynamic = ["version"]\n\n[tool.ruff]\nline-length = 99 # wide\n'
+    kept = '\n# about us\n[project]\nname = "either"\ndynamic = []\nversion = "2.0"\n'
+    kept += "\n[tool.ruff]\nline-length = 99 # wide\n"
     build = toml_text({"build-system": BUILD_SYSTEM}).replace("]\n", "] # old\n", 1)
     assert written.startswith("# ours\n" + build + kept)
     assert parsed_toml(written)["tool"]["kernelwheel"]["extension"][0]["cuda"] == "optional"
     assert done.stdout == ""
-    assert "not translated: [project] takes version from setup.py: write there what it is, '2.0'" in done.stderr
-    assert done.returncode == 1
-    assert {path.name for path in project.iterdir()} == {"pyproject.toml", "setup.py", "wheel.py", "csrc", "either"}
+    assert "setup.py is now setup.py.old" in done.stderr
+    assert done.returncode == 0
+    assert {path.name for path in project.iterdir()} == {"pyproject.toml", "setup.py.old", "wheel.py", "csrc", "either"}
 
 
 @slow
@@ -483,7 +495,8 @@ setup(name="both", version="1", packages=["both"], package_dir={"": "src"}, pack
     tables = parsed_toml(done.stdout)
     assert tables["project"] == {
         "name": "both", "version": "1", "description": "Both", "requires-python": ">=3.10",
-        "dependencies": ["numpy", "scipy"], "optional-dependencies": {"test": ["pytest>=8"]},
+        "dependencies": ["numpy", "scipy", "pywin32; os_name=='nt'"],
+        "optional-dependencies": {"test": ["pytest>=8"]},
     }  # fmt: skip
     assert tables["tool"]["setuptools"] == {
         "packages": ["both"], "package-dir": {"": "src"}, "package-data": {"*": ["*.json"]},
@@ -492,9 +505,9 @@ setup(name="both", version="1", packages=["both"], package_dir={"": "src"}, pack
     assert cuda == {"both._cuda": "required", "both._cpu": "none"}
     assert notes_of(done) == [
         "not translated: both._stub: an extension that is built only without CUDA",
-        "not translated: extras_require has conditions in its keys: :os_name=='nt'",
         'note: both._cuda: without CUDA, setup.py leaves it out; cuda = "required" fails there',
-        REMOVE,
+        "note: then remove setup.py, or from it lines 11 (ext_modules=modules,): its ext_modules would be compiled a "
+        "second time",
     ]
 
 
@@ -506,6 +519,9 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
     [
         (["-I", "a", "-Ib/", "-isystem", "/p/c", "-O2"], ["-O2"], "include_dirs", ["a", "b/", "/p/c"]),
         (["-lfoo", "-l", "bar", "-s"], ["-s"], "libraries", ["foo", "bar"]),
+        (["-lineinfo", "-lto", "-lcuda", "-linear"], ["-lineinfo", "-lto"], "libraries", ["cuda", "inear"]),
+        (["-std=c++20", "--std=c++14", "-std", "gnu++17", "-std=c++03"], ["-std=c++20"], "old_standards",
+         ["--std=c++14", "-std gnu++17", "-std=c++03"]),
         (["-L/x", "-Wl,-O1"], ["-Wl,-O1"], "link_dirs", ["/x"]),
         (["-Wl,-rpath,/env/torch/lib", "-Wl,-rpath,$ORIGIN/../lib"], ["-Wl,-rpath,$ORIGIN/../lib"], "left_out", []),
         (["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include", "/p/x.h"], [], "left_out",
@@ -561,7 +577,6 @@ def translated(project: Path, **fields: Any) -> tuple[ExtensionTable, AdoptionNo
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"sources": ["../a.cu"]}, "../a.cu is outside"),
         ({"sources": ["a.pyx"]}, "a.pyx is neither"),
         ({"extra_compile_args": {"nvcc_dlink": ["-dlink"]}}, "nvcc_dlink"),
         ({"extra_objects": ["a.o"]}, "extra_objects"),
@@ -597,6 +612,15 @@ def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> Non
         (MODULE, "module"),
         ("TORCH_LIBRARY(x, m) {}\nPyMODINIT_FUNC PyInit__C(void);", "module"),
         ("TORCH_LIBRARY_FRAGMENT(x, m) {}\n// PYBIND11_MODULE(x, m)", "torch-library"),
+        (
+            "TORCH_LIBRARY(x, m) {}\n#ifdef _WIN32\n#ifdef A\nPyMODINIT_FUNC PyInit__C(void);\n#endif\n#endif",
+            "torch-library",
+        ),
+        ("TORCH_LIBRARY(x, m) {}\n#ifndef _WIN32\nPyMODINIT_FUNC PyInit__C(void);\n#endif", "module"),
+        ("TORCH_LIBRARY(x, m) {}\n#if !defined(_MSC_VER)\n#else\nint PyInit__C(void);\n#endif", "torch-library"),
+        ("TORCH_LIBRARY(x, m) {}\n#if A\nint a;\n# elif defined _WIN32\nint PyInit__C(void);\n#endif", "torch-library"),
+        ("TORCH_LIBRARY(x, m) {}\n#if defined(_WIN32) || A\nint PyInit__C(void);\n#endif", "module"),
+        ('static auto registry = torch::RegisterOperators().op("x::a", &a);', "torch-library"),
         ("STABLE_TORCH_LIBRARY_IMPL(x, CUDA, m) {}", "operators"),
         ("STABLE_TORCH_LIBRARY(x, m) {}\nTORCH_LIBRARY_IMPL(x, CUDA, m) {}", "torch-library"),
         ("/* TORCH_LIBRARY(x, m) */ STABLE_TORCH_LIBRARY(x, m) {}", "operators"),
@@ -607,6 +631,82 @@ def test_the_kind_is_what_the_sources_register(tmp_path: Path, text: str, kind: 
 
     assert table.kind == kind
     assert notes == AdoptionNotes()
+
+
+def test_a_macro_that_brings_in_python_is_left_out_of_a_library_without_python(tmp_path: Path) -> None:
+    text = "#ifdef WITH_PYTHON\n#include <Python.h>\n#endif\n#ifdef WITH_CUDA\n#endif\nTORCH_LIBRARY(x, m) {}"
+    macros = {"define_macros": [["WITH_PYTHON", None], ["WITH_CUDA", None]]}
+
+    table, notes = translated(lay_out(tmp_path / "a", {"a.cu": text}), **macros)
+    module, _ = translated(lay_out(tmp_path / "b", {"a.cu": text + MODULE}), **macros)
+
+    assert (table.kind, table.define) == ("torch-library", ["WITH_CUDA"])
+    assert len(notes.remarks) == 1
+    assert "WITH_PYTHON" in notes.remarks[0]
+    assert module.define == ["WITH_PYTHON", "WITH_CUDA"]
+
+
+@pytest.mark.parametrize(
+    ("header", "advice"), [("Python.h", "delete that line"), ("torch/extension.h", "write torch/torch.h")]
+)
+def test_a_header_of_python_in_a_library_without_python_is_named(tmp_path: Path, header: str, advice: str) -> None:
+    text = '#ifdef _WIN32\n#include <pybind11/stl.h>\n#endif\n#include "h/a.h"\nTORCH_LIBRARY(x, m) {}'
+    headers = {"include/h/a.h": '#pragma once\n#include "b.h"\n', "include/h/b.h": f"#include <{header}>\n"}
+    places = {"include_dirs": ["include"]}
+
+    _, notes = translated(lay_out(tmp_path / "a", {"a.cu": text, **headers}), **places)
+    _, of_module = translated(lay_out(tmp_path / "b", {"a.cu": text + MODULE, **headers}), **places)
+
+    assert len(notes.untranslated) == 1
+    assert f"include/h/b.h includes {header}" in notes.untranslated[0]
+    assert advice in notes.untranslated[0]
+    assert of_module == AdoptionNotes()
+
+
+@pytest.mark.parametrize(
+    ("files", "names", "home"),
+    [
+        ({"__init__.py": "", "freq.py": ""}, ["_freq"], "_freq"), ({"freq/__init__.py": ""}, ["_freq"], None),
+        ({"src/freq/a.py": ""}, ["_freq"], None), ({}, ["freq"], None), ({}, ["freq._C"], None),
+    ],
+)  # fmt: skip
+def test_a_home_that_nothing_installs_is_the_extension_itself(
+    tmp_path: Path, files: dict[str, str], names: list[str], home: str | None
+) -> None:
+    table, _ = translated(lay_out(tmp_path, {"a.cu": MODULE, **files}))
+
+    assert own_home([dataclasses.replace(table, name=name) for name in names], tmp_path, "freq") == home
+
+
+@pytest.mark.parametrize(
+    ("project", "packages", "home"),
+    [("b", ["a", "b"], None), ("c", ["a", "a.sub"], "a"), ("c", ["a", "b"], None), ("c", [], None)],
+)
+def test_of_several_packages_none_is_taken_for_the_home_by_chance(
+    project: str, packages: list[str], home: str | None
+) -> None:
+    """Importing it would run whatever is in its `__init__.py`, which need not work."""
+    assert home_package(["_top_level"], project, packages, AdoptionNotes()) == home
+
+
+@pytest.mark.parametrize(("source", "by_path"), [("TORCH_LIBRARY(x, m) {}", True), (MODULE, False)])
+def test_a_library_that_the_package_loads_by_its_path_is_to_lie_there(
+    tmp_path: Path, source: str, by_path: bool
+) -> None:
+    table, _ = translated(lay_out(tmp_path, {"a.cu": source, "p/sub/a.py": "torch.ops.load_library(spec.origin)\n"}))
+
+    assert table.keys().get("by-path", False) is by_path
+
+
+def test_an_old_standard_is_left_to_torch_and_the_limited_api_is_told(tmp_path: Path) -> None:
+    project = lay_out(tmp_path, {"a.cu": MODULE})
+
+    table, notes = translated(project, extra_compile_args=["-std=c++14", "-O3"], py_limited_api=True)
+
+    assert (table.cxx_flags, table.cuda_flags) == (["-O3"], ["-O3"])
+    assert [note for note in notes.remarks if "-std=c++14" in note]
+    assert notes.untranslated == []
+    assert [note for note in notes.remarks if "py_limited_api" in note and "the Python that it is built by" in note]
 
 
 def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:

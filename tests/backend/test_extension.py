@@ -209,11 +209,12 @@ def test_files_that_are_not_there_are_refused_with_the_nearest(
     assert found in error.found
 
 
-def test_a_source_of_two_extensions_with_different_flags_is_refused(project: Path) -> None:
-    one, other = extension(), extension(name="light._D", define=["MORE"])
+@pytest.mark.parametrize(("table", "says"), [({"by-path": 1}, "1"), ({"by-path": True}, "by its name")])
+def test_a_module_is_imported_by_its_name_alone(table: dict[str, object], says: str) -> None:
+    with pytest.raises(SettingsError, match="by-path") as caught:
+        extension(**table)
 
-    assert "native/module.cpp" in refused_files(project, one, other).found
-    assert len(find_sources([one, extension(name="light._D", archs="9.0a")], project)) == 2
+    assert says in caught.value.found
 
 
 def test_cuda_is_required_with_cuda_files_and_otherwise_not(tmp_path: Path) -> None:

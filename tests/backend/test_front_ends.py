@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -215,6 +216,10 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
 
 # uv: the torch of a project is the torch that its packages are built with
 
+(MATCHED,) = re.findall(
+    r"^extra-build-dependencies = .*match-runtime.*$", (REPOSITORY / "docs/adopt.md").read_text(), re.MULTILINE
+)
+
 
 def test_uv_builds_with_the_torch_of_the_project_where_told_to_match(way: Way, index: Path, tmp_path: Path) -> None:
     """Left alone, the build would take the newest torch, here one of nothing but a name."""
@@ -235,7 +240,7 @@ dependencies = ["tiny", "torch=={TORCH.version}"]
 
 [tool.uv]
 environments = ["sys_platform == 'linux'"]
-extra-build-dependencies = {{ tiny = [{{ requirement = "torch", match-runtime = true }}] }}
+{MATCHED.replace("nearest-points", "tiny")}
 
 [[tool.uv.index]]
 name = "here"

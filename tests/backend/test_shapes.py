@@ -196,6 +196,8 @@ assert blur_cuda.cublas_status(3) == "CUBLAS_STATUS_ALLOC_FAILED"
 assert not torch.cuda.is_initialized()
 """
     run_python(script, path=[blur_wheel.unpacked])
+    (names,) = blur_wheel.unpacked.glob("blur-*.dist-info/top_level.txt")
+    assert names.read_text() == "blur\nblur_cuda\n"
 
 
 @needs_cuda_torch

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
-from declared import CUDA_SOURCE, HEAD, LIGHT, PIP, REPOSITORY, TABLE, make_package, make_user_index
+from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.core.extension import read_extensions
@@ -190,6 +190,59 @@ print(light._C.__file__)
 
 
 @pytest.mark.once
+def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_path: Path) -> None:
+    """A package may use its kernels when it is imported, as torch.library.register_fake does."""
+    bind_to(site, torch="2.1.0")
+    (site / "light/__init__.py").write_text("from . import _C\nassert _C.answer() == 42\n")
+    env = {"PYTHONPATH": f"{site}{os.pathsep}{BACKEND}", "LIGHT_JIT": "never"}
+
+    for words in (["light._kernelwheel"], ["kernelwheel", "--package", "light"]):
+        done = run([sys.executable, "-m", *words, "cache", "path"], cwd=tmp_path, env=env)
+        assert done.stdout.count("\n") == 1, done.stdout
+    with_findings = run([sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env=env, check=False)
+
+    assert (with_findings.returncode, with_findings.stdout.count("light 1.0:")) == (1, 1)
+    assert "Traceback" not in with_findings.stderr
+
+
+@pytest.mark.once
+def test_a_package_needs_no_init_file(site: Path, tmp_path: Path) -> None:
+    (site / "light/__init__.py").unlink()
+
+    done = run(
+        [sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env={"PYTHONPATH": str(site)}, check=False
+    )
+
+    assert f"light 1.0: {site}/light/_native" in done.stdout.replace("\n", " ")
+
+
+@pytest.mark.once
+def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
+    build_root: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    """The project's own folder is a package, which is not installed."""
+    text = HEAD.replace("light-weight", "light") + TABLE.replace("light._C", "_light")
+    home = '\n[tool.setuptools]\npackages = []\n[tool.kernelwheel]\npackage = "_light"\n'
+    project = make_package(
+        tmp_path / "light", pyproject=text + home, module=MODULE.replace("PyInit__C", "PyInit__light")
+    )
+    shutil.move(project / "light/__init__.py", project / "__init__.py")
+    (project / "__init__.py").write_text("import _light\nfrom _light import answer\n")
+    wheel = build(project, build_root / "own-home", env=TABLES)
+
+    script = "import light, _light\nassert light.answer() == _light.answer() == 42\nassert _light is light._light"
+    run_python(script, path=[tmp_path, wheel.unpacked])
+    doctor = run(
+        [sys.executable, "-m", "_light._kernelwheel", "doctor"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(wheel.unpacked)},
+        check=False,
+    )
+
+    assert "_light 1.0:" in doctor.stdout
+
+
+@pytest.mark.once
 def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: RunPython) -> None:
     library = site / "light/_native/light._C.so"
     data = bytearray(library.read_bytes())
@@ -326,6 +379,18 @@ def test_a_name_that_a_module_of_the_package_has_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.once
+def test_a_library_that_is_not_there_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
+    project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + 'libraries = ["m", "not-there"]\n')
+
+    done = pip_wheel(project, tmp_path / "out", env=TABLES)
+
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "the library not-there" in " ".join(said.split())
+    assert not re.search(r"\[1/\d+\]", said)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("kind", "source", "says"),
     [
@@ -353,7 +418,7 @@ FAMILY = """
 [[tool.kernelwheel.extension]]
 name = "light._hopper"
 sources = ["native/*.cu"]
-define = ["ANSWER=42"]
+define = ["ANSWER=43"]
 kind = "torch-library"
 archs = "9.0a"
 """
@@ -366,8 +431,24 @@ name = "light._release"
 kind = "torch-library"
 sources = ["info/*.cpp"]
 cuda = "required"
+
+[[tool.kernelwheel.extension]]
+name = "light._late"
+kind = "torch-library"
+sources = ["info/*.cpp"]
+define = ["LATE=7"]
+libraries = ["cuda"]
+by-path = true
+cuda = "required"
 """
 RELEASE = """#include <cuda_runtime.h>
+#ifdef TORCH_API_INCLUDE_EXTENSION_H
+#error "torch/torch.h would include Python.h"
+#endif
+#ifdef LATE
+extern "C" int cuInit(unsigned);
+extern "C" int light_late(bool start) { return start ? cuInit(0) : LATE; }
+#endif
 extern "C" int light_release() { int release = 0; return cudaRuntimeGetVersion(&release) ? -1 : release; }
 """
 
@@ -385,8 +466,8 @@ def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -
 @pytest.fixture(scope="module")
 def light_cuda_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     """With kernels for all GPUs, and kernels for one family of them."""
-    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "hopper/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
-    text = HEAD + CUDA_TABLE + FAMILY.replace("native/*.cu", "hopper/*.cu") + WITHOUT_KERNELS
+    files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
+    text = HEAD + CUDA_TABLE + FAMILY + WITHOUT_KERNELS
     project = make_package(tmp_path_factory.mktemp("light") / "cuda", files, pyproject=text)
     return build(project, build_root / "light-cuda", env=TABLES)
 
@@ -399,7 +480,29 @@ def test_a_library_has_kernels_for_its_own_architectures_or_none(light_cuda_whee
         "light._C.so": ["9.0"],
         "light._hopper.so": ["9.0a"],
         "light._release.so": [],
+        "light._late.so": [],
     }
+
+
+BY_PATH = """
+import ctypes, importlib.machinery, os, torch
+(folder,) = importlib.util.find_spec("light").submodule_search_locations
+spec = importlib.machinery.PathFinder().find_spec("_late", [folder])
+torch.ops.load_library(spec.origin)
+print(ctypes.CDLL(spec.origin).light_late(False))
+"""
+
+
+@needs_cuda_torch
+def test_a_library_that_a_package_loads_by_its_path_lies_there(light_cuda_wheel: Wheel, run_python: RunPython) -> None:
+    there, verified = light_cuda_wheel.unpacked / "light/_late.so", light_cuda_wheel.native / "light._late.so"
+
+    assert there.read_bytes() == verified.read_bytes()
+    assert not there.with_suffix(".py").exists()
+    if not Path("/dev/nvidiactl").exists():  # libcuda.so.1 is the driver's
+        assert "libcuda.so.1" in verified.read_bytes().decode("latin-1")
+        return
+    assert run_python(BY_PATH, path=[light_cuda_wheel.unpacked]).stdout == "7\n"
     listed = device_code(light_cuda_wheel.native / "light._hopper.so", "--dump-elf-symbols")
     assert re.findall(r"^arch = sm_(\w+)", listed, re.MULTILINE) == ["90a"]
     assert "libcublas.so" in (light_cuda_wheel.native / "light._C.so").read_bytes().decode("latin-1")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from declared import REPOSITORY
+from builds import uv
+from declared import PIP, REPOSITORY
 from offline import as_simple_index, make_index
 from processes import run
 
@@ -68,6 +70,37 @@ def test_other_pages_get_kernelwheel_in_the_same_way(page: str) -> None:
 
     assert f"{wheel}\n" in (text := (REPOSITORY / page).read_text(encoding="utf-8"))
     assert f"{links}\n" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        [*PIP, "install", "--dry-run", "--no-deps", "--ignore-installed", "./example"],
+        ["uv", "build", "--sdist", "./example"],
+    ],
+    ids=["pip", "uv"],
+)
+def test_isolated_builds_find_the_wheel_that_the_page_makes(
+    user: dict[str, str | None], command: list[str | Path], tmp_path: Path
+) -> None:
+    """By the two lines that all pages have; the index has all that a build wants, but not kernelwheel."""
+    shutil.copytree(REPOSITORY / "backend", tmp_path / "splat/backend", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    env = {
+        **user, "UV_DEFAULT_INDEX": user["PIP_INDEX_URL"], "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_FIND_LINKS": None,
+        "UV_NO_CONFIG": "1",
+    }  # fmt: skip
+    words = shlex.join(str(word) for word in (uv(*command[1:]) if command[0] == "uv" else command))
+
+    without = run(["bash", "-euc", words], cwd=tmp_path, env=env, check=False)
+    done = run(["bash", "-euc", f"{COMMANDS[0]}\n{words}"], cwd=tmp_path, env=env)
+
+    assert without.returncode != 0
+    assert "kernelwheel" in without.stdout + without.stderr
+    assert "softclip-0.1" in done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,20 +14,33 @@ from ..core.errors import BuildError, KernelWheelError
 from ..core.package import read_toml
 from ..core.requirements import TO_ADOPT, install, missing
 from . import project_tables
-from .extension_tables import AdoptionNotes, ExtensionTable, merge, translate, with_globs
+from .checkout import (
+    remove_script,
+    report_made,
+    report_outside,
+    report_submodules,
+    shortened,
+    what_to_delete,
+)
+from .extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs
 from .setup_flags import Places, arch_list
 from .setup_runs import Observation, SetupRuns, run_setup_script
 
 _DESCRIPTION = """\
 Read the CUDAExtension and CppExtension of a project's setup.py, and print the tables of pyproject.toml with which
-kernelwheel builds the same. What cannot be translated is said on standard error, with the reason.
+kernelwheel builds the same. What cannot be translated is said on standard error, with the reason. The metadata and the
+files of setup.py's wheel are compared with those of a wheel by these tables; what differs is said, too.
 
-This RUNS setup.py, two or three times: its own code is executed, as pip would. Its calls of setup() are observed:
-nothing is built. It is told that this machine has a CUDA toolkit and no GPU, so that every machine gives the same.
+This RUNS setup.py, two or three times, in copies of the project: its own code is executed, as pip would. Its calls of
+setup() are observed: nothing is compiled. It is told that this machine has a CUDA toolkit and no GPU, and only if it
+wants one, that it has a GPU, so that every machine gives the same.
 
-The exit status is 0 if all was translated, 1 if something could not be, 2 if the command is wrong.
+The exit status is 0 if all was translated and nothing differs, 1 if not, 2 if the command is wrong.
 """
+# What a setup.py asks that compiles for the GPU of the machine it runs on.
+GPU_QUESTIONS = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties", "torch.cuda.get_arch_list")
 _TORCH_S = ("CUDAExtension", "CppExtension")
+_CAPABILITY = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,8 +49,17 @@ def main(arguments: Sequence[str]) -> int:
         "python -m kernelwheel adopt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help="the folder of setup.py (default: .)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--write",
+        action="store_true",
+        help="add the tables to pyproject.toml instead of printing them, and remove setup.py if nothing of it is lost",
+    )
+    what.add_argument(
+        "--check", action="store_true", help="print every difference between setup.py's wheel and kernelwheel's instead"
+    )
     parser.add_argument(
-        "--write", action="store_true", help="add the tables to pyproject.toml instead of printing them"
+        "--setup-argument", metavar="WORD", action="append", default=[], help="a word for setup.py's command line"
     )
     chosen = parser.parse_args(arguments)
     project = Path(chosen.folder).resolve()
@@ -53,7 +76,9 @@ def main(arguments: Sequence[str]) -> int:
             )
         from .pyproject_text import add_tables, toml_text
 
-        tables = adopted_tables(project, os.environ, notes)
+        tables, seen = adopted_tables(project, os.environ, notes, chosen.setup_argument)
+        differences = _differences(project, tables, seen, os.environ, notes)
+        notes.untranslated.extend([] if chosen.check else shortened(differences))
         if chosen.write:
             add_tables(project / "pyproject.toml", tables)
     except KernelWheelError as error:
@@ -62,41 +87,87 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.write:
         print(f"{project / 'pyproject.toml'} is written", file=sys.stderr)
     else:
-        print(toml_text(tables), end="")
+        print("".join(f"{line}\n" for line in differences) if chosen.check else toml_text(tables), end="")
+    lost = bool(notes.untranslated or differences)
+    if not lost and chosen.write:
+        notes.remarks.append(remove_script(project / "setup.py", os.environ))
+    elif lost:
+        notes.remarks.append(what_to_delete(project / "setup.py"))
+    else:
+        notes.remarks.append("then remove setup.py: its ext_modules would be compiled a second time")
     for text in notes.untranslated:
         print(f"not translated: {text}", file=sys.stderr)
     for text in notes.remarks:
         print(f"note: {text}", file=sys.stderr)
-    return 1 if notes.untranslated else 0
+    return 1 if lost else 0
 
 
-def adopted_tables(project: Path, environ: Mapping[str, str], notes: AdoptionNotes) -> dict[str, Any]:
-    """The tables for a project, by running its setup.py.
+def adopted_tables(
+    project: Path, environ: Mapping[str, str], notes: AdoptionNotes, words: Sequence[str] = ()
+) -> tuple[dict[str, Any], Observation]:
+    """The tables for a project, by running its setup.py, and the run that they translate.
 
     Raises:
         KernelWheelError: setup.py cannot be read, or has no extension of torch's; pyproject.toml cannot be read.
     """
     present = read_toml(project / "pyproject.toml") if (project / "pyproject.toml").exists() else {}
-    runs = run_setup_script(project, environ)
-    seen, given = runs.with_cuda, runs.with_cuda.arguments
+    runs = run_setup_script(project, environ, words)
+    seen = runs.with_cuda
     extensions, archs = _extensions(project, runs, notes)
     project_tables.report_commands(seen, notes)
+    report_outside(project, seen, notes)
+    report_submodules(project, seen, notes)
     cuda = any(extension.cuda != "none" for extension in extensions)
-    tables = {"build-system": project_tables.build_system(cuda, present.get("build-system", {}), given, notes)}
-    if "project" in present:
-        project_tables.report_dynamic(present["project"], given, notes)
-    elif project_table := project_tables.project_table(project, given, notes):
-        tables["project"] = project_table
-    tool = {}
-    if setuptools := project_tables.setuptools_table(given, "setuptools" in present.get("tool", {}), notes):
-        tool["setuptools"] = setuptools
+    old = present.get("build-system", {})
+    tables: dict[str, Any] = {"build-system": project_tables.build_system(cuda, old, seen.arguments, notes)}
     names = [extension.name for extension in extensions]
-    name = present.get("project", {}).get("name") or given.get("name")
-    package = project_tables.home_package(names, name, given.get("packages") or [], notes)
+    home = next((name.partition(".")[0] for name in names if "." in name), names[0])
+    if project_table := project_tables.project_table(project, present, seen, home, notes):
+        tables["project"] = project_table
+    tool: dict[str, Any] = {}
+    setuptools = present.get("tool", {}).get("setuptools", {})
+    licence = tables.get("project", {}).get("license")
+    if added := project_tables.setuptools_table(project, setuptools, seen, licence, notes):
+        tool["setuptools"] = added
+    name = present.get("project", {}).get("name") or tables.get("project", {}).get("name")
+    package = project_tables.home_package(names, name, seen.values.get("packages") or [], notes)
+    package = package or own_home(extensions, project, str(name or ""))
     keys = {"package": package, "archs": archs, "extension": [extension.keys() for extension in extensions]}
     tool["kernelwheel"] = {key: value for key, value in keys.items() if value}
     _report_runs(runs, notes)
-    return {**tables, "tool": tool}
+    whole: dict[str, Any] = project_tables.without_places({**tables, "tool": tool}, project, notes)
+    return whole, seen
+
+
+def _differences(
+    project: Path, tables: Mapping[str, Any], seen: Observation, environ: Mapping[str, str], notes: AdoptionNotes
+) -> list[str]:
+    """What differs between setup.py's wheel and the one of these tables, less what is told in other words."""
+    from .comparison_builds import described_by
+    from .wheel_differences import wheel_differences
+
+    if seen.wheel_failure:
+        notes.untranslated.append(
+            f"setuptools cannot make setup.py's wheel, so nothing is compared: {seen.wheel_failure}"
+        )
+        return []
+    made = report_made(project, seen, notes)
+    try:
+        ours = described_by(project, tables, environ)
+    except KernelWheelError as error:
+        notes.untranslated.append(f"{error.problem}: {' '.join(error.found.split())}")
+        return []
+    if "refused" in ours:
+        notes.untranslated.append(f"kernelwheel refuses these tables: {ours['refused']}")
+    places = Places(project, seen.below, seen.exactly)
+    sources = {places.relative(source) for each in seen.extensions for source in each.listed("sources")}
+    packed = made | {name for name in seen.wheel["files"] if name in sources and name not in ours["files"]}
+    if packed - made:
+        notes.remarks.append(
+            f"sources that setup.py's wheel has beside its modules are in _native/src of ours: {len(packed - made)}"
+        )
+    theirs = {**seen.wheel, "files": {name: sha for name, sha in seen.wheel["files"].items() if name not in packed}}
+    return list(wheel_differences(theirs, ours))
 
 
 def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[list[ExtensionTable], str | None]:
@@ -120,10 +191,12 @@ def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[l
         raise _nothing(seen)
     if runs.without_cuda:
         _compare(runs.without_cuda, seen, notes)
-    return tables, _shared_archs(arch_flags, notes)
+    if runs.needed_gpu and any(question in seen.asked for question in _CAPABILITY):
+        arch_flags = {}  # of a GPU that there is none of
+    return tables, _shared_archs(arch_flags, seen.asked, notes)
 
 
-def _shared_archs(flags: Mapping[str, Sequence[str]], notes: AdoptionNotes) -> str | None:
+def _shared_archs(flags: Mapping[str, Sequence[str]], asked: Sequence[str], notes: AdoptionNotes) -> str | None:
     """The value of `archs`; None if no flag chooses architectures, or if no one list can say what they choose."""
     lists = {}
     for name, chosen in flags.items():
@@ -137,6 +210,12 @@ def _shared_archs(flags: Mapping[str, Sequence[str]], notes: AdoptionNotes) -> s
         notes.untranslated.append(f"the extensions are for different architectures ({each}), but there is one `archs`")
         return None
     (shared,) = set(lists.values()) or {""}
+    if shared and any(question in GPU_QUESTIONS for question in asked):
+        notes.remarks.append(
+            f"setup.py takes the GPU's own architecture, and {shared!r} without one: that is left out, and "
+            "kernelwheel's default list has more"
+        )
+        return None
     if shared:
         notes.remarks.append(f"flags that choose architectures became archs = {shared!r}; TORCH_CUDA_ARCH_LIST wins")
     return shared or None
@@ -158,6 +237,8 @@ def _report_runs(runs: SetupRuns, notes: AdoptionNotes) -> None:
         notes.untranslated.append(f"setup() was called {seen.calls} times: only the first call was read")
     if runs.needed_gpu:
         notes.remarks.append("setup.py compiles CUDA code only where torch sees a GPU; it was told that there is one")
+        if defined := sorted(_of_pretended_gpu(seen)):
+            notes.remarks.append(f"setup.py asked for that GPU's compute capability, 9.0: check {', '.join(defined)}")
     if seen.assumed_cuda and seen.made_by("CUDAExtension"):
         notes.remarks.append(f"this torch has no CUDA; setup.py was told torch.version.cuda = {seen.assumed_cuda!r}")
     for question in seen.asked:
@@ -170,14 +251,42 @@ def _report_runs(runs: SetupRuns, notes: AdoptionNotes) -> None:
             "setup.py asked for the GPU's compute capability; kernelwheel takes architectures from "
             "TORCH_CUDA_ARCH_LIST or a default list"
         )
-    notes.remarks.append("then remove setup.py: its ext_modules would be compiled a second time")
+
+
+def _of_pretended_gpu(seen: Observation) -> set[str]:
+    """What has the compute capability of the pretended GPU in it: definitions, and names of extensions."""
+    if not any(question in seen.asked for question in _CAPABILITY):
+        return set()
+    flags = [flag for each in seen.extensions for flag in _strings(each.fields.get("extra_compile_args"))]
+    names = [f"the extension {each.name}" for each in seen.extensions]
+    return {
+        text
+        for text in (*flags, *names)
+        if re.search(r"(?<!\d)90(?!\d)", text) and "gencode" not in text and "-arch" not in text
+    }
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in _strings(each)]
+    return [text for text in value or [] if isinstance(text, str)]
 
 
 def _nothing(seen: Observation) -> KernelWheelError:
     found = [f"{extension.name}, made by {extension.made_by}" for extension in seen.extensions]
+    remedies = ["for other extensions, write [tool.kernelwheel] by hand, as docs/adopt.md says"]
+    variables = [name for name in seen.looked_for("variable") if not name.startswith("TORCH_CUDA_")]
+    if not found and variables:
+        found = [f"no ext_modules; setup.py looked for variables that are not set: {', '.join(variables)}"]
+        remedies.insert(0, "set the one that switches them on, to what setup.py compares it with, and run adopt again")
+    if not seen.extensions and (words := seen.looked_for("word")):
+        found = [*(found or ["no ext_modules"]), f"and for words of its command line: {' '.join(words)}"]
+        remedies.insert(
+            0, f"pass the one that switches them on, as in adopt --setup-argument={words[0]}, and run adopt again"
+        )
     return KernelWheelError(
         "setup.py has no extension that adopt can translate",
         required="a CUDAExtension or CppExtension of torch.utils.cpp_extension in ext_modules",
         found="\n".join(found) or "no ext_modules",
-        remedies=["for other extensions, write [tool.kernelwheel] by hand, as docs/adopt.md says"],
+        remedies=remedies,
     )

@@ -9,18 +9,39 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.items import Array, Item, Table
+from tomlkit.items import AoT, Array, Item, Table
 
 from ..core.errors import SettingsError, way_out
 
 WIDTH = 100
+_TABLES = (Table, AoT)
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
     """Tables as TOML; a list that is too long for a line has one line for each item."""
-    document = tomlkit.item(tables)
+    document = tomlkit.item({name: _inlined(name, values) for name, values in tables.items()})
     _wrap(document)
-    return document.as_string()
+    return str(document.as_string())
+
+
+def _inlined(table: str, values: Any) -> Any:
+    return {name: _item(name, value) for name, value in values.items()} if table == "project" else values
+
+
+def _item(name: str, value: Any) -> Item:
+    """A value; persons, and a file with its kind, are short tables that stand in one line."""
+    if name in ("authors", "maintainers"):
+        array = tomlkit.array()
+        for person in value:
+            array.append(_short(person))
+        return array
+    return _short(value) if name in ("license", "readme") and isinstance(value, Mapping) else tomlkit.item(value)
+
+
+def _short(values: Mapping[str, Any]) -> Item:
+    table = tomlkit.inline_table()
+    table.update(values)
+    return table
 
 
 def _wrap(item: Item) -> None:
@@ -32,7 +53,8 @@ def _wrap(item: Item) -> None:
 
 
 def add_tables(path: Path, tables: Mapping[str, Any]) -> None:
-    """Write tables to a pyproject.toml: `build-system` in place of the one that is there, the others at the end.
+    """Write tables to a pyproject.toml: `build-system` in place of the one that is there, keys of [project] and of
+    [tool.setuptools] into those that are there, the others at the end.
 
     Raises:
         SettingsError: it has [tool.kernelwheel] already, is written in a way that cannot be edited safely, or cannot
@@ -45,8 +67,7 @@ def add_tables(path: Path, tables: Mapping[str, Any]) -> None:
         if "kernelwheel" in before.get("tool", {}):
             raise _refusal(path, "no [tool.kernelwheel]: it is written once", "there is one", "remove it to start anew")
         after = _with_tables(text, tables)
-        wanted = {**before, **tables, "tool": {**before.get("tool", {}), **tables.get("tool", {})}}
-        if _values(after) != wanted:
+        if _values(after) != _joined(before, tables):
             raise _refusal(
                 path,
                 "tables that each begin with their own header, as [build-system]",
@@ -60,21 +81,69 @@ def add_tables(path: Path, tables: Mapping[str, Any]) -> None:
         raise _refusal(path, "a valid TOML file that this user may replace", found, remedy) from error
 
 
+def _joined(before: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a pyproject.toml is to have: a key of [project] that is written is not dynamic any more."""
+    tool, added = before.get("tool", {}), tables.get("tool", {})
+    joined = {**before, **tables, "tool": {**tool, **added}}
+    if "setuptools" in tool:
+        joined["tool"]["setuptools"] = {**tool["setuptools"], **added.get("setuptools", {})}
+    if "project" in before:
+        new = tables.get("project", {})
+        joined["project"] = {**before["project"], **new}
+        if "dynamic" in before["project"]:
+            joined["project"]["dynamic"] = [key for key in before["project"]["dynamic"] if key not in new]
+    return joined
+
+
 def _with_tables(text: str, tables: Mapping[str, Any]) -> str:
     """A pyproject.toml's text with tables added."""
     added = {name: values for name, values in tables.items() if name != "build-system"}
     document = tomlkit.parse(text)
+    project, tool = document.get("project"), document.get("tool", {})
+    if isinstance(project, Table) and (new := added.pop("project", {})):
+        _insert(project, new)
+        _make_static(project, new)
+    setuptools = tool.get("setuptools") if isinstance(tool, Mapping) else None
+    if isinstance(setuptools, Table) and "setuptools" in added.get("tool", {}):
+        _insert(setuptools, added["tool"]["setuptools"])
+        added["tool"] = {name: values for name, values in added["tool"].items() if name != "setuptools"}
     old = document.get("build-system")
+    if isinstance(old, Table):  # else it is in several places, and stays: `add_tables` refuses that
+        _exchange(old, tables["build-system"])
+    after = tomlkit.dumps(document)
     if old is None:
         first = toml_text({"build-system": tables["build-system"]})
-        after = first + ("\n" + text.lstrip() if text.strip() else "")
-    else:
-        if isinstance(old, Table):  # else it is in several places, and stays: `add_tables` refuses that
-            _exchange(old, tables["build-system"])
-        after = tomlkit.dumps(document)
+        after = first + ("\n" + after.lstrip() if after.strip() else "")
     after = f"{after.rstrip()}\n\n{toml_text(added)}"
     has_crlf = 0 < text.count("\r\n") == text.count("\n")
     return after.replace("\r\n", "\n").replace("\n", "\r\n") if has_crlf else after
+
+
+def _insert(table: Table, values: Mapping[str, Any]) -> None:
+    """Add keys to a table, after its last one that is no table; comments at its end are about the next table."""
+    body = table.value.body
+    simple = [number for number, (key, item) in enumerate(body, 1) if key is not None and not isinstance(item, _TABLES)]
+    following = body[max(simple, default=0) :]
+    for key in [key for key, _ in following if key is not None]:
+        table.remove(key)
+    del body[max(simple, default=0) :]
+    for name, value in values.items():
+        item = _item(name, value)
+        _wrap(item)
+        table.append(name, item)
+    for place, item in following:
+        if place is None:
+            table.value.add(item)
+        else:
+            table.append(place, item)
+
+
+def _make_static(project: Table, values: Mapping[str, Any]) -> None:
+    """Take the keys that are written now out of `dynamic`."""
+    dynamic = project.get("dynamic")
+    if isinstance(dynamic, Array):
+        for key in [str(key) for key in dynamic if str(key) in values]:
+            dynamic.remove(key)
 
 
 def _exchange(table: Table, values: Mapping[str, Any]) -> None:

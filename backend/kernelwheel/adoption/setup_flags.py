@@ -20,6 +20,10 @@ PAIRED = {
 }  # fmt: skip
 _ARCH = re.compile(r"(--generate-code|-gencode|--gpu-architecture|-arch|--gpu-code|-code)(?:[= ]\s*(.*))?", re.DOTALL)
 _INCLUDE = re.compile(r"(?:-I|-isystem|--include-path|--system-include)[= ]?(.+)", re.DOTALL)
+# nvcc's options that begin as -lNAME does (`nvcc --help`).
+_NOT_LIBRARIES = {"-ldir", "-lib", "-lineinfo", "-list-gpu-arch", "-list-gpu-code", "-lto"}
+# The C++ standards that no torch takes, or that each takes by itself: KernelWheel.cmake has the one of torch's headers.
+_OLD_STANDARD = re.compile(r"--?std[= ](c|gnu)\+\+(98|03|0x|11|1y|14|1z|17)")
 _ABSOLUTE = re.compile(r"""(?:^|[=,:;"'\s]|-L|-B|-iquote|-idirafter|-include)(/[\w.@+~-][^\s,:;"']*)""")
 
 
@@ -63,6 +67,7 @@ class SortedFlags(NamedTuple):
         link_dirs: folders of libraries, as they were written.
         libraries: the names of libraries.
         archs: nvcc's flags that choose architectures, each in one word.
+        old_standards: flags for a C++ standard up to C++17, which torch's own replaces.
         left_out: what names a place on this machine.
     """
 
@@ -71,12 +76,13 @@ class SortedFlags(NamedTuple):
     link_dirs: list[str]
     libraries: list[str]
     archs: list[str]
+    old_standards: list[str]
     left_out: list[str]
 
 
 def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
     """Sort the flags of one compiler, or of the linker."""
-    result = SortedFlags([], [], [], [], [], [])
+    result = SortedFlags([], [], [], [], [], [], [])
     for words in _grouped(flags):
         flag = " ".join(words)
         absolute = _ABSOLUTE.findall(flag)
@@ -86,7 +92,9 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
             result.include_dirs.append(include[1])
         elif flag.startswith("-L") and len(flag) > 2:
             result.link_dirs.append(flag[2:].strip())
-        elif re.fullmatch(r"-l ?[\w.+-]+", flag):
+        elif _OLD_STANDARD.fullmatch(flag):
+            result.old_standards.append(flag)
+        elif re.fullmatch(r"-l ?[\w.+-]+", flag) and flag not in _NOT_LIBRARIES:
             result.libraries.append(flag[2:].strip())
         elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):
             pass  # torch is loaded before the library, so that it needs no path to it

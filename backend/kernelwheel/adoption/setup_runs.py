@@ -12,10 +12,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..core.errors import KernelWheelError
 from ..core.platforms import HERE
+from ..core.requirements import install
+from .project_copy import copied
 
 # What there is, as setup.py is told: a toolkit and no GPU; a GPU as well; neither.
 Mode = Literal["cuda", "gpu", "cpu"]
@@ -52,16 +54,25 @@ class Observation:
 
     Attributes:
         arguments: what setup() was given, without ext_modules and cmdclass.
+        values: what setuptools makes of that, of setup.cfg and of pyproject.toml, by the names of its attributes.
+        wheel: the wheel that this describes, without what would be compiled: see `setup_distribution.contents`.
+        wheel_failure: why there is none; empty if there is one.
+        made: the files that setup.py made or changed, relative to the project; links with where they lead.
         extensions: its ext_modules.
         commands: its cmdclass: for each command the name of its class, None if that is torch's.
         calls: how often setup() was called; the other fields are of the first call.
-        asked: what it asked about hardware, `torch.cuda.is_available`, and what it tried to download.
+        asked: what it asked about hardware, `torch.cuda.is_available`; what it tried to download; and the variables and
+            words of the command line that it looked for in vain.
         assumed_cuda: the torch.version.cuda that it was told if torch itself has none.
         below: folders of torch and of the toolkit. What lies in them, a build finds by itself.
         exactly: folders of headers, Python's and the compiler's, that a build searches anyway.
     """
 
     arguments: Mapping[str, Any]
+    values: Mapping[str, Any]
+    wheel: Mapping[str, Any]
+    wheel_failure: str
+    made: Mapping[str, str]
     extensions: tuple[ObservedExtension, ...]
     commands: Mapping[str, str | None]
     calls: int
@@ -74,6 +85,10 @@ class Observation:
         """The extensions that one of torch's functions made, by name."""
         return {extension.name: extension for extension in self.extensions if extension.made_by == function}
 
+    def looked_for(self, what: Literal["variable", "word"]) -> list[str]:
+        """The variables, or the words of the command line, that setup.py looked for in vain."""
+        return [text.partition(": ")[2] for text in self.asked if text.startswith(f"{what}: ")]
+
 
 @dataclass(frozen=True)
 class SetupRuns:
@@ -82,7 +97,7 @@ class SetupRuns:
     Attributes:
         with_cuda: the run to translate.
         without_cuda: None also if there is nothing to compare: no extension needs CUDA.
-        needed_gpu: it compiles CUDA code only if torch sees a GPU.
+        needed_gpu: it compiles CUDA code, or gets as far as setup(), only if torch sees a GPU.
     """
 
     with_cuda: Observation
@@ -90,35 +105,64 @@ class SetupRuns:
     needed_gpu: bool
 
 
-def run_setup_script(project: Path, environ: Mapping[str, str]) -> SetupRuns:
+def run_setup_script(project: Path, environ: Mapping[str, str], words: Sequence[str] = ()) -> SetupRuns:
     """Run a project's setup.py once or more, until it is clear what it does with CUDA and without.
+
+    Args:
+        project: its folder.
+        environ: the environment, of which tools and flags of this machine are left out.
+        words: what is on its command line, beside the command.
 
     Raises:
         KernelWheelError: setup.py does not get as far as setup().
     """
-    first = _observe(project, "cuda", environ)
+    first = _observe(project, "cuda", environ, words)
     needed_gpu = False
-    if not first.made_by("CUDAExtension") and "torch.cuda.is_available" in first.asked:
-        with contextlib.suppress(KernelWheelError):  # then what it does without a GPU is all there is
-            second = _observe(project, "gpu", environ)
-            if needed_gpu := bool(second.made_by("CUDAExtension")):
-                first = second
+    if _wants_gpu(first):
+        second = _observe(project, "gpu", environ, words)  # if it fails, what happens without a GPU is all there is
+        if isinstance(second, Observation) and (isinstance(first, Unread) or second.made_by("CUDAExtension")):
+            first, needed_gpu = second, True
+    if isinstance(first, Unread):
+        raise first.error
     without = None
     if first.made_by("CUDAExtension"):
-        with contextlib.suppress(KernelWheelError):  # most do fail without CUDA: they require it
-            without = _observe(project, "cpu", environ)
+        found = _observe(project, "cpu", environ, words)
+        without = found if isinstance(found, Observation) else None  # most do fail without CUDA: they require it
     return SetupRuns(first, without, needed_gpu)
 
 
-def _observe(project: Path, mode: Mode, environ: Mapping[str, str]) -> Observation:
-    with tempfile.TemporaryDirectory() as scratch:
-        said, output = _run_child([str(_DRIVER), str(project), mode, scratch], environ)
+class Unread(NamedTuple):
+    """A run that did not get as far as setup(): why, and what it had asked."""
+
+    error: KernelWheelError
+    asked: Sequence[str]
+
+
+def _wants_gpu(run: Observation | Unread) -> bool:
+    if isinstance(run, Unread):
+        return any(question.startswith("torch.cuda.") for question in run.asked)
+    return not run.made_by("CUDAExtension") and "torch.cuda.is_available" in run.asked
+
+
+def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: Sequence[str]) -> Observation | Unread:
+    with tempfile.TemporaryDirectory() as scratch, copied(project) as copy:
+        before = copy.state()
+        words = [str(_DRIVER), str(copy.project), str(copy.original), mode, str(Path(scratch).resolve()), *arguments]
+        output, found = _run_child(words, environ)
+        made = copy.made(before)
+    said: dict[str, Any] | None = json.loads(copy.as_original(output)) if output else None
+    found = copy.as_original(found)
     if said is None or not said["calls"]:
         asked = [] if said is None else said["asked"]
-        raise _failure(output if said is None else f"{said['failure']}\n{_last_lines(output)}".strip(), asked)
+        found = found if said is None else f"{said['failure']}\n{_last_lines(found)}".strip()
+        return Unread(_failure(found, asked), asked)
     call = said["calls"][0]
     return Observation(
         arguments=call["arguments"],
+        values=call["described"]["values"] or call["arguments"],
+        wheel=call["described"]["wheel"],
+        wheel_failure=call["described"]["failure"] or "",
+        made=made,
         extensions=tuple(
             ObservedExtension(fields.pop("name"), fields.pop("made_by"), fields, fields.pop("beyond"))
             for fields in call["extensions"]
@@ -132,8 +176,8 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str]) -> Observati
     )
 
 
-def _run_child(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, Any] | None, str]:
-    """What the child says, None if it ended before it could, and its other output or why it ended."""
+def _run_child(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """What the child says, empty if it ended before it could, and its other output or why it ended."""
     child = subprocess.Popen(
         [sys.executable, *arguments],
         env=environ,
@@ -148,12 +192,12 @@ def _run_child(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[di
         said, output = child.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         _end(child)
-        return None, f"it was still running after {SECONDS} seconds\n{_last_lines(child.communicate()[1])}"
+        return "", f"it was still running after {SECONDS} seconds\n{_last_lines(child.communicate()[1])}"
     finally:
         _end(child)
     if child.returncode or not said:
-        return None, f"its process ended with status {child.returncode}\n{_last_lines(output)}"
-    return json.loads(said), output
+        return "", f"its process ended with status {child.returncode}\n{_last_lines(output)}"
+    return said, output
 
 
 def _end(child: subprocess.Popen[str]) -> None:
@@ -173,12 +217,16 @@ def _failure(found: str, asked: Sequence[str]) -> KernelWheelError:
     if any(what.startswith("torch.cuda.get_") for what in asked):
         found += "\nit had asked for the GPU, and was told that there is none"
         remedies.insert(0, "if it then leaves the GPU alone, set TORCH_CUDA_ARCH_LIST=9.0 and run adopt again")
+    if variables := [what.partition(" ")[2] for what in asked if what.startswith("variable: ")]:
+        found += f"\nit had looked for variables that are not set: {', '.join(variables)}"
     if downloads:
         found += f"\nit had tried to download from {', '.join(downloads)}"
         remedies = ["download by hand what setup.py needs, to the place where it looks for it, and run adopt again"]
+    if "No module named 'pkg_resources'" in found:  # setuptools has had none since 82
+        remedies = [f"{install(['setuptools<82'])}, which has pkg_resources, and run adopt again"]
     return KernelWheelError(
         "setup.py cannot be read: it did not get as far as setup()",
-        required="a setup.py that calls setup(), without a GPU and without a download",
+        required="a setup.py that calls setup(), also without a GPU and without a download",
         found=found,
         remedies=remedies,
     )

@@ -1,9 +1,10 @@
 """The child process that runs a setup.py and prints as JSON what it gave to setup() and what it asked of the machine.
 
-Run as `python setup_script.py DIR MODE SCRATCH`, where SCRATCH is an empty folder. setup.py itself runs, with the real
-torch and setuptools, but `setup()` only notes its arguments, and whatever is asked about hardware is answered alike on
-every machine. MODE is `cuda`: there is a CUDA toolkit but no GPU; `gpu`: torch says that there is a GPU too; `cpu`:
-there is neither. It imports nothing from this package, as cmake_driver.py.
+Run as `python setup_script.py DIR ORIGINAL MODE SCRATCH [WORD ...]`, where SCRATCH is an empty folder. setup.py itself
+runs, with the real torch and setuptools, but `setup()` only notes its arguments and has setuptools describe them, and
+whatever is asked about hardware is answered alike on every machine. MODE is `cuda`: there is a CUDA toolkit but no GPU;
+`gpu`: torch says that there is a GPU too; `cpu`: there is neither. DIR is a copy of ORIGINAL, or of a part of it. It
+imports nothing from this package, as cmake_driver.py.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ import runpy
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # What setuptools.Extension takes; torch's functions take more, for what only their build_ext does.
 EXTENSION_FIELDS = (
     "sources", "include_dirs", "define_macros", "undef_macros", "library_dirs", "libraries", "runtime_library_dirs",
     "extra_objects", "extra_compile_args", "extra_link_args", "export_symbols", "optional",
+    "py_limited_api",
 )  # fmt: skip
-HARMLESS_FIELDS = {"name", "depends", "language", "py_limited_api", "swig_opts"}
-# Of torch.cuda, what only a GPU can answer.
-GPU_QUESTIONS = ("current_device", "get_device_capability", "get_device_name", "get_device_properties", "mem_get_info")
-# Variables with tools and flags of this machine, which have nothing to do with the project.
-FORGOTTEN = (
-    "CC", "CFLAGS", "CPPFLAGS", "CUDACXX", "CUDAFLAGS", "CUDA_HOME", "CUDA_INC_PATH", "CUDA_PATH", "CUDNN_HOME",
-    "CUDNN_PATH", "CXX", "CXXFLAGS", "FORCE_CUDA", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_FLAGS", "NVCC_PREPEND_FLAGS",
-)  # fmt: skip
-# An address where nobody answers: programs that would download fail at once.
-NO_PROXY, NOWHERE = ("no_proxy", "NO_PROXY"), "http://127.0.0.1:9"
+HARMLESS_FIELDS = {"name", "depends", "language", "swig_opts"}
+# Of torch.cuda, what only a GPU can answer, and what the one that is pretended says.
+PRETENDED = {"name": "NVIDIA H100 80GB HBM3", "major": 9, "minor": 0, "total_memory": 80 << 30}
+GPU_ANSWERS: dict[str, object] = {
+    "current_device": 0, "get_device_capability": (9, 0), "get_device_name": PRETENDED["name"],
+    "get_device_properties": SimpleNamespace(**PRETENDED, multi_processor_count=132), "mem_get_info": (80 << 30,) * 2,
+}  # fmt: skip
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+# Of events other than `open`, which of their arguments are paths that change.
+WRITTEN = {
+    "os.mkdir": (0,), "os.remove": (0,), "os.rmdir": (0,), "os.rename": (0, 1), "os.symlink": (1,), "os.link": (1,),
+    "os.truncate": (0,), "os.chmod": (0,),
+}  # fmt: skip
 LOCAL_HOSTS = (None, "", "localhost", "127.0.0.1", "::1")
 # What torch.version.cuda says if the torch that is installed has none.
 ASSUMED_CUDA = "13.0"
@@ -43,8 +49,11 @@ ASSUMED_CUDA = "13.0"
 class Observer:
     """What a setup.py did, up to now."""
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, project: Path, original: Path, scratch: Path) -> None:
         self.mode = mode
+        self.project = project
+        self.original = original
+        self.scratch = scratch
         self.calls: list[dict[str, Any]] = []
         self.asked: list[str] = []
 
@@ -60,11 +69,18 @@ class Observer:
         arguments = {name: plain(value) for name, value in given.items() if name not in ("ext_modules", "cmdclass")}
         extensions = [described(extension) for extension in given.get("ext_modules") or ()]
         commands = {name: own_command(kind) for name, kind in (given.get("cmdclass") or {}).items()}
-        self.calls.append({"arguments": arguments, "extensions": extensions, "commands": commands})
+        call = {"arguments": arguments, "extensions": extensions, "commands": commands}
+        self.calls.append({**call, "described": plain(self.describe(given))})
         return setuptools.Distribution()
 
-    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """An audit hook: no network, no nvidia-smi."""
+    def describe(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What setuptools makes of the arguments of setup(), while what it reads is there."""
+        describe = part_of_child("setup_distribution.py")["described_distribution"]
+        described: dict[str, Any] = describe(given, self.scratch / f"wheel-{len(self.calls)}")
+        return described
+
+    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:  # noqa: C901
+        """An audit hook: no network, no nvidia-smi, and nothing written to the project that this is a copy of."""
         if event == "socket.connect" and isinstance(arguments[1], tuple):
             self.refuse_network(str(arguments[1][0]))
         elif event == "socket.getaddrinfo":
@@ -77,6 +93,18 @@ class Observer:
             self.note("nvidia-smi")
             if event == "subprocess.Popen" and Path(os.fsdecode(arguments[0])).name == "nvidia-smi":
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "nvidia-smi")
+        elif event == "open":
+            if isinstance(arguments[0], (str, bytes)) and int(arguments[2] or 0) & WRITING:
+                self.refuse_original(os.path.realpath(os.fsdecode(arguments[0])))
+        elif event in WRITTEN:
+            for path in (arguments[number] for number in WRITTEN[event]):
+                folder, name = os.path.split(os.fsdecode(path))
+                self.refuse_original(f"{os.path.realpath(folder)}/{name}")
+
+    def refuse_original(self, place: str) -> None:
+        """Do not let setup.py write through a link to the files of the original."""
+        if Path(place).is_relative_to(self.original):
+            raise PermissionError(errno.EACCES, "setup.py is only read, and may not write here", place)
 
     def refuse_network(self, place: str) -> None:
         """Note a download, and do not let it happen."""
@@ -114,7 +142,7 @@ class Observer:
 
         live = self.mode == "gpu"
         answers: dict[str, object] = {"is_available": live, "device_count": int(live), "get_arch_list": []}
-        answers.update(dict.fromkeys(GPU_QUESTIONS, RuntimeError("no GPU")))
+        answers.update(GPU_ANSWERS if live else dict.fromkeys(GPU_ANSWERS, RuntimeError("no GPU")))
         for name, value in answers.items():
             setattr(torch.cuda, name, self.answer(name, value))
         replaced: list[tuple[object, str, object]] = [
@@ -131,6 +159,41 @@ class Observer:
                 replaced.append((cpp_extension, name, self.tagged(getattr(cpp_extension, name))))
         for owner, name, new in replaced:
             setattr(owner, name, new)
+
+
+def part_of_child(name: str) -> dict[str, Any]:
+    """The names of another file of this process; it lies beside this one, and is in no package that it could import."""
+    return runpy.run_path(str(Path(__file__).with_name(name)))
+
+
+def note_variables(observer: Observer, words: list[str], forgotten: tuple[str, ...]) -> None:
+    """Note what the project's own files look for and do not find: variables, and words of the command line."""
+    kind: type[MutableMapping[str, str]] = type(os.environ)
+    between = {os.__file__, str(getattr(sys.modules["_collections_abc"], "__file__", None)), __file__}
+
+    def asked_by_project() -> bool:
+        frame = sys._getframe(2)
+        while frame.f_back and (frame.f_code.co_filename in between or "frozen" in frame.f_code.co_filename):
+            frame = frame.f_back
+        return Path(frame.f_code.co_filename).is_relative_to(observer.project)
+
+    class Environment(kind):  # type: ignore[misc,valid-type]
+        def __getitem__(self, name: str) -> str:
+            try:
+                return str(super().__getitem__(name))
+            except KeyError:
+                if name not in forgotten and asked_by_project():
+                    observer.note(f"variable: {name}")
+                raise
+
+    class Words(list[str]):
+        def __contains__(self, word: object) -> bool:
+            if not super().__contains__(word) and asked_by_project():
+                observer.note(f"word: {word}")
+            return super().__contains__(word)
+
+    os.environ.__class__ = Environment
+    sys.argv = Words(["setup.py", "bdist_wheel", *words])
 
 
 def plain(value: Any) -> Any:
@@ -155,49 +218,7 @@ def own_command(kind: Any) -> str | None:
     return None if is_torch_s else str(getattr(kind, "__qualname__", kind))
 
 
-def without_programs(path: str, names: set[str], scratch: Path) -> str:
-    """PATH as if some programs were not installed: a folder that has one becomes a folder of links to the others."""
-    folders = []
-    for number, folder in enumerate(path.split(os.pathsep)):
-        if folder and any((Path(folder) / name).exists() for name in names):
-            copy = scratch / f"path-{number}"
-            copy.mkdir()
-            for entry in Path(folder).absolute().iterdir():
-                if entry.name not in names:
-                    (copy / entry.name).symlink_to(entry)
-            folder = str(copy)
-        folders.append(folder)
-    return os.pathsep.join(folders)
-
-
-def make_toolkit(root: Path, release: str) -> Path:
-    """A folder that looks like a CUDA toolkit to a setup.py: its nvcc can say its version and nothing else."""
-    for name in ("bin", "include", "lib64"):
-        (root / name).mkdir(parents=True)
-    lines = f"nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release {release}, V{release}.0\n"
-    (root / "bin/nvcc").write_text(f"#!/bin/sh\ncat <<end\n{lines}end\n", encoding="utf-8")
-    (root / "bin/nvcc").chmod(0o755)
-    return root
-
-
-def prepare_environment(toolkit: Path | None, scratch: Path) -> None:
-    """Set what setup.py sees in its environment."""
-    for name in (*FORGOTTEN, *NO_PROXY):
-        os.environ.pop(name, None)
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        os.environ[name] = os.environ[name.upper()] = NOWHERE
-    os.environ["GIT_ALLOW_PROTOCOL"] = "file"  # git's submodules, if they are there already, are no download
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    path = without_programs(os.environ.get("PATH", os.defpath), {"nvcc", "nvidia-smi"}, scratch)
-    if toolkit:
-        os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = str(toolkit)
-        os.environ["FORCE_CUDA"] = "1"
-        path = f"{toolkit / 'bin'}{os.pathsep}{path}"
-    os.environ["PATH"] = path
-
-
-def observe(project: Path, observer: Observer, scratch: Path) -> dict[str, Any]:
+def observe(project: Path, observer: Observer, scratch: Path, words: list[str]) -> dict[str, Any]:
     """Run a project's setup.py to its end; where it found what, for the one who reads the result."""
     import distutils.core  # what `import setuptools` put there, from Python 3.12 on
 
@@ -205,15 +226,16 @@ def observe(project: Path, observer: Observer, scratch: Path) -> dict[str, Any]:
     import torch
 
     own_cuda = torch.version.cuda
-    toolkit = None if observer.mode == "cpu" else make_toolkit(scratch / "cuda", own_cuda or ASSUMED_CUDA)
-    prepare_environment(toolkit, scratch)
+    machine = part_of_child("setup_machine.py")
+    toolkit = None if observer.mode == "cpu" else machine["make_toolkit"](scratch / "cuda", own_cuda or ASSUMED_CUDA)
+    machine["prepare_environment"](toolkit, scratch)
     observer.patch_torch(toolkit)
     for module in (setuptools, distutils.core):
         vars(module)["setup"] = observer.setup
     sys.addaudithook(observer.watch)
     os.chdir(project)
     sys.path.insert(0, str(project))
-    sys.argv = ["setup.py", "bdist_wheel"]
+    note_variables(observer, words, machine["FORGOTTEN"])
     failure = None
     try:
         runpy.run_path(str(project / "setup.py"), run_name="__main__")
@@ -235,14 +257,15 @@ def observe(project: Path, observer: Observer, scratch: Path) -> dict[str, Any]:
     }
 
 
-def main(project: str, mode: str, scratch: str) -> None:
+def main(project: str, original: str, mode: str, scratch: str, *words: str) -> None:
     """Print what was observed to what was standard output; setup.py prints to standard error."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)
         sys.stdout = sys.stderr  # in the order in which it was printed, also if this process is killed
         del sys.path[0]  # this file's own folder, where `wheel` is something else
         sys.dont_write_bytecode = True
-        json.dump(observe(Path(project), Observer(mode), Path(scratch)), out)
+        observer = Observer(mode, Path(project), Path(original), Path(scratch))
+        json.dump(observe(Path(project), observer, Path(scratch), [*words]), out)
 
 
 if __name__ == "__main__":

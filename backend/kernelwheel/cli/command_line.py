@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..core.errors import IncompatibleArtifactError, command
+from ..core.files import is_folder
 from ..loader.kernels import Kernels
 from . import cache_commands, doctor, inspection
 
@@ -49,7 +50,8 @@ def find_kernels(package: str) -> Kernels:
 
 def _constructed_here(package: str, module: ModuleType) -> Kernels:
     names = set(importlib.metadata.packages_distributions().get(package.partition(".")[0], ()))
-    if len(names) != 1 or module.__file__ is None:
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]  # a package needs no __init__.py
+    if len(names) != 1 or not folders:
         raise IncompatibleArtifactError(
             f"the version of {package} is not known",
             required=f"a `Kernels` constructed by `import {package}`, or one installed distribution that has {package}",
@@ -59,4 +61,5 @@ def _constructed_here(package: str, module: ModuleType) -> Kernels:
                 "or construct its `Kernels` on import",
             ],
         )
-    return Kernels(package, importlib.metadata.version(names.pop()), Path(module.__file__).parent / "_native")
+    folder = next((folder for folder in folders if is_folder(folder / "_kernelwheel")), folders[0])
+    return Kernels(package, importlib.metadata.version(names.pop()), folder / "_native")

@@ -285,7 +285,6 @@ function(_kernelwheel_compile_like_cpp_extension target)
   endforeach()
   # Python's own options, which setuptools passes on to C++ alone: assertions stay in device code. CMake adds -O3.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fwrapv;-Wall>")
-  target_compile_definitions(${target} PRIVATE TORCH_API_INCLUDE_EXTENSION_H)
   kernelwheel_name_module(${target} ${target})
   target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include/torch/csrc/api/include")
   target_link_libraries(${target} PRIVATE c10 torch)
@@ -315,6 +314,7 @@ function(kernelwheel_add_pybind11_module target)
   endif()
   _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
   _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
+  target_compile_definitions(${target} PRIVATE TORCH_API_INCLUDE_EXTENSION_H)  # torch/torch.h then includes Python.h
   if(CMAKE_CROSSCOMPILING)  # they may lie beside the headers of a libc, which are not the compiler's
     foreach(folder IN LISTS KERNELWHEEL_PYTHON_HEADERS)
       target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-idirafter${folder}>"
@@ -332,6 +332,36 @@ function(kernelwheel_name_module target name)
   set_property(TARGET ${target} PROPERTY KERNELWHEEL_MODULE ${name})
   target_compile_definitions(${target} PRIVATE
     "TORCH_EXTENSION_NAME=$<TARGET_PROPERTY:${target},KERNELWHEEL_MODULE>")
+endfunction()
+
+# A library that is not there is an error before anything is compiled, not at the link.
+function(kernelwheel_link_libraries target)
+  get_property(options TARGET ${target} PROPERTY LINK_OPTIONS)
+  string(REGEX MATCHALL "-L *[^ ;]+" folders "${options}")
+  foreach(folder IN LISTS KERNELWHEEL_TORCH_LINKED KERNELWHEEL_LIBRARIES CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES)
+    list(APPEND folders "-L${folder}")
+  endforeach()
+  foreach(library IN LISTS ARGN)
+    if(NOT CMAKE_CROSSCOMPILING)
+      execute_process(
+        COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib ${folders} "-l${library}" -o library-probe.so
+        WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
+      if(failed AND library STREQUAL "cuda")
+        # The driver's library is on machines with a GPU, and a stub for the linker in whole toolkits. pip's have none.
+        file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/driver")
+        execute_process(
+          COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib -Wl,-soname,libcuda.so.1 -o driver/libcuda.so
+          -x c "/dev/null" WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
+        target_link_directories(${target} PRIVATE "${CMAKE_BINARY_DIR}/driver")
+        target_link_options(${target} PRIVATE "LINKER:--no-as-needed")  # the stub has no symbols
+      endif()
+      if(failed AND said MATCHES "cannot find|unable to find|not found")
+        message(FATAL_ERROR "the library ${library}, in libraries of ${target}, cannot be found by the linker: install "
+          "it, or name its folder with -L in link-flags")
+      endif()
+    endif()
+    target_link_libraries(${target} PRIVATE "${library}")
+  endforeach()
 endfunction()
 
 function(kernelwheel_set_gencode target)

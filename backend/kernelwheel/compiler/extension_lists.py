@@ -50,7 +50,7 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     if extension.link_flags:
         yield f"target_link_options({name} PRIVATE {_quoted([as_one(extension.link_flags)])})"
     if extension.libraries:
-        yield f"target_link_libraries({name} PRIVATE {_quoted(extension.libraries)})"
+        yield f"kernelwheel_link_libraries({name} {_quoted(extension.libraries)})"
 
 
 def _quoted(values: Iterable[str]) -> str:

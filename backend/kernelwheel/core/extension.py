@@ -50,6 +50,7 @@ class Extension:
         libraries: further libraries to link, `cublas`.
         archs: the architectures of its kernels, if they are for one family of GPUs only; empty: those of the build.
         exclude: patterns of files that are left out.
+        by_path: whether the package loads it by its path, so that the library itself lies where its name says.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Extension:
     libraries: tuple[str, ...]
     archs: str
     exclude: tuple[str, ...] = ()
+    by_path: bool = False
 
     @property
     def module(self) -> str:
@@ -143,6 +145,13 @@ KEYS = (
         "required, optional or none",
         "`required` with CUDA files, else `none`",
         "Whether it can be built without CUDA: `optional` then leaves out CUDA files and `cuda-sources`.",
+    ),
+    Key(
+        "by-path",
+        "true or false",
+        "`false`",
+        "For a package that gives its library's path to `torch.ops.load_library`: the library itself lies where its "
+        "name says, and nothing checks it against the machine.",
     ),
     Key("archs", "a list such as 9.0a;10.0a", "those of the build", "The one family of GPUs that its kernels are for."),
 )
@@ -226,7 +235,16 @@ class _Reader:
             libraries=self._list("libraries", _library),
             archs=str(architectures.parse(archs, f"archs of {name}")) if archs else "",
             exclude=self._list("exclude", _pattern),
+            by_path=self._by_path(),
         )
+
+    def _by_path(self) -> bool:
+        value = self.table.get("by-path", False)
+        if not isinstance(value, bool):
+            refuse(self.name, "by-path", "true or false", repr(value))
+        if value and self.table.get("kind", "module") == "module":
+            refuse(self.name, "by-path", "operators or a torch-library", "a module, which Python imports by its name")
+        return value
 
     def _refuse_unknown(self) -> None:
         for key in self.table:

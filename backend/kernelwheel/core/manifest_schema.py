@@ -201,6 +201,7 @@ _EXTENSION: Fields = {
     "name": _dotted,
     "kind": lambda value: value in ("module", "operators", "torch-library"),
     "cuda": lambda value: value in ("required", "optional", "none"),
+    "by_path": _of_type(bool),
     **dict.fromkeys(("sources", "cuda_sources", "exclude", "include_dirs", "define", "cuda_define"), _texts),
     **dict.fromkeys(("cxx_flags", "cuda_flags", "link_flags", "libraries"), _texts),
     "file_flags": lambda value: type(value) is dict and _texts(list(value)) and all(map(_texts, value.values())),

@@ -30,22 +30,9 @@ def find_sources(extensions: Iterable[Extension], project: Path) -> tuple[Extens
     """The same extensions with files in place of patterns, in the order of their names.
 
     Raises:
-        SettingsError: a pattern matches nothing, a folder does not exist, or a file is compiled in two ways.
+        SettingsError: a pattern matches nothing, or a folder does not exist.
     """
-    resolved = tuple(sorted((_resolve(each, project) for each in extensions), key=lambda each: each.name))
-    ways: dict[str, tuple[str, object]] = {}
-    for each in resolved:
-        for file in each.compiled(cuda=True):
-            how = (each.define, each.cuda_define, each.cxx_flags, each.cuda_flags, each.file_flags.get(file, ()))
-            other, its = ways.setdefault(file, (each.name, how))
-            if its != how:
-                refuse(
-                    each.name,
-                    "sources",
-                    "files that are compiled in one way",
-                    f"{file}, which {other} compiles with other flags",
-                )
-    return resolved
+    return tuple(sorted((_resolve(each, project) for each in extensions), key=lambda each: each.name))
 
 
 def files_of(extensions: Sequence[Extension], project: Path) -> tuple[str, ...]:

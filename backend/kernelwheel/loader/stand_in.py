@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -34,12 +35,9 @@ def stand_for_module(
     def attribute(asked: str) -> Any:
         if asked.startswith("__") and asked.endswith("__") and asked not in _LOADED_FOR:
             raise AttributeError(f"module {name!r} has no attribute {asked!r}")
-        if _is_looked_after(package):
-            return None
         return getattr(become(), asked)
 
-    kernels = _kernels(package, distribution)
-    if not _is_looked_after(package) and kernels.extension_if_usable(name):
+    if _kernels(package, distribution).extension_if_usable(name):
         become()
     return attribute, lambda: dir(become())
 
@@ -52,9 +50,7 @@ def stand_for_operators(
     Raises:
         KernelWheelError: as `Kernels.extension`.
     """
-    kernels = _kernels(package, distribution)
-    if not _is_looked_after(package):
-        kernels.extension(name)
+    _kernels(package, distribution).extension(name)
 
     def attribute(asked: str) -> Any:
         raise AttributeError(f"module {name!r} has no attribute {asked!r}: its operators are in torch.ops")
@@ -63,10 +59,17 @@ def stand_for_operators(
 
 
 def _kernels(package: str, distribution: str) -> Kernels:
-    """The package's kernels in this process; this copy of the runtime is the package's own."""
-    return Kernels.constructed.get(package) or Kernels(
+    """The package's kernels in this process; this copy of the runtime is the package's own.
+
+    In the process of a command, this does not return: the command needs no more of the package, and what the package
+    does next, such as torch.library.register_fake, may need kernels that do not fit or are still to be compiled.
+    """
+    kernels = Kernels.constructed.get(package) or Kernels(
         package, version(distribution), Path(__file__).parents[2] / "_native"
     )
+    if _is_looked_after(package):
+        sys.exit(import_module(f"{package}._kernelwheel.__main__").main(sys.argv[1:]))
+    return kernels
 
 
 def _is_looked_after(package: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
+from ..core.extension import refuse
 from ..core.package import NOTE, PackageFacts
 from .core_metadata import completed, field_of
 from .module_files import module_file, module_files
@@ -52,8 +53,12 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
         epoch: the timestamp of every file in the wheel, in seconds since 1970.
 
     Raises:
+        SettingsError: a library is loaded by its path, and there is none.
         BuildError: it cannot be written; no partial file is left.
     """
+    for each in facts.extensions:
+        if each.by_path:
+            refuse(each.name, "by-path", "a wheel", "an editable install, which has no library", "install without -e")
     package = facts.import_name
     folder = f"_{package}_kernelwheel"
     with WheelFile(editable) as source:

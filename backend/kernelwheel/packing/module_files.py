@@ -24,6 +24,8 @@ def module_files(extensions: Iterable[Extension], package: str, distribution: st
         distribution: the name that it is installed under, which has its version.
     """
     for each in extensions:
+        if each.by_path:  # the library itself is there
+            continue
         what = "module" if each.kind == "module" else "operators"
         text = _TEXT.format(what=what, name=each.name, package=package, distribution=distribution)
         yield module_file(each.name, package), text.encode("utf-8")
@@ -32,6 +34,18 @@ def module_files(extensions: Iterable[Extension], package: str, distribution: st
 def module_file(name: str, package: str) -> str:
     """The file that is imported as `name`; the package itself may be an extension, and then has no other file."""
     return f"{name}/__init__.py" if name == package else name.replace(".", "/") + ".py"
+
+
+def top_level(text: str, package: str, names: Iterable[str]) -> str:
+    """A top_level.txt with the names that extensions are imported by, which setuptools has not built.
+
+    Args:
+        text: what setuptools wrote.
+        package: the import name of the package.
+        names: those of its extensions.
+    """
+    known = {*text.split(), package, *(name.partition(".")[0] for name in names)}
+    return "".join(f"{name}\n" for name in sorted(known))
 
 
 def refuse_clashes(extensions: Iterable[Extension], package: str, members: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from ..store.artifact import Artifact
 from . import licences, sbom
 from .components import Component
 from .core_metadata import completed, field_of
-from .module_files import module_files
+from .module_files import module_files, top_level
 from .tags import python_tag
 
 # What builds wheels, and is of no use in one.
@@ -63,6 +63,10 @@ class Contents:
         native, artifact = self.native, self.artifact
         for library in artifact.manifest.libraries:
             yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
+        for each in map(from_plan, artifact.manifest.content["extensions"]):
+            if each.by_path:
+                file = each.name.replace(".", "/") + HERE.suffix
+                yield file, (artifact.folder / each.file(artifact.manifest.plan["target"]["platform"])).read_bytes()
         yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
         for name in sorted(self.artifact.manifest.content["sources"]):
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
@@ -112,11 +116,15 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
             metadata: completed(declared, binding["torch"] if binding else None, [licences.FILE]).encode("utf-8"),
         }
+        extensions = [from_plan(plan) for plan in manifest.content["extensions"]]
+        names = f"{source.dist_info_path}/top_level.txt"
+        old = source.read(names).decode("utf-8") if names in source.namelist() else ""
+        changed[names] = top_level(old, contents.package, [each.name for each in extensions]).encode("utf-8")
         descriptions = _descriptions(contents, declared, source.parsed_filename["name"])
         runtime = f"{contents.package}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
-            module_files(map(from_plan, manifest.content["extensions"]), contents.package, field_of(declared, "Name")),
+            module_files(extensions, contents.package, field_of(declared, "Name")),
             contents.members(),
             ((f"{source.dist_info_path}/{name}", data) for name, data in descriptions),
         )

@@ -1,0 +1,5 @@
+"""What the scripts start."""
+
+
+def main():
+    print("everything")
