@@ -109,7 +109,7 @@ import importlib.machinery, os, sys
 class Finder(importlib.machinery.PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] not in os.environ["HIDDEN"].split():
+        if not {name, name.partition(".")[0]} & set(os.environ["HIDDEN"].split()):
             return super().find_spec(name, path, target)
 sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
 """
@@ -151,6 +151,17 @@ def test_a_build_package_that_is_missing_is_said_with_the_command_that_installs_
     )
     assert f"to fix:    {requirements.install(names.split())}\n" in said
     assert "--no-build-isolation" in said
+
+
+@pytest.mark.slow
+def test_a_packaging_that_is_too_old_for_setuptools_is_said(builder: Builder, hide: Callable[[str], None]) -> None:
+    hide("packaging.licenses")  # since 24.2; setuptools 77 imports it
+
+    said = builder.refusal()
+
+    assert said.startswith("BuildError: the build requirements are not complete\n")
+    assert re.search(r"found: +packaging \S+ is installed in /", said)
+    assert "to fix:    pip install 'packaging>=24.2'\n" in said
 
 
 HOOK = """

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 
 from .errors import BuildError
 from .platforms import PLATFORMS, platform_name
@@ -27,7 +28,9 @@ TO_BUILD = (
 # For the command adopt, which runs a setup.py and writes TOML:
 TO_ADOPT = (("torch", "torch"), ("setuptools", "setuptools"), ("tomlkit", "tomlkit"))
 # Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
-RELEASES = {"scikit-build-core": "<1.2"}
+RELEASES = {"scikit-build-core": "<1.2", "packaging": ">=24.2"}
+# setuptools 77 imports this from an installed packaging, and that only from this release on has it.
+PART_OF_PACKAGING = "packaging.licenses"
 
 
 def install(names: Iterable[str]) -> str:
@@ -41,12 +44,17 @@ def missing(packages: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def require_build_packages() -> None:
-    """Raise an error that names each package that a build needs and that is not installed."""
-    if names := missing(TO_BUILD):
+    """Raise an error that names each package that a build needs and that is not installed, or too old."""
+    names = missing(TO_BUILD)
+    found = [f"{name} is not installed in {sys.prefix}" for name in names]
+    if "packaging" not in names and importlib.util.find_spec(PART_OF_PACKAGING) is None:
+        names.append("packaging")
+        found.append(f"packaging {metadata.version('packaging')} is installed in {sys.prefix}")
+    if names:
         raise BuildError(
             "the build requirements are not complete",
-            required=", ".join(name for _, name in TO_BUILD),
-            found="\n".join(f"{name} is not installed in {sys.prefix}" for name in names),
+            required=", ".join(name + RELEASES.get(name, "") for _, name in TO_BUILD),
+            found="\n".join(found),
             remedies=[
                 install(names),
                 "or build in isolation, the default (pip: without --no-build-isolation), which installs what "
