@@ -56,7 +56,8 @@ class Package(NamedTuple):
 
 
 GITHUB = "github.com"
-# Their bdist_wheel fetches wheels from GitHub, or their build_ext prints: adopt cannot know that this may go.
+# Their bdist_wheel fetches wheels from GitHub, their build_ext prints or takes another folder: adopt cannot know that
+# this may go.
 OWN_COMMAND = "rm setup.py"
 # Tensor::type() is no type of elements any more.
 SCALAR_TYPE = r"find {} -name '*.cu' | xargs sed -i 's/TYPES(value.type()/TYPES(value.scalar_type()/'"
@@ -124,7 +125,7 @@ PACKAGES = (
     Package("mmcv", f"{GITHUB}/open-mmlab/mmcv", "a8073c74bf", ".", "mmcv._ext", is_built=False),
     Package(
         "apex", f"{GITHUB}/NVIDIA/apex", "6424da3b4f", ".", "apex",
-        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), is_built=False,
+        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), after=OWN_COMMAND, is_built=False,
     ),
     Package(
         "tiny-cuda-nn", f"{GITHUB}/NVlabs/tiny-cuda-nn", "6ee3546bda", "bindings/torch", "tinycudann", is_built=False
