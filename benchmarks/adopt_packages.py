@@ -1,6 +1,7 @@
 """Well-known packages, converted by `adopt` from their setup.py, built for one architecture, and imported.
 
-Usage: adopt_packages.py BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest, expecttest.
+Usage: adopt_packages.py [--convert] BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest
+and expecttest; with --convert, nothing is compiled.
 The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
 compiles for two hours and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a package
 is done: what `adopt --check` said first of its sources as they are, what was done by hand because adopt said so, what
@@ -55,7 +56,8 @@ class Package(NamedTuple):
 
 
 GITHUB = "github.com"
-# Their bdist_wheel fetches wheels from GitHub, or their build_ext prints: adopt cannot know that this may go.
+# Their bdist_wheel fetches wheels from GitHub, their build_ext prints or takes another folder: adopt cannot know that
+# this may go.
 OWN_COMMAND = "rm setup.py"
 # Tensor::type() is no type of elements any more.
 SCALAR_TYPE = r"find {} -name '*.cu' | xargs sed -i 's/TYPES(value.type()/TYPES(value.scalar_type()/'"
@@ -123,7 +125,7 @@ PACKAGES = (
     Package("mmcv", f"{GITHUB}/open-mmlab/mmcv", "a8073c74bf", ".", "mmcv._ext", is_built=False),
     Package(
         "apex", f"{GITHUB}/NVIDIA/apex", "6424da3b4f", ".", "apex",
-        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), is_built=False,
+        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), after=OWN_COMMAND, is_built=False,
     ),
     Package(
         "tiny-cuda-nn", f"{GITHUB}/NVlabs/tiny-cuda-nn", "6ee3546bda", "bindings/torch", "tinycudann", is_built=False
@@ -141,7 +143,7 @@ class Row(NamedTuple):
     outcome: str
 
 
-def main(backend: Path, folder: Path, names: Sequence[str]) -> int:
+def main(backend: Path, folder: Path, names: Sequence[str], is_built: bool) -> int:
     """Try the packages, and print a row for each as it is done, and then the table."""
     unknown = set(names) - {package.name for package in PACKAGES}
     if unknown:
@@ -150,6 +152,7 @@ def main(backend: Path, folder: Path, names: Sequence[str]) -> int:
     rows = []
     for package in PACKAGES:
         if not names or package.name in names:
+            package = package._replace(is_built=package.is_built and is_built)
             row = tried(package, backend.resolve(), folder.resolve())
             print(" | ".join(row), flush=True)
             rows.append(row)
@@ -240,6 +243,8 @@ def why(said: str) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    options = [word for word in sys.argv[1:] if word.startswith("--")]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    if len(words) < 2 or options not in ([], ["--convert"]):
         sys.exit(__doc__)
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(Path(words[0]), Path(words[1]), words[2:], is_built=not options))
