@@ -20,8 +20,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
+import cuda_stubs
+from cuda_stubs import write_stubs
 
 PYTHON = "3.11"  # Debian 12's
 TORCH = "2.13.0"
@@ -42,9 +42,6 @@ TOOLKIT = (
 HEADERS = f"libpython{PYTHON}-dev"  # for modules; without what it depends on, such as a libc's headers
 DEBIAN = ("python3-minimal", f"libpython{PYTHON}-stdlib", "libstdc++6", "libgomp1", "libc-bin")
 CPU = "neoverse-n1"  # has no SVE: one that qemu executes fast enough
-SYSTEM = (
-    "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "libz.so",
-)  # fmt: skip
 # What libraries of torch look up in /proc and /sys: under qemu they would see the builder's CPU.
 CPUINFO = """processor\t: {0}
 BogoMIPS\t: 50.00
@@ -61,7 +58,8 @@ CPU revision\t: 1
 def make_machine(folder: Path, torch: str = TORCH) -> int:
     """Make the folder, with a release of torch; 2 and a reason if this machine cannot."""
     made = folder / "machine.json"
-    recipe = f"torch {torch}\n{Path(__file__).read_text(encoding='utf-8')}"
+    texts = [Path(file).read_text(encoding="utf-8") for file in (__file__, cuda_stubs.__file__)]
+    recipe = "\n".join([f"torch {torch}", *texts])
     if made.is_file() and json.loads(made.read_text(encoding="utf-8"))["recipe"] == recipe:
         return 0
     if lacking := [
@@ -125,56 +123,7 @@ def make_libraries(torch: Path, libraries: Path, toolkit: Path) -> None:
     libraries.mkdir()
     for path in toolkit.glob("nvidia/cu13/lib/libcudart.so.*"):
         shutil.copy2(path, libraries)
-    brought = {path.name for path in (*torch.iterdir(), *libraries.iterdir())}
-    needed: dict[str, dict[str, str]] = {}
-    bare: set[str] = set()
-    for path in sorted(torch.glob("libtorch*.so")) + sorted(torch.glob("libc10*.so")):
-        with path.open("rb") as stream:
-            collect(ELFFile(stream), needed, bare)
-    known = {name for symbols in needed.values() for name in symbols}
-    missing = [name for name in sorted(needed) if name not in brought and not name.startswith(SYSTEM)]
-    unversioned = sorted(name for name in bare - known if name.startswith(("cuda", "cu", "nccl", "nv")))
-    for library in missing:
-        write_stub(libraries / library, needed[library], unversioned if library.startswith("libnccl") else [])
-
-
-def collect(elf: ELFFile, needed: dict[str, dict[str, str]], bare: set[str]) -> None:
-    """Add what a library needs: by soname, the symbols with their versions; and the symbols without a version."""
-    for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED"):
-        needed.setdefault(tag.needed, {})
-    symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
-    wanted = elf.get_section_by_name(".gnu.version_r")
-    assert isinstance(versions, GNUVerSymSection)
-    assert isinstance(wanted, GNUVerNeedSection)
-    names = {
-        each.entry.vna_other: (library.name, each.name) for library, inside in wanted.iter_versions() for each in inside
-    }
-    for symbol, at in zip(symbols.iter_symbols(), versions.iter_symbols(), strict=True):
-        if symbol.entry.st_shndx != "SHN_UNDEF":
-            continue
-        if at.entry["ndx"] in names:
-            library, version = names[at.entry["ndx"]]
-            needed.setdefault(library, {})[symbol.name] = version
-        else:
-            bare.add(symbol.name)
-
-
-def write_stub(path: Path, symbols: dict[str, str], more: list[str]) -> None:
-    """A library that has these functions, and whose functions fail."""
-    with tempfile.TemporaryDirectory() as temporary:
-        source, script = Path(temporary) / "stub.c", Path(temporary) / "stub.map"
-        source.write_text(
-            "".join(f"int {name}(void) {{ return 1; }}\n" for name in [*symbols, *more]), encoding="ascii"
-        )
-        versions = sorted(set(symbols.values()))
-        text = "".join(
-            f"{version} {{ global: {'; '.join(n for n, v in symbols.items() if v == version)}; }};\n"
-            for version in versions
-        )
-        script.write_text(text, encoding="ascii")
-        words = ["-x", "c", "-shared", "-fPIC", "-nostdlib", "-w", f"-Wl,-soname,{path.name}"]
-        words += [f"-Wl,--version-script={script}"] if versions else []
-        run(["aarch64-linux-gnu-g++", *words, "-o", path, source])
+    write_stubs(torch, libraries, "aarch64-linux-gnu-g++")
 
 
 def run(command: list[str | Path], cwd: Path | None = None) -> None:

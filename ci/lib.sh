@@ -119,20 +119,11 @@ make_cpu_venv_base() {
   fi
 }
 
-# make_newest: a folder with the newest torch, its nvcc, the oldest CMake and the newest scikit-build-core, also beyond the
-# bound that packages require, to compile with; sets $newest.
-# Of the toolkit's libraries only names of headers, which a build looks for, and which the test's sources do not include.
-make_newest() {
-  newest=$cache/newest
-  local wanted=("torch==2.15.0" "cmake==3.24.0" scikit-build-core nvidia-{cuda-nvcc,cuda-crt,cuda-runtime,cuda-cccl,nvvm,cuda-cuobjdump}==13.2.*)
-  if ! is_made newest "${wanted[@]}"; then
-    say "the newest torch and scikit-build-core, to compile with: ${wanted[*]}"
-    make_venv frontend
-    rm -rf "$newest"
-    pip_install --no-deps --target "$newest" "${wanted[@]}"
-    touch "$newest"/nvidia/cu13/include/{cublas_v2,cublasLt,cusparse,cusolverDn}.h
-    printf '%s' "$python ${wanted[*]}" >"$newest/made-from"
-  fi
+# make_end oldest|newest: an environment with what a build needs, at that end of what is supported (ci/ends.py); sets $end.
+make_end() {
+  end=$cache/$1
+  make_venv aarch64-tools "pyelftools>=0.31"
+  "$venv/bin/python" "$root/ci/ends.py" "$1" "$end"
 }
 
 # apt_install PACKAGE: installs a package of Debian's; fails where that needs another user, or there is no apt.

@@ -56,15 +56,16 @@ def pip_wheel(
     env: Mapping[str, str | None] | None = None,
     config: Mapping[str, str] | None = None,
     prefix: tuple[str, ...] = (),
+    python: str | Path = sys.executable,
     kept: bool = False,
     limit: float = 600,
 ) -> Done:
-    """`pip wheel` of a checkout into `folder`, in this environment; `prefix` goes before the command.
+    """`pip wheel` of a checkout into `folder`, in this environment or `python`'s; `prefix` goes before the command.
 
     Without `kept`, everything is compiled: the cache is another one for each folder.
     """
     options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
-    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
+    command = [python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
     folder.parent.mkdir(exist_ok=True)
     own = {} if kept else {"XDG_CACHE_HOME": str(cache_of(folder))}
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
