@@ -110,9 +110,10 @@ def test_the_table_names_modules_that_are_there_and_gives_reasons() -> None:
     assert {kind for kinds in TABLE.values() for kind in kinds} == {"system", "environment"}
 
 
-def test_the_recipe_has_no_option_for_the_linker_but_for_the_stubs_of_older_libraries() -> None:
+def test_the_recipe_has_no_option_for_the_linker_but_for_the_stubs_of_libraries() -> None:
     text = (BACKEND / "cmake" / "KernelWheel.cmake").read_text(encoding="utf-8")
     kept = re.sub(r"(?ms)^if\((KERNELWHEEL_OLDER|KERNELWHEEL_TORCH_STUBS)\)$.*?^endif\(\)$", "", text)
+    kept = re.sub(r'(?ms)^ +if\(failed AND library STREQUAL "cuda"\)$.*?^ +endif\(\)$', "", kept)  # the driver's
     code = "\n".join(line.partition("#")[0] for line in kept.splitlines())
 
     assert "-Wl,-soname" in text

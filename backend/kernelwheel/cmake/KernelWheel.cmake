@@ -344,7 +344,7 @@ function(kernelwheel_link_libraries target)
   foreach(library IN LISTS ARGN)
     if(NOT CMAKE_CROSSCOMPILING)
       execute_process(
-        COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib ${folders} "-l${library}" -o library-probe.so
+        COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib ${folders} "-l${library}" -o library-probe
         WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
       if(failed AND library STREQUAL "cuda")
         # The driver's library is on machines with a GPU, and a stub for the linker in whole toolkits. pip's have none.
