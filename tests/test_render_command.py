@@ -79,6 +79,7 @@ def test_options_change_the_picture(tmp_path: Path) -> None:
         ["--distance", "2"],
         ["--up", "z"],
         ["--up=-y"],
+        ["--up", "-z"],
         ["--background", "white"],
         ["--sh-degree", "0"],
     ):

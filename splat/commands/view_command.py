@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
         choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
-        terms = ViewTerms(choices, _draw, UP[args.up or "y"], args.background, args.sh_degree)
+        up = None if args.camera and not args.up else UP[args.up or "y"]
+        terms = ViewTerms(choices, _draw, up, args.background, args.sh_degree)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
