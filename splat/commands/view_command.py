@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from ..scene.camera import Camera
-from ..scene.formats import READABLE
+from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="SCENE",
-        help=f"the scenes to choose from ({READABLE}), and folders of them; default: a built-in one",
+        help=f"the scenes to choose from ({ENDINGS}), and folders of them; default: a built-in one",
     )
     parser.add_argument(
         "--host",
