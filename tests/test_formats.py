@@ -484,12 +484,6 @@ def test_names_decide_the_format(tmp_path: Path) -> None:
         read_scene(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a.ply", "b.SPLAT", "c.Spz", "d.Compressed.ply", "scene.obj"]
-        "a.ply",
-        "b.SPLAT",
-        "c.Spz",
-        "d.Compressed.ply",
-        "scene.obj",
-    ]
 
 
 def test_what_is_not_finite_is_not_written(tmp_path: Path) -> None:
