@@ -27,6 +27,7 @@ from test_ply import WHOLE, XYZ, header, no_other_warning, text
 
 import splat
 from splat.scene import formats, spz, spz_values
+from splat.scene.compressed_ply_writer import nearby
 from splat.scene.file_input import LeftOutWarning
 from splat.scene.formats import FORMATS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
@@ -369,6 +370,56 @@ HALF = round(1023 * (0.5 / 2**0.5 + 0.5))  # a component of a half
 WORDS = (2047 << 21 | 0 << 11 | 2047, 1 << 30 | HALF << 20 | HALF << 10 | HALF, 0 << 21 | 1023 << 11 | 0, 0x0033FF66)
 
 
+@pytest.mark.parametrize("degree", range(4))
+def test_a_compressed_ply_as_it_is_written(tmp_path: Path, degree: int) -> None:
+    """Half a step of each field: 11 bits of the chunk's extent, 8 of colour, 1/32 of a coefficient."""
+    scene = some_scene(600, degree)
+    order = nearby(scene.means.double().numpy())
+
+    write_scene(tmp_path / "a.compressed.ply", scene)
+    found = read_scene(tmp_path / "a.compressed.ply")
+
+    assert found.degree == degree
+    for start in range(0, 600, 256):
+        rows, chunk = slice(start, start + 256), order[start : start + 256]
+        for values, others, bits in (
+            (found.means, scene.means, torch.tensor([11, 10, 11])),
+            (found.scales.log(), scene.scales.log(), torch.tensor([11, 10, 11])),
+            (found.sh[:, 0], scene.sh[:, 0], torch.tensor([8, 8, 8])),
+        ):
+            extent = others[chunk].amax(0) - others[chunk].amin(0)
+            assert ((values[rows] - others[chunk]).abs() <= extent * (0.5 / (2**bits - 1)) + 1e-5).all()
+    assert (found.opacities - scene.opacities[order]).abs().max() <= 0.5 / 255 + 1e-6
+    turns = [torch.nn.functional.normalize(each, dim=1) for each in (found.quats, scene.quats[order])]
+    assert (turns[0] * turns[1]).sum(1).abs().min() > 1 - 1e-5
+    if degree:
+        assert (found.sh[:, 1:] - scene.sh[order, 1:].clamp(-4, 4)).abs().max() <= 1 / 64 + 1e-6
+
+
+def test_what_is_written_is_laid_out_as_by_hand(tmp_path: Path) -> None:
+    """The two Gaussians of one file by hand, which have the extremes of each field."""
+    unturned = 512 << 20 | 512 << 10 | 512
+    greatest, least = (2**32 - 1, unturned, 0, 2**32 - 1), (0, unturned, 2**32 - 1, 0)
+    (tmp_path / "a.ply").write_bytes(compressed([greatest, least], [[*BOX, 0.0, 1, 0, 1, 0, 1]], colors=True))
+
+    write_scene(tmp_path / "b.compressed.ply", read_scene(tmp_path / "a.ply"))
+
+    content = (tmp_path / "b.compressed.ply").read_bytes()
+    assert np.frombuffer(content[-32:], "<u4").reshape(2, 4).tolist() == [[*least], [*greatest]]
+    assert np.frombuffer(content[-104:-32], "<f4").tolist() == pytest.approx(
+        [0, -1, 10, 1, 1, 20, -2, -2, -4, 0, 0, -2, 0, 0, 0, 1, 1, 1], abs=1e-5
+    )
+
+
+def test_neighbours_share_a_chunk() -> None:
+    cells = torch.tensor([[x, y, z] for x in range(8) for y in range(8) for z in range(8)], dtype=torch.float64)
+    shuffled = cells[torch.randperm(512, generator=torch.Generator().manual_seed(0))].numpy()
+
+    first = shuffled[nearby(shuffled)][:64]
+
+    assert sorted(map(tuple, first)) == sorted(map(tuple, cells[(cells < 4).all(1)].numpy()))
+
+
 def test_a_compressed_ply_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "a.compressed.ply"
     sh = bytes([0, 255, 128, *range(6)])
@@ -417,15 +468,13 @@ def test_chunks_have_limits_of_their_own(tmp_path: Path) -> None:
 
 def test_names_decide_the_format(tmp_path: Path) -> None:
     scene = some_scene(5)
-    for name in ("a.ply", "b.SPLAT", "c.Spz"):
+    for name in ("a.ply", "b.SPLAT", "c.Spz", "d.Compressed.ply"):
         write_scene(tmp_path / name, scene)
         assert len(read_scene(tmp_path / name)) == 5
     with pytest.raises(
         SceneError, match=r"scene\.obj: the name of a scene must end in one of \.compressed\.ply, \.ply, "
     ):
         write_scene(tmp_path / "scene.obj", scene)
-    with pytest.raises(SceneError, match=r"such files are only read; .* one of \.ply, \.splat, \.spz"):
-        write_scene(tmp_path / "a.compressed.ply", scene)
     with pytest.raises(FileNotFoundError):
         read_scene(tmp_path / "none.obj")
     (tmp_path / "scene.obj").write_bytes(WHOLE)
@@ -433,11 +482,12 @@ def test_names_decide_the_format(tmp_path: Path) -> None:
         read_scene(tmp_path / "scene.obj")
     with pytest.raises(IsADirectoryError):
         read_scene(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.ply", "b.SPLAT", "c.Spz", "scene.obj"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["a.ply", "b.SPLAT", "c.Spz", "d.Compressed.ply", "scene.obj"]
 
 
 def test_what_is_not_finite_is_not_written(tmp_path: Path) -> None:
-    for suffix in (".ply", ".splat", ".spz"):
+    for suffix in FORMATS:
         scene = some_scene(5)
         scene.means[1, 0] = torch.nan
         scene.quats[3] = 0
@@ -460,13 +510,14 @@ def test_a_pipe_is_no_scene() -> None:
 def test_bulba_in_every_format(tmp_path: Path) -> None:
     bulba = read_scene(real_scene("bulba.ply"))
     sizes = {}
-    for suffix in (".ply", ".splat", ".spz"):
+    for suffix in FORMATS:
         path = tmp_path / f"bulba{suffix}"
         write_scene(path, bulba)
         found = read_scene(path)
         sizes[suffix] = path.stat().st_size
-        assert (found.means - bulba.means).abs().max() < 1e-3
-        assert (found.opacities - bulba.opacities).abs().max() < 0.01
+        order = nearby(bulba.means.double().numpy()) if suffix == ".compressed.ply" else slice(None)
+        assert (found.means - bulba.means[order]).abs().max() < 1e-3
+        assert (found.opacities - bulba.opacities[order]).abs().max() < 0.01
         assert found.degree == (0 if suffix == ".splat" else 3)
     assert sizes[".spz"] * 5 < sizes[".ply"]
 
@@ -640,7 +691,7 @@ def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, head: bytes, message: str) 
     assert peak < 4 * MEBIBYTE
 
 
-@pytest.mark.parametrize("suffix", [".splat", ".spz"])
+@pytest.mark.parametrize("suffix", [".compressed.ply", ".splat", ".spz"])
 def test_memory_is_a_small_multiple_of_the_scene(tmp_path: Path, suffix: str) -> None:
     scene = some_scene(50_000, degree=0 if suffix == ".splat" else 3)
     write_scene(tmp_path / f"a{suffix}", scene)
@@ -747,7 +798,7 @@ def test_any_scene_is_written_and_read_or_refused(
         sh=values[7:19].reshape(1, 4, 3),
     )
     folder = tmp_path_factory.getbasetemp()
-    write: dict[str, Callable[[Gaussians], list[str]]] = {s: FORMATS[s].losses for s in (".ply", ".splat", ".spz")}
+    write: dict[str, Callable[[Gaussians], list[str]]] = {s: FORMATS[s].losses for s in FORMATS}
     for suffix, losses in write.items():
         path = folder / f"any{suffix}"
         path.unlink(missing_ok=True)
@@ -779,13 +830,13 @@ def test_a_scene_of_no_gaussians_is_read(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("degree", range(5))
-@pytest.mark.parametrize("suffix", [".ply", ".splat", ".spz"])
+@pytest.mark.parametrize("suffix", FORMATS)
 def test_a_scene_of_no_gaussians_is_written(tmp_path: Path, suffix: str, degree: int) -> None:
     with no_other_warning():
         write_scene(tmp_path / f"a{suffix}", some_scene(0, degree))
         found = read_scene(tmp_path / f"a{suffix}")
     assert len(found) == 0
-    assert found.degree == (0 if suffix == ".splat" else degree)
+    assert found.degree == min(degree, FORMATS[suffix].max_degree)
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
@@ -797,7 +848,7 @@ def test_an_spz_file_of_no_gaussians_is_written_in_every_version(tmp_path: Path,
 def test_a_scene_of_which_nothing_can_be_used_is_written_as_one_of_nothing(tmp_path: Path) -> None:
     scene = some_scene(5)
     scene.quats[:] = 0
-    for suffix in (".ply", ".splat", ".spz"):
+    for suffix in FORMATS:
         with pytest.warns(LeftOutWarning, match="left out 5 of 5 Gaussians"):
             write_scene(tmp_path / f"a{suffix}", scene)
         assert len(read_scene(tmp_path / f"a{suffix}")) == 0
@@ -814,7 +865,7 @@ def test_commands_on_a_scene_of_no_gaussians(tmp_path: Path, capsys: pytest.Capt
     status, out, err = run(capsys, "info", path, "--json", "--histograms", tmp_path / "a.png")
     assert (status, err) == (0, "")
     assert json.loads(out)["quantiles"] == {}
-    for suffix in (".ply", ".splat", ".spz"):
+    for suffix in FORMATS:
         status, out, err = run(capsys, "convert", path, tmp_path / f"out{suffix}")
         assert (status, out) == (1, "")
         assert err == f"splat: {path}: a scene with Gaussians is required, found none in it\n"

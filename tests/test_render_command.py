@@ -15,13 +15,14 @@ from scenes import real_scene
 from test_ply import columns, ply
 
 from splat.commands import render_command
+from splat.commands.printing import CommandParser
 from splat.scene.builtin import knot_scene
 from splat.scene.formats import write_scene
 from splat.scene.image import to_8_bit, write_png
 
 
 def parse(*arguments: str | Path) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="splat render")
+    parser = CommandParser(prog="splat render")
     render_command.add_arguments(parser)
     return parser.parse_args([str(argument) for argument in arguments])
 
@@ -79,6 +80,7 @@ def test_options_change_the_picture(tmp_path: Path) -> None:
         ["--distance", "2"],
         ["--up", "z"],
         ["--up=-y"],
+        ["--up", "-z"],
         ["--background", "white"],
         ["--sh-degree", "0"],
     ):

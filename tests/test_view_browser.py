@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import browser
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from test_render_command import render
 
 from splat.scene.builtin import knot_scene
+from splat.scene.camera import orbit
+from splat.scene.camera_file import write_camera
 from splat.scene.formats import write_scene
 
 if TYPE_CHECKING:
@@ -119,6 +123,31 @@ def test_the_page_shows_what_render_draws_and_a_drag_turns_it(
     until(page, lambda turned: apart(turned, seen) > 10, "it still answers when the other is gone")
     page.close()
     assert wrong == also_wrong == []
+
+
+@pytest.mark.parametrize("kind", ["rolled", "identity"])
+def test_the_page_begins_with_a_camera_s_file_as_render_draws_it(
+    chromium: Browser, folder: Path, tmp_path: Path, kind: str
+) -> None:
+    scene = knot_scene()
+    camera = orbit(scene, browser.WIDTH, browser.HEIGHT, azimuth=30)
+    viewmat = torch.eye(4)
+    if kind == "rolled":
+        viewmat[:2, :2] = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
+        viewmat = viewmat @ camera.viewmat
+    else:
+        middle = sum(scene.bounds()) / 2
+        viewmat[:3, 3] = camera.viewmat[:3, :3] @ middle + camera.viewmat[:3, 3] - middle
+    write_camera(folder / f"{kind}.json", replace(camera, viewmat=viewmat))
+    expected = render(tmp_path / "a.png", folder / "knot.ply", "--camera", folder / f"{kind}.json")[FREE]
+    assert expected.std() > 30, "there is something to see"
+
+    with browser.serve(folder, "knot.ply", "--camera", f"{kind}.json") as address:
+        page, wrong = browser.visit(chromium, address)
+        until(page, lambda seen: apart(seen, expected) < 2, "the page begins with that camera")
+        page.close()
+
+    assert wrong == []
 
 
 def test_modes_scenes_and_what_cannot_be_opened(chromium: Browser, url: str) -> None:

@@ -8,6 +8,7 @@ import math
 import queue
 import threading
 import weakref
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -120,6 +121,17 @@ def test_a_page_is_pointed_at_the_middle_of_the_scene() -> None:
     assert aim.position == pytest.approx((-camera.viewmat[:3, :3].T @ camera.viewmat[:3, 3]).tolist(), abs=1e-4)
     behind = aim_of(camera, (0.0, 1.0, 0.0), aim.position)
     assert math.dist(behind.look_at, behind.position) == pytest.approx(camera.near, rel=1e-2)
+
+
+def test_without_an_upright_direction_a_rolled_camera_stays_so() -> None:
+    camera = orbit(knot_scene(), 80, 60, azimuth=70, elevation=35)
+    roll = torch.eye(4)
+    roll[:2, :2] = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    viewmat = roll @ camera.viewmat
+
+    aim = aim_of(replace(camera, viewmat=viewmat), None, (0.0, 0.0, 0.0))
+
+    assert aim.up == pytest.approx((-viewmat[1, :3]).tolist(), abs=1e-6)
 
 
 def test_a_smaller_picture_shows_the_same() -> None:

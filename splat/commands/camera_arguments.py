@@ -53,7 +53,7 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--up",
         choices=UP_AXES,
-        help="the axis of the scene that points up; write negative ones as --up=-y; default: y",
+        help="the axis of the scene that points up; default: y",
     )
     parser.set_defaults(wrong_usage=parser.error)
 

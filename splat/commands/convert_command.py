@@ -9,9 +9,8 @@ from pathlib import Path
 from ..scene.edits import Corner, crop_scene, limit_degree, prune_scene, scale_scene
 from ..scene.file_input import usable
 from ..scene.formats import (
+    ENDINGS,
     FORMATS,
-    READABLE,
-    WRITABLE,
     check_scene_output,
     read_scene,
     suffix_of,
@@ -25,9 +24,9 @@ from .warnings_printed import printed_warnings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `convert`."""
-    parser.add_argument("source", type=Path, metavar="IN", help=f"the scene to read ({READABLE})")
+    parser.add_argument("source", type=Path, metavar="IN", help=f"the scene to read ({ENDINGS})")
     parser.add_argument(
-        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({WRITABLE})"
+        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({ENDINGS})"
     )
     parser.add_argument(
         "--sh-degree",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..scene.file_input import LeftOutWarning
-from ..scene.formats import FORMATS, READABLE, losses_of, read_scene, suffix_of
+from ..scene.formats import ENDINGS, FORMATS, losses_of, read_scene, suffix_of
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
@@ -20,7 +20,7 @@ from .warnings_printed import printed_warnings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `info`."""
-    parser.add_argument("scene", type=Path, metavar="SCENE", help=f"the scene to read ({READABLE})")
+    parser.add_argument("scene", type=Path, metavar="SCENE", help=f"the scene to read ({ENDINGS})")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--histograms", type=file_argument(check_picture), metavar="OUT.png", help="the file to write histograms to"

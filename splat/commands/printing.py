@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from ..scene.names import one_line
 
@@ -15,6 +17,16 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the program with status 2."""
         super().error(one_line(message))
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Take `--up -y` like `--up=-y`: argparse would take -y for another option."""
+        words: list[str] = []
+        for word in sys.argv[1:] if args is None else args:
+            if words and words[-1] == "--up" and re.fullmatch("-[xyz]", word):
+                words[-1] += f"={word}"
+            else:
+                words.append(word)
+        return super().parse_known_args(words, namespace)
 
 
 def print_result(text: str, flush: bool = False) -> None:

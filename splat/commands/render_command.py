@@ -10,7 +10,7 @@ import torch
 
 from ..ops.rendering import rasterization
 from ..scene.camera import Camera
-from ..scene.formats import READABLE
+from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from .camera_arguments import (
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="SCENE",
-        help=f"the scene to render ({READABLE}); default: a built-in one",
+        help=f"the scene to render ({ENDINGS}); default: a built-in one",
     )
     parser.add_argument(
         "-o",

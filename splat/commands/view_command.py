@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from ..scene.camera import Camera
-from ..scene.formats import READABLE
+from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="SCENE",
-        help=f"the scenes to choose from ({READABLE}), and folders of them; default: a built-in one",
+        help=f"the scenes to choose from ({ENDINGS}), and folders of them; default: a built-in one",
     )
     parser.add_argument(
         "--host",
@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
         choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
-        terms = ViewTerms(choices, _draw, UP[args.up or "y"], args.background, args.sh_degree)
+        up = None if args.camera and not args.up else UP[args.up or "y"]
+        terms = ViewTerms(choices, _draw, up, args.background, args.sh_degree)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -32,5 +33,5 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _widened(value: object) -> object:
+def _widened(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.dtype in HALVES else value

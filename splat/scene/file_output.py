@@ -16,7 +16,7 @@ def check_writable(path: str | Path, suffix: str, what: str) -> Path:
     `what` names, in the plural, what such files hold, as in "pictures are written as PNG".
     """
     path = Path(path)
-    if path.suffix.lower() != suffix:
+    if not path.name.lower().endswith(suffix) or path.name.lower() == suffix:
         kind = suffix[1:].upper()
         raise ValueError(f"{what} are written as {kind}, so the name must end in {suffix}, found {str(path)!r}")
     if path.is_dir():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from .compressed_ply_writer import compressed_losses, write_compressed
 from .file_input import opened_file, usable
 from .file_output import check_writable
 from .gaussians import Gaussians, SceneError
@@ -22,8 +23,7 @@ class SceneFormat(NamedTuple):
     describe: Callable[[Path], str]
     """The format and the version of a file, from its header."""
     read: Callable[[Path], Gaussians]
-    write: Callable[[Path, Gaussians], None] | None
-    """None if the format is only read."""
+    write: Callable[[Path, Gaussians], None]
     max_degree: int
     """The highest degree of spherical harmonics."""
     losses: Callable[[Gaussians], list[str]]
@@ -42,13 +42,12 @@ def _describe_spz(path: Path) -> str:
 
 # Longer endings first: `.compressed.ply` ends in `.ply` too.
 FORMATS: Final = {
-    ".compressed.ply": SceneFormat(ply_kind, read_ply, None, 3, _no_losses),
+    ".compressed.ply": SceneFormat(ply_kind, read_ply, write_compressed, 3, compressed_losses),
     ".ply": SceneFormat(ply_kind, read_ply, write_ply, 4, _no_losses),
     ".splat": SceneFormat(lambda path: ".splat", read_splat, write_splat, 0, splat_losses),
     ".spz": SceneFormat(_describe_spz, read_spz, write_spz, 4, spz_losses),
 }
-READABLE: Final = ", ".join(FORMATS)
-WRITABLE: Final = ", ".join(suffix for suffix, entry in FORMATS.items() if entry.write)
+ENDINGS: Final = ", ".join(FORMATS)
 
 
 def suffix_of(path: Path) -> str:
@@ -57,7 +56,7 @@ def suffix_of(path: Path) -> str:
     for suffix in FORMATS:
         if name.endswith(suffix):
             return suffix
-    raise SceneError(f"{path}: the name of a scene must end in one of {READABLE}")
+    raise SceneError(f"{path}: the name of a scene must end in one of {ENDINGS}")
 
 
 def read_scene(path: str | Path) -> Gaussians:
@@ -77,10 +76,6 @@ def check_scene_output(path: str | Path) -> Path:
     """Raise ValueError or OSError if `write_scene` would because of the name, before any work is done."""
     path = Path(path)
     suffix = suffix_of(path)
-    if FORMATS[suffix].write is None:
-        raise SceneError(
-            f"{path}: such files are only read; the name of a scene to write must end in one of {WRITABLE}"
-        )
     return check_writable(path, suffix, "scenes")
 
 
@@ -97,6 +92,4 @@ def write_scene(path: str | Path, scene: Gaussians) -> None:
     Raises ValueError if the name does not fit or the format cannot hold the scene, OSError if it cannot be written.
     """
     path = check_scene_output(path)
-    write = FORMATS[suffix_of(path)].write
-    assert write is not None
-    write(path, usable(scene, path))
+    FORMATS[suffix_of(path)].write(path, usable(scene, path))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..scene.camera import Camera
-from ..scene.formats import FORMATS, READABLE
+from ..scene.formats import ENDINGS, FORMATS
 from ..scene.gaussians import Gaussians, SceneError
 
 BUILT_IN: Final = "built-in scene"
@@ -86,6 +86,6 @@ def _scenes_in(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(tuple(FORMATS)))
     if not 0 < len(found) <= MOST_FILES:
         raise SceneError(
-            f"{folder}: a folder with 1 to {MOST_FILES} scenes ({READABLE}) is required, found {len(found)}"
+            f"{folder}: a folder with 1 to {MOST_FILES} scenes ({ENDINGS}) is required, found {len(found)}"
         )
     return found

@@ -83,12 +83,13 @@ def resized(camera: Camera, scale: float) -> Camera:
     return Camera(viewmat=camera.viewmat, K=camera.K * factors, width=width, height=height, near=camera.near)
 
 
-def aim_of(camera: Camera, up: Numbers, around: Numbers) -> Aim:
+def aim_of(camera: Camera, up: Numbers | None, around: Numbers) -> Aim:
     """How to set a page's camera so that it shows the view of `camera`.
 
     Args:
         camera: where to look from.
-        up: x, y, z of the direction that stays upright while the page orbits.
+        up: x, y, z of the direction that stays upright while the page orbits; None: the camera's own, so that a camera
+            that is rolled stays so.
         around: x, y, z of the scene's middle; the page orbits around the point in the picture's middle at its depth.
     """
     turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
@@ -96,4 +97,5 @@ def aim_of(camera: Camera, up: Numbers, around: Numbers) -> Aim:
     depth = float(forward @ (torch.tensor(around, dtype=torch.float64) - position))
     look_at = position + max(depth, camera.near) * forward
     fov = 2 * math.atan(camera.height / (2 * float(camera.K[1, 1])))
-    return Aim(tuple(position.tolist()), tuple(look_at.tolist()), up, fov)
+    upright = tuple((-turn[1]).tolist()) if up is None else up
+    return Aim(tuple(position.tolist()), tuple(look_at.tolist()), upright, fov)

@@ -41,8 +41,8 @@ class ViewTerms:
 
     choices: Choices
     draw: Callable[[Look, Camera], Picture]
-    up: tuple[float, ...]
-    """The direction that stays upright."""
+    up: tuple[float, ...] | None
+    """The direction that stays upright; None: that of each scene's camera."""
     background: tuple[float, float, float]
     degree: int
     """The highest degree of spherical harmonics to start with."""
