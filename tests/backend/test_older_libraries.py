@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.older_libraries import LINKED_IN, older_symbols, source_files
+from processes import run
 from standins import make_cxx, make_program, settings_with
 
 LIBC = """\
@@ -75,6 +77,30 @@ def test_each_library_has_a_source_and_a_version_script(cxx: Cxx) -> None:
     assert files["stubs/libpthread.so.0.map"] == (
         "GLIBC_2.2.5 { global: pthread_create; };\nGLIBC_2.27 { global: sem_open; };\n"
     )
+
+
+@pytest.mark.slow
+def test_a_source_may_name_a_version_of_a_mathematical_function(tmp_path: Path) -> None:
+    """As torch_spline_conv does; powf's default of 2.27 is old enough, so it is not rebound."""
+    cxx = find_cxx(settings_with(), os.environ)
+    files = source_files(cxx, "2.28")
+    if platform.machine() != "x86_64" or not any(name.startswith("stubs/libm.") for name in files):
+        pytest.skip("the libm here has no powf@GLIBC_2.2.5, or nothing newer than 2.28")
+    for name in ("stubs/libm.so.6.cpp", "stubs/libm.so.6.map"):
+        (tmp_path / Path(name).name).write_text(files[name])
+    (tmp_path / "a.cpp").write_text(
+        '#include <cmath>\n__asm__(".symver powf,powf@GLIBC_2.2.5");\nfloat f(float x) { return powf(x, x); }\n'
+        "double g(double x) { return std::pow(x, x); }\nfloat h(float x) { return fmodf(x, 3); }\n"
+    )
+    flags = ["-O1", "-fno-builtin", "-fPIC", "-shared"]
+    stub = [f"-Wl,-soname,libm.so.6,--version-script={tmp_path / 'libm.so.6.map'}", tmp_path / "libm.so.6.cpp"]
+
+    run([cxx.path, *flags, "-nostdlib", *stub, "-o", tmp_path / "libm.so.6"], cwd=tmp_path)
+    run([cxx.path, *flags, tmp_path / "a.cpp", "-o", tmp_path / "a.so", tmp_path / "libm.so.6"], cwd=tmp_path)
+
+    listed = run(["nm", "-D", "--with-symbol-versions", tmp_path / "a.so"], cwd=tmp_path).stdout
+    assert "U powf@GLIBC_2.2.5" in listed
+    assert "U pow@GLIBC_2.2.5" in listed
 
 
 def test_a_libc_that_is_no_glibc_has_nothing_to_rebind(cxx: Cxx, tmp_path: Path) -> None:

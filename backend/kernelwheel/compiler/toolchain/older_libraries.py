@@ -22,6 +22,7 @@ MOVED = {
     "librt.so.1": r"aio_\w+|lio_\w+|_{0,2}mq_\w+|shm_\w+|timer_\w+",
 }
 LAST_MOVE = (2, 34)
+MATHEMATICAL_LIBRARY = "libm.so.6"
 MATHEMATICAL = r"(exp|exp2|exp10|log|log2|pow|hypot|fmod)f?"
 # What is linked in if it is used, each a source file:
 LINKED_IN = {
@@ -63,9 +64,9 @@ def older_symbols(cxx: Cxx, oldest: str) -> dict[str, dict[str, str]]:
         home = next((library for library, names in MOVED.items() if re.fullmatch(names, symbol)), None)
         if home and numbers(default) <= LAST_MOVE:
             found.setdefault(home, {})[symbol] = version
-    for symbol, _, version in _rebound(_listing(cxx, "libm.so.6"), numbers(oldest)):
+    for symbol, _, version in _rebound(_listing(cxx, MATHEMATICAL_LIBRARY), numbers(oldest)):
         if re.fullmatch(MATHEMATICAL, symbol):
-            found.setdefault("libm.so.6", {})[symbol] = version
+            found.setdefault(MATHEMATICAL_LIBRARY, {})[symbol] = version
     return found
 
 
@@ -73,9 +74,20 @@ def source_files(cxx: Cxx, oldest: str) -> dict[str, str]:
     """The source files, by name: `stubs/libdl.so.2.cpp` and its version script for each library, `linked-in/*.cpp`."""
     files = {f"linked-in/{name}": text for name, text in LINKED_IN.items()}
     for library, symbols in older_symbols(cxx, oldest).items():
-        files[f"stubs/{library}.cpp"] = stub_source(symbols)
-        files[f"stubs/{library}.map"] = _version_script(symbols)
+        named = _named_versions(cxx) if library == MATHEMATICAL_LIBRARY else []
+        others = [(symbol, version) for symbol, version in named if symbols.get(symbol) != version]
+        files[f"stubs/{library}.cpp"] = stub_source(symbols) + _versioned_source(others)
+        files[f"stubs/{library}.map"] = _version_script(symbols, [version for _, version in others])
     return files
+
+
+def _named_versions(cxx: Cxx) -> list[tuple[str, str]]:
+    """The symbols of libm that are bound only where a source names their version: symbol, version.
+
+    Its stub has them too: of two libraries of one name, a linker takes the versions of the first.
+    """
+    listing = _listing(cxx, MATHEMATICAL_LIBRARY)
+    return re.findall(r" [A-Za-z] ([\w.]+)@(GLIBC_[\d.]+)$", listing, re.MULTILINE)
 
 
 def stub_source(symbols: Collection[str]) -> str:
@@ -84,11 +96,20 @@ def stub_source(symbols: Collection[str]) -> str:
     return "\n".join(['extern "C" {', *lines, "}", ""])
 
 
-def _version_script(symbols: Mapping[str, str]) -> str:
-    """The script that gives each symbol its version (ld manual, "VERSION Command")."""
-    versions = sorted(set(symbols.values()))
+def _versioned_source(symbols: Collection[tuple[str, str]]) -> str:
+    """Functions that are found by a symbol and its version alone (gas manual, ".symver")."""
+    return "".join(
+        f'extern "C" void v{n}() {{}}\n__asm__(".symver v{n}, {symbol}@{version}");\n'
+        for n, (symbol, version) in enumerate(sorted(symbols))
+    )
+
+
+def _version_script(symbols: Mapping[str, str], others: Collection[str] = ()) -> str:
+    """The script that gives each symbol its version (ld manual, "VERSION Command"), and has the other versions."""
+    versions = sorted({*symbols.values(), *others})
     names = {version: sorted(name for name in symbols if symbols[name] == version) for version in versions}
-    return "".join(f"{version} {{ global: {'; '.join(names[version])}; }};\n" for version in versions)
+    shared = {version: f" global: {'; '.join(names[version])}; " if names[version] else " " for version in versions}
+    return "".join(f"{version} {{{shared[version]}}};\n" for version in versions)
 
 
 def _listing(cxx: Cxx, library: str) -> str:
