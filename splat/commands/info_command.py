@@ -55,7 +55,7 @@ def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
         "sh_degree": scene.degree,
         "visible_box": visible_box(scene),
         "quantiles": scene_quantiles(scene),
-        "losses": {suffix: losses_of(suffix, scene) for suffix, entry in FORMATS.items() if entry.write},
+        "losses": {suffix: losses_of(suffix, scene) for suffix in FORMATS},
     }
 
 

@@ -106,7 +106,8 @@ def _rotations(quats: Floats) -> Words:
     largest = np.abs(quats).argmax(axis=1)
     quats = quats * np.where(np.take_along_axis(quats, largest[:, None], axis=1) < 0, -1, 1)
     others = quats[np.arange(4) != largest[:, None]].reshape(-1, 3)
-    return largest.astype(np.uint32) << np.uint32(30) | _packed(others / math.sqrt(2) + 0.5, (10, 10, 10))
+    words: Words = largest.astype(np.uint32) << np.uint32(30) | _packed(others / math.sqrt(2) + 0.5, (10, 10, 10))
+    return words
 
 
 def _header(chunks: int, count: int, coefficients: int) -> str:
