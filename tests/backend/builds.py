@@ -121,9 +121,10 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def cuobjdump() -> str:
-    """NVIDIA's reader of device code: on PATH, in a toolkit, or inside triton."""
+    """NVIDIA's reader of device code: ci/test's, on PATH, in a toolkit, or inside triton."""
     site = TORCH.root.parent
     places = [
+        os.environ.get("SPLAT_TEST_CUOBJDUMP"),
         shutil.which("cuobjdump"),
         *site.glob("nvidia/cu*/bin/cuobjdump"),
         *site.glob("triton/backends/nvidia/bin/cuobjdump"),

@@ -266,7 +266,16 @@ def test_without_extensions_the_switches_are_named_and_can_be_set(tmp_path: Path
 
 @slow
 def test_a_script_that_wants_pkg_resources_is_told_which_setuptools_has_it(tmp_path: Path) -> None:
-    script = "import sys\nsys.path[:] = []\nimport pkg_resources\n"  # as after setuptools 81
+    script = """
+import sys
+class Nowhere:  # as after setuptools 81
+    def find_spec(self, name, path=None, target=None):
+        if name == "pkg_resources":
+            raise ModuleNotFoundError("No module named 'pkg_resources'")
+sys.modules.pop("pkg_resources", None)
+sys.meta_path.insert(0, Nowhere())
+import pkg_resources
+"""
 
     done = adopt(lay_out(tmp_path / "old", {"setup.py": script}))
 
