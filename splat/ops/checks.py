@@ -29,7 +29,7 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
     """Raise TypeError for anything but a tensor of `dtype`, ValueError for one on another device than `like`.
 
     NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost, and for
-    `torch.func`'s reverse mode, which does not take operators whose gradients are registered with torch.library.
+    `torch.func`'s reverse mode, which does not take operators whose gradients are registered by name.
     """
     words = str(dtype).removeprefix("torch.")
     if not isinstance(tensor, Tensor):

@@ -62,7 +62,7 @@ def _kernels(package: str, distribution: str) -> Kernels:
     """The package's kernels in this process; this copy of the runtime is the package's own.
 
     In the process of a command, this does not return: the command needs no more of the package, and what the package
-    does next, such as torch.library.register_fake, may need kernels that do not fit or are still to be compiled.
+    does next, such as registering a fake kernel, may need kernels that do not fit or are still to be compiled.
     """
     kernels = Kernels.constructed.get(package) or Kernels(
         package, version(distribution), Path(__file__).parents[2] / "_native"
