@@ -191,7 +191,7 @@ print(light._C.__file__)
 
 @pytest.mark.once
 def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_path: Path) -> None:
-    """A package may use its kernels when it is imported, as torch.library.register_fake does."""
+    """A package may use its kernels when it is imported, as one that registers fake kernels does."""
     bind_to(site, torch="2.1.0")
     (site / "light/__init__.py").write_text("from . import _C\nassert _C.answer() == 42\n")
     env = {"PYTHONPATH": f"{site}{os.pathsep}{BACKEND}", "LIGHT_JIT": "never"}
