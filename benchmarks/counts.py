@@ -72,7 +72,7 @@ class Redirected(TorchDispatchMode):
 
 def main(folder: Path, reduction: int, library: Path) -> None:
     """Print the tables."""
-    scene = garden(reduction)
+    scene = gpu_scenes.smaller(gpu_scenes.garden("cpu"), reduction)
     print(f"garden, {scene['width']}x{scene['height']}, {len(scene['means'])} Gaussians; executed, nothing was timed")
     found = dict(zip(PACKAGES, (run_ours(folder, library, scene), run_gsplat(folder, scene)), strict=True))
     print_steps(found)
@@ -97,13 +97,6 @@ def counts_of(package: str, executed: Executed) -> list[dict[str, str | int]]:
         }
         for name, work in executed.work.items()
     ]
-
-
-def garden(reduction: int) -> gpu_scenes.Arguments:
-    """The same view in a smaller picture."""
-    scene = gpu_scenes.garden("cpu")
-    size = {name: scene[name] // reduction for name in ("width", "height")}
-    return scene | size | {"Ks": scene["Ks"] / torch.tensor([[reduction], [reduction], [1.0]])}
 
 
 def run_ours(folder: Path, library: Path, scene: gpu_scenes.Arguments) -> Executed:

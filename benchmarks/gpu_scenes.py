@@ -64,6 +64,12 @@ def garden(device: str = "cuda") -> Arguments:
     return on(arguments | {"sh_degree": 3, "width": 1920, "height": 1080}, device)
 
 
+def smaller(scene: Arguments, reduction: int) -> Arguments:
+    """The same view in a smaller picture, on the CPU."""
+    size = {name: scene[name] // reduction for name in ("width", "height")}
+    return scene | size | {"Ks": scene["Ks"] / torch.tensor([[reduction], [reduction], [1.0]])}
+
+
 def synthetic(count: int, width: int, height: int, device: str) -> Arguments:
     """Gaussians that fill the view, as many small ones among few large ones as a trained scene has.
 

@@ -74,13 +74,11 @@ def main(folder: Path, reduction: int, library: Path) -> None:
 
 def scene(reduction: int) -> gpu_scenes.Arguments:
     """The garden with coefficients of all degrees, in a small picture."""
-    arguments = gpu_scenes.garden("cpu")
+    arguments = gpu_scenes.smaller(gpu_scenes.garden("cpu"), reduction)
     generator = torch.Generator().manual_seed(0)
     colors = arguments["colors"].clone()
     colors[:, 1:] = 0.1 * torch.randn(colors[:, 1:].shape, generator=generator)
-    Ks = arguments["Ks"] / torch.tensor([[reduction], [reduction], [1.0]])
-    size = {name: arguments[name] // reduction for name in ("width", "height")}
-    return arguments | size | {"Ks": Ks, "colors": colors}
+    return arguments | {"colors": colors}
 
 
 def weights_of(arguments: gpu_scenes.Arguments) -> tuple[Tensor, Tensor]:

@@ -27,17 +27,7 @@ BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
 LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
 SIMT = {"simt_wheel", "simt_ptx"}  # what executes kernels
 # Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
-SLOW = {
-    "run_python",
-    "build_root",
-    "small",
-    "compiled_once",
-    "simt",
-    "simt_wheel",
-    "simt_ptx",
-    "older_ptx",
-    "splat_wheel",
-}
+SLOW = {"run_python", "build_root", "small", "compiled_once", "older_ptx", "splat_wheel", *SIMT}
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
 

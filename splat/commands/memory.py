@@ -12,8 +12,7 @@ from ..scene.names import one_line
 if TYPE_CHECKING:
     import torch  # which takes a second: the command's help does without
 
-# The least that the operators allocate: colour, opacity and last Gaussian of each pixel; projection of each Gaussian.
-PIXEL_BYTES: Final = 20
+# The least that the operators allocate beside images: the projection of each Gaussian.
 GAUSSIAN_BYTES: Final = 48
 
 # How torch says it on the CPU and on CUDA, and how CUDA itself, the C++ library, oneDNN (which computes convolutions)

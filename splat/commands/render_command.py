@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from ..ops.checks import image_bytes
 from ..ops.rendering import rasterization
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
@@ -22,7 +23,7 @@ from .camera_arguments import (
 )
 from .command_files import file_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
-from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
+from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
 from .printing import print_error, print_result
 
 
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _render(scene: Gaussians, camera: Camera, background: tuple[float, float, float], degree: int) -> torch.Tensor:
     width, height = camera.width, camera.height
     device = scene.means.device
-    try_memory(PIXEL_BYTES * width * height + GAUSSIAN_BYTES * len(scene), device)
+    try_memory(image_bytes(1, height, width, 3) + GAUSSIAN_BYTES * len(scene), device)
     with torch.no_grad():
         images, _, _ = rasterization(
             scene.means,

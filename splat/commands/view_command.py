@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from ..ops.checks import image_bytes
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
@@ -21,7 +22,7 @@ from .camera_arguments import add_background_argument, add_camera_arguments, che
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
-from .memory import GAUSSIAN_BYTES, PIXEL_BYTES, enough_memory, try_memory
+from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
 from .printing import print_error, print_result, print_warning
 
 
@@ -101,7 +102,8 @@ def _draw(look: Look, camera: Camera) -> Picture:
     with enough_memory(
         lambda: f"drawing {count} Gaussians at {size}", "make the page smaller, or choose another scene"
     ):
-        try_memory(PIXEL_BYTES * camera.width * camera.height + GAUSSIAN_BYTES * count, look.scene.means.device)
+        pixels = image_bytes(1, camera.height, camera.width, 3)
+        try_memory(pixels + GAUSSIAN_BYTES * count, look.scene.means.device)
         return draw(look, camera)
 
 

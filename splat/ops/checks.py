@@ -141,12 +141,17 @@ def check_values(images: int, height: int, width: int, channels: int) -> None:
     check_count("values of the images", images, height, width, channels, most=MAX_VALUES)
 
 
+def image_bytes(images: int, height: int, width: int, channels: int) -> int:
+    """What images take: colours, opacities and the last Gaussian of each pixel."""
+    return images * height * width * (4 * channels + 8)
+
+
 def check_memory(images: int, height: int, width: int, channels: int, device: torch.device) -> None:
     """Raise torch.OutOfMemoryError if large images do not fit into memory.
 
     An operator that gets none has torch print C++ stack traces, and raises an error that may not say so.
     """
-    size = images * height * width * (4 * channels + 8)  # colours, opacities and the last Gaussians
+    size = image_bytes(images, height, width, channels)
     if torch.compiler.is_compiling() or size < LARGE_IMAGES:
         return
     try:

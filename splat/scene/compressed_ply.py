@@ -25,7 +25,7 @@ from .ply_rows import PlyBody
 PER_CHUNK: Final = 256
 """Gaussians that share their limits."""
 
-_PACKED: Final = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
+PACKED: Final = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
 _AXES: Final = ("x", "y", "z")
 _COEFFICIENTS: Final = (9, 24, 45)
 
@@ -36,7 +36,7 @@ Table = npt.NDArray[np.void]
 
 def is_compressed(header: Header) -> bool:
     """Whether a PLY file says that it is a compressed one."""
-    return any(prop.name == _PACKED[0] for element in header.elements for prop in element.properties)
+    return any(prop.name == PACKED[0] for element in header.elements for prop in element.properties)
 
 
 def read_compressed(file: BinaryIO, header: Header) -> Gaussians:
@@ -73,7 +73,7 @@ def _check_elements(header: Header, elements: dict[str, Element]) -> None:
     _require(elements, "chunk", limits, "f")
     if any(prop.name == "min_r" for prop in elements["chunk"].properties):
         _require(elements, "chunk", [f"{end}_{color}" for end in ("min", "max") for color in "rgb"], "f")
-    _require(elements, "vertex", _PACKED, "u4")
+    _require(elements, "vertex", PACKED, "u4")
     count = elements["vertex"].rows
     chunks = -(-count // PER_CHUNK)
     if elements["chunk"].rows != chunks:

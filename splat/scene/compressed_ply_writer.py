@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from .compressed_ply import PER_CHUNK
+from .compressed_ply import PACKED, PER_CHUNK
 from .file_output import check_writable, replacing
 from .gaussians import SH_C0, Gaussians
 
@@ -22,7 +22,6 @@ LARGEST_LOGARITHM: Final = 20.0
 MAX_DEGREE: Final = 3
 
 _LIMITS: Final = ("x", "y", "z", "scale_x", "scale_y", "scale_z", "r", "g", "b")
-_VERTEX: Final = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]
@@ -114,7 +113,7 @@ def _header(chunks: int, count: int, coefficients: int) -> str:
     ends = [f"{end}_{name}" for at in (0, 3, 6) for end in ("min", "max") for name in _LIMITS[at : at + 3]]
     lines = ["ply", "format binary_little_endian 1.0", f"element chunk {chunks}"]
     lines += [f"property float {name}" for name in ends]
-    lines += [f"element vertex {count}", *(f"property uint {name}" for name in _VERTEX)]
+    lines += [f"element vertex {count}", *(f"property uint {name}" for name in PACKED)]
     if coefficients:
         lines += [f"element sh {count}", *(f"property uchar f_rest_{i}" for i in range(coefficients))]
     return "\n".join([*lines, "end_header\n"])

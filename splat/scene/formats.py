@@ -75,8 +75,7 @@ def read_scene(path: str | Path) -> Gaussians:
 def check_scene_output(path: str | Path) -> Path:
     """Raise ValueError or OSError if `write_scene` would because of the name, before any work is done."""
     path = Path(path)
-    suffix = suffix_of(path)
-    return check_writable(path, suffix, "scenes")
+    return check_writable(path, suffix_of(path), "scenes")
 
 
 def losses_of(suffix: str, scene: Gaussians) -> list[str]:

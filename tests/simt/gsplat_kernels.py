@@ -272,8 +272,8 @@ class CompiledModule:
 
     def _launch_tiles(self, kernel: str, offsets: Tensor, tile_size: int, staged: int, *arguments: Any) -> None:
         """With a block for each tile and a thread for each of its pixels."""
-        images = offsets.numel() // (offsets.shape[-1] * offsets.shape[-2])
-        grid, block = (images, offsets.shape[-2], offsets.shape[-1]), (tile_size, tile_size, 1)
+        grid = (offsets.shape[:-2].numel(), offsets.shape[-2], offsets.shape[-1])
+        block = (tile_size, tile_size, 1)
         self._launch(kernel, grid, block, tile_size**2 * staged, arguments, False)
 
     def _launch(
@@ -306,8 +306,8 @@ def _projection_sizes(means: Tensor, viewmats: Tensor) -> tuple[np.generic, ...]
 
 def _raster_sizes(means2d: Tensor, offsets: Tensor, ids: Tensor) -> tuple[np.generic, ...]:
     """Images, Gaussians, pairs, and whether the layout is packed."""
-    images, packed = offsets.numel() // (offsets.shape[-1] * offsets.shape[-2]), means2d.dim() == 2
-    return U32(images), U32(0 if packed else means2d.shape[-2]), U32(len(ids)), FLAG(packed)
+    packed = means2d.dim() == 2
+    return U32(offsets.shape[:-2].numel()), U32(0 if packed else means2d.shape[-2]), U32(len(ids)), FLAG(packed)
 
 
 def _unwritten(*shape: int) -> Tensor:

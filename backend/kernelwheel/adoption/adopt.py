@@ -37,10 +37,10 @@ wants one, that it has a GPU, so that every machine gives the same.
 
 The exit status is 0 if all was translated and nothing differs, 1 if not, 2 if the command is wrong.
 """
-# What a setup.py asks that compiles for the GPU of the machine it runs on.
-GPU_QUESTIONS = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties", "torch.cuda.get_arch_list")
 _TORCH_S = ("CUDAExtension", "CppExtension")
-_CAPABILITY = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties")
+_CAPABILITY = {"torch.cuda.get_device_capability", "torch.cuda.get_device_properties"}
+# What a setup.py asks that compiles for the GPU of the machine it runs on.
+_GPU_QUESTIONS = {*_CAPABILITY, "torch.cuda.get_arch_list"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -191,7 +191,7 @@ def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[l
         raise _nothing(seen)
     if runs.without_cuda:
         _compare(runs.without_cuda, seen, notes)
-    if runs.needed_gpu and any(question in seen.asked for question in _CAPABILITY):
+    if runs.needed_gpu and _CAPABILITY & {*seen.asked}:
         arch_flags = {}  # of a GPU that there is none of
     return tables, _shared_archs(arch_flags, seen.asked, notes)
 
@@ -210,7 +210,7 @@ def _shared_archs(flags: Mapping[str, Sequence[str]], asked: Sequence[str], note
         notes.untranslated.append(f"the extensions are for different architectures ({each}), but there is one `archs`")
         return None
     (shared,) = set(lists.values()) or {""}
-    if shared and any(question in GPU_QUESTIONS for question in asked):
+    if shared and _GPU_QUESTIONS & {*asked}:
         notes.remarks.append(
             f"setup.py takes the GPU's own architecture, and {shared!r} without one: that is left out, and "
             "kernelwheel's default list has more"
@@ -241,11 +241,10 @@ def _report_runs(runs: SetupRuns, notes: AdoptionNotes) -> None:
             notes.remarks.append(f"setup.py asked for that GPU's compute capability, 9.0: check {', '.join(defined)}")
     if seen.assumed_cuda and seen.made_by("CUDAExtension"):
         notes.remarks.append(f"this torch has no CUDA; setup.py was told torch.version.cuda = {seen.assumed_cuda!r}")
-    for question in seen.asked:
-        if question.startswith("download: "):
-            notes.remarks.append(f"setup.py tried to download from {question.removeprefix('download: ')}")
-        elif question == "nvidia-smi":
-            notes.remarks.append("setup.py asked nvidia-smi; it was not there")
+    for place in seen.looked_for("download"):
+        notes.remarks.append(f"setup.py tried to download from {place}")
+    if "nvidia-smi" in seen.asked:
+        notes.remarks.append("setup.py asked nvidia-smi; it was not there")
     if any(question.startswith("torch.cuda.get_device") for question in seen.asked):
         notes.remarks.append(
             "setup.py asked for the GPU's compute capability; kernelwheel takes architectures from "
@@ -255,21 +254,15 @@ def _report_runs(runs: SetupRuns, notes: AdoptionNotes) -> None:
 
 def _of_pretended_gpu(seen: Observation) -> set[str]:
     """What has the compute capability of the pretended GPU in it: definitions, and names of extensions."""
-    if not any(question in seen.asked for question in _CAPABILITY):
+    if not _CAPABILITY & {*seen.asked}:
         return set()
-    flags = [flag for each in seen.extensions for flag in _strings(each.fields.get("extra_compile_args"))]
+    flags = [flag for each in seen.extensions for flag in each.compile_flags]
     names = [f"the extension {each.name}" for each in seen.extensions]
     return {
         text
         for text in (*flags, *names)
         if re.search(r"(?<!\d)90(?!\d)", text) and "gencode" not in text and "-arch" not in text
     }
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [text for each in value.values() for text in _strings(each)]
-    return [text for text in value or [] if isinstance(text, str)]
 
 
 def _nothing(seen: Observation) -> KernelWheelError:

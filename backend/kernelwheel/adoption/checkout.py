@@ -8,7 +8,6 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from .extension_tables import AdoptionNotes
 from .project_copy import repository_of
@@ -29,7 +28,11 @@ def report_submodules(project: Path, seen: Observation, notes: AdoptionNotes) ->
     wanted = [
         Path(os.path.normpath(project / place))
         for extension in seen.extensions
-        for place in (*extension.listed("sources"), *extension.listed("include_dirs"), *_included(extension.fields))
+        for place in (
+            *extension.listed("sources"),
+            *extension.listed("include_dirs"),
+            *_included(extension.compile_flags),
+        )
     ]
     unused = []
     for section in parser.sections():
@@ -47,10 +50,8 @@ def report_submodules(project: Path, seen: Observation, notes: AdoptionNotes) ->
         notes.remarks.append(f"git submodules that are not there, and that no extension names: {', '.join(unused)}")
 
 
-def _included(fields: Mapping[str, Any]) -> Iterator[str]:
+def _included(flags: Sequence[str]) -> Iterator[str]:
     """The folders of headers among the flags."""
-    given = fields.get("extra_compile_args") or []
-    flags = [flag for each in given.values() for flag in each] if isinstance(given, dict) else given
     for flag in flags:
         if flag.startswith("-I") and len(flag) > 2:
             yield flag[2:].strip()

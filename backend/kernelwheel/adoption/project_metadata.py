@@ -45,7 +45,7 @@ def project_metadata(folder: Path, seen: Observation, notes: AdoptionNotes) -> d
         "license-files": lines(given_files) if not isinstance(licence, dict) else None,
         "authors": people(values.get("author"), values.get("author_email")),
         "maintainers": people(values.get("maintainer"), values.get("maintainer_email")),
-        "keywords": _words(values.get("keywords")),
+        "keywords": comma_separated(values.get("keywords")),
         "classifiers": classifiers,
         "urls": _urls(values),
         "dependencies": lines(values.get("install_requires")),
@@ -109,7 +109,8 @@ def _person(address: str) -> dict[str, str]:
     return {**({"name": name} if name else {}), "email": match[2] if match else address}
 
 
-def _words(value: Any) -> list[str]:
+def comma_separated(value: Any) -> list[str]:
+    """Words from a text with commas, or from a list of such texts."""
     text = value if isinstance(value, str) else ",".join(value or ())
     return [word.strip() for word in text.split(",") if word.strip()]
 

@@ -21,6 +21,8 @@ from .project_copy import copied
 
 # What there is, as setup.py is told: a toolkit and no GPU; a GPU as well; neither.
 Mode = Literal["cuda", "gpu", "cpu"]
+# What setup_script.py notes with a name behind it, if it is not there.
+Sought = Literal["variable", "word", "download"]
 SECONDS = 120
 QUOTED_LINES = 12
 _DRIVER = Path(__file__).with_name("setup_script.py")
@@ -46,6 +48,13 @@ class ObservedExtension:
         """A field that is a list; empty without one."""
         value = self.fields.get(field)
         return list(value) if isinstance(value, list) else []
+
+    @property
+    def compile_flags(self) -> list[str]:
+        """The flags of all compilers, in one list."""
+        given = self.fields.get("extra_compile_args") or []
+        flags = [flag for each in given.values() for flag in each or []] if isinstance(given, dict) else given
+        return [flag for flag in flags if isinstance(flag, str)]
 
 
 @dataclass(frozen=True)
@@ -85,9 +94,13 @@ class Observation:
         """The extensions that one of torch's functions made, by name."""
         return {extension.name: extension for extension in self.extensions if extension.made_by == function}
 
-    def looked_for(self, what: Literal["variable", "word"]) -> list[str]:
-        """The variables, or the words of the command line, that setup.py looked for in vain."""
-        return [text.partition(": ")[2] for text in self.asked if text.startswith(f"{what}: ")]
+    def looked_for(self, what: Sought) -> list[str]:
+        """The variables, the words of the command line, or the downloads that setup.py looked for in vain."""
+        return _looked_for(self.asked, what)
+
+
+def _looked_for(asked: Sequence[str], what: Sought) -> list[str]:
+    return [text.partition(": ")[2] for text in asked if text.startswith(f"{what}: ")]
 
 
 @dataclass(frozen=True)
@@ -212,12 +225,12 @@ def _last_lines(output: str) -> str:
 
 
 def _failure(found: str, asked: Sequence[str]) -> KernelWheelError:
-    downloads = [what.partition(" ")[2] for what in asked if what.startswith("download: ")]
+    downloads = _looked_for(asked, "download")
     remedies = ["let setup.py get as far as setup(); `python setup.py --name` shows the same error in most cases"]
     if any(what.startswith("torch.cuda.get_") for what in asked):
         found += "\nit had asked for the GPU, and was told that there is none"
         remedies.insert(0, "if it then leaves the GPU alone, set TORCH_CUDA_ARCH_LIST=9.0 and run adopt again")
-    if variables := [what.partition(" ")[2] for what in asked if what.startswith("variable: ")]:
+    if variables := _looked_for(asked, "variable"):
         found += f"\nit had looked for variables that are not set: {', '.join(variables)}"
     if downloads:
         found += f"\nit had tried to download from {', '.join(downloads)}"

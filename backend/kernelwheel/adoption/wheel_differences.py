@@ -12,7 +12,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from .project_metadata import parsed_entry_points
+from .project_metadata import comma_separated, parsed_entry_points
 
 # Fields of METADATA that say the same in other words, or say how it was written.
 _PEOPLE = ("Author", "Maintainer")
@@ -127,7 +127,7 @@ def _urls(message: Message) -> set[str]:
 
 
 def _keywords(message: Message) -> set[str]:
-    return {word.strip() for word in (message["Keywords"] or "").split(",") if word.strip()}
+    return {*comma_separated(message["Keywords"])}
 
 
 def _requirements(message: Message) -> set[str]:

@@ -16,7 +16,7 @@ from wheel.wheelfile import WheelFile
 
 from ..core import manifest as manifests
 from ..core.errors import BuildError
-from ..core.extension import from_plan
+from ..core.extension import Extension, from_plan
 from ..core.platforms import HERE
 from ..core.variables import variable_set
 from ..store.artifact import Artifact
@@ -58,12 +58,17 @@ class Contents:
         """The import name of the package."""
         return self.native.partition("/")[0]
 
+    @property
+    def extensions(self) -> list[Extension]:
+        """Those that the Artifact was compiled from."""
+        return [from_plan(plan) for plan in self.artifact.manifest.content["extensions"]]
+
     def members(self) -> Iterator[tuple[str, bytes]]:
         """The files with their names in the wheel, without the other files that a Store keeps with an Artifact."""
         native, artifact = self.native, self.artifact
         for library in artifact.manifest.libraries:
             yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
-        for each in map(from_plan, artifact.manifest.content["extensions"]):
+        for each in self.extensions:
             if each.by_path:
                 file = each.name.replace(".", "/") + HERE.suffix
                 yield file, (artifact.folder / each.file(artifact.manifest.plan["target"]["platform"])).read_bytes()
@@ -116,7 +121,7 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
             metadata: completed(declared, binding["torch"] if binding else None, [licences.FILE]).encode("utf-8"),
         }
-        extensions = [from_plan(plan) for plan in manifest.content["extensions"]]
+        extensions = contents.extensions
         names = f"{source.dist_info_path}/top_level.txt"
         old = source.read(names).decode("utf-8") if names in source.namelist() else ""
         changed[names] = top_level(old, contents.package, [each.name for each in extensions]).encode("utf-8")

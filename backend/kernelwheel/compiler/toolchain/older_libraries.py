@@ -59,12 +59,16 @@ def older_symbols(cxx: Cxx, oldest: str) -> dict[str, dict[str, str]]:
         For each library of that glibc, such as `libpthread.so.0`: symbol -> the version to bind it to,
         `GLIBC_2.2.5`. Empty if the libc here is no glibc.
     """
+    return _older(_listing(cxx, "libc.so.6"), _listing(cxx, MATHEMATICAL_LIBRARY), numbers(oldest))
+
+
+def _older(libc: str, libm: str, oldest: tuple[int, ...]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for symbol, default, version in _rebound(_listing(cxx, "libc.so.6"), numbers(oldest)):
+    for symbol, default, version in _rebound(libc, oldest):
         home = next((library for library, names in MOVED.items() if re.fullmatch(names, symbol)), None)
         if home and numbers(default) <= LAST_MOVE:
             found.setdefault(home, {})[symbol] = version
-    for symbol, _, version in _rebound(_listing(cxx, MATHEMATICAL_LIBRARY), numbers(oldest)):
+    for symbol, _, version in _rebound(libm, oldest):
         if re.fullmatch(MATHEMATICAL, symbol):
             found.setdefault(MATHEMATICAL_LIBRARY, {})[symbol] = version
     return found
@@ -73,21 +77,21 @@ def older_symbols(cxx: Cxx, oldest: str) -> dict[str, dict[str, str]]:
 def source_files(cxx: Cxx, oldest: str) -> dict[str, str]:
     """The source files, by name: `stubs/libdl.so.2.cpp` and its version script for each library, `linked-in/*.cpp`."""
     files = {f"linked-in/{name}": text for name, text in LINKED_IN.items()}
-    for library, symbols in older_symbols(cxx, oldest).items():
-        named = _named_versions(cxx) if library == MATHEMATICAL_LIBRARY else []
+    libc, libm = _listing(cxx, "libc.so.6"), _listing(cxx, MATHEMATICAL_LIBRARY)
+    for library, symbols in _older(libc, libm, numbers(oldest)).items():
+        named = _named_versions(libm) if library == MATHEMATICAL_LIBRARY else []
         others = [(symbol, version) for symbol, version in named if symbols.get(symbol) != version]
         files[f"stubs/{library}.cpp"] = stub_source(symbols) + _versioned_source(others)
         files[f"stubs/{library}.map"] = _version_script(symbols, [version for _, version in others])
     return files
 
 
-def _named_versions(cxx: Cxx) -> list[tuple[str, str]]:
-    """The symbols of libm that are bound only where a source names their version: symbol, version.
+def _named_versions(libm: str) -> list[tuple[str, str]]:
+    """The symbols in libm's listing that are bound only where a source names their version: symbol, version.
 
     Its stub has them too: of two libraries of one name, a linker takes the versions of the first.
     """
-    listing = _listing(cxx, MATHEMATICAL_LIBRARY)
-    return re.findall(r" [A-Za-z] ([\w.]+)@(GLIBC_[\d.]+)$", listing, re.MULTILINE)
+    return re.findall(r" [A-Za-z] ([\w.]+)@(GLIBC_[\d.]+)$", libm, re.MULTILINE)
 
 
 def stub_source(symbols: Collection[str]) -> str:
