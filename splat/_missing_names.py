@@ -22,7 +22,7 @@ MISSING: Final = {
     "fully_fused_projection_with_ut": _OTHER_CAMERAS,
     "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
     "PngCompression": "`python -m splat convert SCENE.ply -o SCENE.spz` compresses a scene",
-    "export_splats": "`python -m splat convert` writes .ply, .splat, .spz and .npz",
+    "export_splats": "`python -m splat convert` writes .ply, .compressed.ply, .splat and .spz",
 }
 
 
