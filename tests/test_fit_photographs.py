@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,11 @@ def test_photographs_become_a_scene_and_a_page(
     assert run(folder, "-o", tmp_path / "scene.ply", *steps) == 0
     out, err = capsys.readouterr()
     assert out.startswith("600 Gaussians from 14 pictures of 40x30, 150 steps, cpu, ")
-    found = re.search(r"PSNR ([\d.]+) dB on 2 held-out pictures, SSIM ([\d.]+); comparison: \S+scene\.png; page: ", out)
+    found = re.search(
+        r"PSNR ([\d.]+) dB on 2 held-out pictures \([\d.]+ to [\d.]+, too few to say much\), SSIM ([\d.]+); "
+        r"comparison: \S+scene\.png; page: ",
+        out,
+    )
     assert found
     assert float(found[1]) > 20
     assert float(found[2]) > 0.75
@@ -75,7 +80,14 @@ def test_photographs_become_a_scene_and_a_page(
             r"\d+ s left",
             line,
         )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["scene.html", "scene.ply", "scene.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "scene.html", "scene.ply", "scene.png", "scene.quality.json",
+    ]  # fmt: skip
+    said = json.loads((tmp_path / "scene.quality.json").read_text())
+    assert said["held_out"] is True
+    assert [picture["name"] for picture in said["pictures"]] == ["00.png", "08.png"]
+    assert f"{said['psnr']:.1f}" == found[1]
+    assert said["psnr"] == pytest.approx(sum(picture["psnr"] for picture in said["pictures"]) / 2)
     assert len(read_scene(tmp_path / "scene.ply")) == 600
 
 
@@ -342,7 +354,10 @@ def test_options_that_cannot_be_followed(
 
 def test_options_of_photographs_are_for_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-o", tmp_path / "a.ply", "--downscale", "2") == 1
-    assert "--images, --downscale and --max-size are for a folder of photographs" in capsys.readouterr().err
+    assert (
+        "--images, --masks, --background, --downscale and --max-size are for a folder of photographs"
+        in capsys.readouterr().err
+    )
     assert run("-o", tmp_path / "a.ply", "--resume") == 1
     assert "--resume needs a checkpoint: name it with --checkpoint FILE.npz" in capsys.readouterr().err
 

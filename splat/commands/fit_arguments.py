@@ -7,10 +7,12 @@ from pathlib import Path
 
 from ..fit.checkpoints import check_checkpoint
 from ..fit.comparison_page import check_page
+from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
 from ..scene.formats import ENDINGS, check_scene_output
 from ..scene.image import check_picture
+from .camera_arguments import add_background_argument
 from .command_files import file_argument
 from .device import add_device_argument
 
@@ -67,6 +69,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         help="degree of the spherical harmonics: with 0, colours look the same from every direction; default: 2",
     )
     parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
+    parser.add_argument("--verbose", action="store_true", help="print the quality of each picture, too")
     _add_photograph_arguments(parser)
     _add_checkpoint_arguments(parser)
     add_device_argument(parser)
@@ -88,6 +91,22 @@ def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PIXELS",
         help="shrink photographs whose longer side has more pixels than this",
     )
+    parser.add_argument(
+        "--masks",
+        type=Path,
+        metavar="FOLDER",
+        help="where the photographs' masks are, pictures of the same names that are black where a photograph is not to "
+        "be used; default: in a folder masks beside the photographs' folder, if there is one",
+    )
+    parser.add_argument(
+        "--hold-out",
+        type=_hold_out,
+        default=HoldOut(),
+        metavar="N|NAMES.txt",
+        help="measure the scene by every Nth picture, or by those whose names the file has, a line each, and fit it to "
+        f"the others; 0: fit to all; default: what the photographs' cameras come with, or {EVERY}",
+    )
+    add_background_argument(parser)
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +130,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= MAX_COUNT:
         raise argparse.ArgumentTypeError(f"a whole number from 1 to {MAX_COUNT} is required, found {text[:40]!r}")
     return int(text)
+
+
+def _hold_out(text: str) -> HoldOut:
+    if text.isdecimal() and len(text) <= 10:
+        if int(text) == 1:
+            raise argparse.ArgumentTypeError("0, or a number from 2 on, is required, found 1")
+        return HoldOut(every=int(text))
+    if not text.lower().endswith(".txt"):
+        raise argparse.ArgumentTypeError(f"a whole number or a NAMES.txt is required, found {text[:40]!r}")
+    return HoldOut(names=Path(text))
 
 
 def _seed(text: str) -> int:
