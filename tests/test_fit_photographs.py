@@ -81,7 +81,7 @@ def test_photographs_become_a_scene_and_a_page(
             line,
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "scene.html", "scene.ply", "scene.png", "scene.quality.json",
+        "scene.cameras.json", "scene.html", "scene.ply", "scene.png", "scene.quality.json",
     ]  # fmt: skip
     said = json.loads((tmp_path / "scene.quality.json").read_text())
     assert said["held_out"] is True
@@ -197,7 +197,7 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
     assert f"run the same command with --resume to continue from {tmp_path / 'a.checkpoint.npz'}" in " ".join(
         err.split()
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.checkpoint.npz", "a.ply", "whole"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.cameras.json", "a.checkpoint.npz", "a.ply", "whole"]
     monkeypatch.undo()
     # Nothing is started anew over it by mistake.
     assert run(folder, "-o", out, *SMALL) == 1

@@ -21,6 +21,7 @@ from ..fit.quality_file import check_quality, write_quality
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
 from ..photos.folders import is_capture, read_capture
+from ..scene.camera_list import cameras_path, check_cameras, write_cameras
 from ..scene.formats import suffix_of
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
@@ -53,6 +54,7 @@ class _Outputs(NamedTuple):
     page: Path | None
     checkpoint: Path | None
     quality: Path | None
+    cameras: Path
 
 
 class _Work(NamedTuple):
@@ -97,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
             with enough_memory(lambda: what, _REMEDY):
                 scene = trainer.gaussians()
                 save_scene(outputs.scene, scene)
+                write_cameras(outputs.cameras, *views.cameras())
                 if failure is not None:
                     return _say_failed(args, trainer, failure)
                 if interrupted():
@@ -137,7 +140,8 @@ def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
         raise ValueError(
             f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file"
         )
-    return _Outputs(args.output, picture, page, checkpoint, quality)
+    cameras = check_cameras(cameras_path(args.output))
+    return _Outputs(args.output, picture, page, checkpoint, quality, cameras)
 
 
 def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> Views:

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..ops.rendering import rasterization
 from ..photos.pictures import check_unpacking, opened_picture, picture_header, read_resized
 from ..scene.builtin import knot_scene
-from ..scene.camera import orbit
+from ..scene.camera import Camera, orbit
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
 from .fit_memory import UNLIMITED, FitMemory, check_fitting
@@ -73,6 +73,12 @@ class Views:
     def mask(self, view: int) -> Tensor | None:
         """Where one of the pictures is used, [H, W] bool; None: everywhere."""
         return self.masks[view] if self.masks else None
+
+    def cameras(self) -> tuple[list[Camera], list[str]]:
+        """The cameras, and the names of their pictures."""
+        names = self.names or tuple(f"picture {view + 1}" for view in range(len(self)))
+        viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
+        return [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)], list(names)
 
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
