@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def test_photographs_become_a_scene_and_a_page(
     assert float(found[1]) > 20
     assert float(found[2]) > 0.75
     # Every tenth of the way, with what is left.
-    lines = err.splitlines()
+    said, *lines = err.splitlines()
+    assert said.startswith("16 photographs, used at 40x30: 150 steps to 600 Gaussians on the CPU; --max-size, --steps")
     assert len(lines) == 9
     for number, line in enumerate(lines, 1):
         assert re.fullmatch(
@@ -369,3 +371,27 @@ def test_times_are_said_as_people_say_them() -> None:
 def test_quality_is_measured_ten_times_but_not_at_the_end() -> None:
     assert [step for step in range(1, 41) if fit_progress.measured_at(step, 40)] == list(range(4, 40, 4))
     assert [step for step in range(1, 4) if fit_progress.measured_at(step, 3)] == [1, 2]
+
+
+def test_photographs_are_made_as_small_as_the_machine_needs(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = shutil.copytree(folder, tmp_path / "large")
+    for path in (large / "images").iterdir():
+        Image.open(path).resize((800, 600)).save(path)
+    monkeypatch.setattr(Trainer, "fit", lambda trainer, report, stop: 0)
+    for options, size in (((), "480x360"), (("--max-size", "200"), "200x150"), (("--downscale", "2"), "400x300")):
+        run(large, "-o", tmp_path / "a.ply", *options)
+        err = capsys.readouterr().err
+        assert f"16 photographs, used at {size}: 2000 steps to 30000 Gaussians on the CPU" in err
+
+
+def test_the_time_is_said_before_it_has_passed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(fit_progress.time, "monotonic", lambda: next(now))
+    with fit_progress.fit_progress(1000, 0, "2 pictures", lines=True) as report:
+        for step in range(1, 26):
+            report(step, 0.1, 100, None)
+    assert capsys.readouterr().err == "about 49 min 0 s to go, more if many Gaussians are added\n"

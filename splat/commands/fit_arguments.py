@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from ..fit.checkpoints import check_checkpoint
 from ..fit.comparison_page import check_page
@@ -15,6 +16,33 @@ from ..scene.image import check_picture
 from .camera_arguments import add_background_argument
 from .command_files import file_argument
 from .device import add_device_argument
+
+
+class FitSize(NamedTuple):
+    """How much is fitted, if no option says so."""
+
+    steps: int
+    gaussians: int
+    max_size: int | None = None
+    """Pixels of the longer side of photographs."""
+
+
+_WITHOUT_PHOTOGRAPHS: Final = FitSize(1000, 8000)
+_ON_CPU: Final = FitSize(2000, 30_000, 480)
+"""Of photographs: some minutes on two cores."""
+_ON_GPU: Final = FitSize(7000, 300_000, 1600)
+
+
+def default_size(photographs: bool, device: str) -> FitSize:
+    """What a fit's options are if they are not given."""
+    if not photographs:
+        return _WITHOUT_PHOTOGRAPHS
+    return _ON_GPU if device == "cuda" else _ON_CPU
+
+
+def _listed(name: str) -> str:
+    few, cpu, gpu = (getattr(size, name) for size in (_WITHOUT_PHOTOGRAPHS, _ON_CPU, _ON_GPU))
+    return f"{cpu} for photographs on a CPU, {gpu} on a GPU, {few} for other pictures"
 
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +78,10 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write a page of pictures and renders to; default: for photographs, SCENE.html next to the "
         "scene",
     )
-    parser.add_argument("--steps", type=_count, default=1000, help="optimization steps; default: 1000")
-    parser.add_argument("--gaussians", type=_count, default=8000, help="the maximum number of Gaussians; default: 8000")
+    parser.add_argument("--steps", type=_count, help=f"optimization steps; default: {_listed('steps')}")
+    parser.add_argument(
+        "--gaussians", type=_count, help=f"the maximum number of Gaussians; default: {_listed('gaussians')}"
+    )
     parser.add_argument(
         "--strategy",
         choices=tuple(STRATEGIES),
@@ -89,7 +119,8 @@ def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-size",
         type=_count,
         metavar="PIXELS",
-        help="shrink photographs whose longer side has more pixels than this",
+        help="shrink photographs whose longer side has more pixels than this; default, without --downscale: "
+        f"{_ON_CPU.max_size} on a CPU, {_ON_GPU.max_size} on a GPU",
     )
     parser.add_argument(
         "--masks",

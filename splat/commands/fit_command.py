@@ -27,11 +27,11 @@ from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from .command_files import save_scene
 from .device import DeviceError, find_device
-from .fit_arguments import add_fit_arguments
+from .fit_arguments import add_fit_arguments, default_size
 from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
-from .printing import print_error, print_result
+from .printing import print_error, print_progress, print_result
 from .warnings_printed import printed_warnings
 
 _FEW = 4
@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         photographs = len(args.sources) == 1 and is_capture(args.sources[0])
         outputs = _outputs(args, photographs)
         device = find_device(args.device)
+        args = _sized(args, photographs, device)
         with enough_memory(lambda: what, _REMEDY):
             with printed_warnings():
                 views = _read(args, photographs, device)
@@ -123,6 +124,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _sized(args: argparse.Namespace, photographs: bool, device: torch.device) -> argparse.Namespace:
+    """The options, with what they are where they are not given."""
+    size = default_size(photographs, device.type)
+    found = argparse.Namespace(**vars(args))
+    found.steps, found.gaussians = args.steps or size.steps, args.gaussians or size.gaussians
+    if args.downscale == 1 and not args.max_size:
+        found.max_size = size.max_size
+    return found
+
+
 def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
     stem = args.output.name[: -len(suffix_of(args.output))]
@@ -156,13 +167,14 @@ def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> 
                 ".json file"
             )
         return read_views(args.sources, points, args.seed, memory)
-    return photograph_views(
-        read_capture(args.sources[0], args.images, args.masks),
-        points,
-        args.seed,
-        Preparation(args.downscale, args.max_size, _bytes(args.background)),
-        memory,
+    capture = read_capture(args.sources[0], args.images, args.masks)
+    preparation = Preparation(args.downscale, args.max_size, _bytes(args.background))
+    views = photograph_views(capture, points, args.seed, preparation, memory)
+    print_progress(
+        f"{len(views)} photographs, used at {_size(views)}: {args.steps} steps to {args.gaussians} Gaussians on the "
+        f"{'GPU' if device.type == 'cuda' else 'CPU'}; --max-size, --steps and --gaussians say otherwise"
     )
+    return views
 
 
 def _bytes(color: tuple[float, float, float]) -> tuple[int, int, int]:
