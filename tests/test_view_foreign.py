@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import Camera, orbit
+from splat.scene.camera import UP, Camera, orbit
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.server import Viewer, open_viewer
-from splat.view.session import UP, ViewTerms
+from splat.view.session import ViewTerms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -24,13 +24,13 @@ import torch
 from splat import cli
 from splat.commands import view_command
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import Camera, orbit
+from splat.scene.camera import UP, Camera, orbit
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
-from splat.view.session import UP, ViewTerms
+from splat.view.session import ViewTerms
 
 viser = pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")
 import msgspec  # noqa: E402

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 
 from ..ops.checks import image_bytes
-from ..scene.camera import Camera
+from ..scene.camera import UP, Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
 from ..view.origin import is_host_name, is_loopback
 from ..view.server import ViewError, open_viewer
-from ..view.session import UP, ViewTerms
+from ..view.session import ViewTerms
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device

@@ -6,7 +6,7 @@ Cameras follow the convention of COLMAP and OpenCV: x to the right, y down, z fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,8 @@ _FRAMES: Final[dict[str, tuple[tuple[float, float, float], tuple[float, float, f
     "-z": ((0, 0, -1), (0, 1, 0)),
 }
 UP_AXES: Final = tuple(_FRAMES)
+UP: Final[Mapping[str, tuple[float, float, float]]] = {axis: above for axis, (above, _) in _FRAMES.items()}
+"""The directions of the options --up."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import io
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,12 +24,6 @@ from .resolution import scaled_size
 if TYPE_CHECKING:
     import viser
 
-UP: Final[Mapping[str, tuple[float, ...]]] = {
-    f"{sign}{axis}": tuple((-1.0 if sign else 1.0) * (i == n) for i in range(3))
-    for n, axis in enumerate("xyz")
-    for sign in ("", "-")
-}
-"""The directions of the options --up."""
 BUSY: Final = "a picture is already being saved; wait until it has been downloaded"
 """What the page says, once, if the button is clicked again meanwhile."""
 _QUALITY: Final = {"moving": 80, "resting": 95}
