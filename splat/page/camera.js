@@ -1,8 +1,8 @@
 // The camera, and the hands that move it.
 //
-// A pose is { turn, shift, target, distance, up }: the rows of the rotation from the scene's axes to the camera's (x right,
-// y down, z forward) and its translation; the point in the middle of the picture around which it orbits, how far away that
-// is, and the direction that stays upright.
+// A pose is { turn, shift, target, distance, up }: the rows of the rotation from the scene's axes to the camera's (x
+// right, y down, z forward) and its translation; the point around which it orbits, in the middle of what it sees, how
+// far away that is, and the direction that stays upright.
 
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 const cross = (a, b) => [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
@@ -14,7 +14,7 @@ const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 // Files of cameras have y down and z forward, .spz files y up and z back.
 const inSceneAxes = ([x, y, z]) => [x, -y, -z];
 
-const eyeOf = ({ turn, shift }) => [0, 1, 2].map((i) => -(turn[0][i] * shift[0] + turn[1][i] * shift[1] + turn[2][i] * shift[2]));
+const eyeOf = ({ turn, shift }) => [0, 1, 2].map((i) => -dot(turn.map((row) => row[i]), shift));
 
 function firstPose({ camera, around, up }) {
   const rows = camera.viewmat.slice(0, 3);

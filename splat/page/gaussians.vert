@@ -1,5 +1,5 @@
-// A corner of the quad that covers one Gaussian: EWA splatting (Zwicker et al. 2002, "EWA Splatting", section 5) with the
-// numbers of splat's own kernels, so that the picture is theirs. Pixels are counted from the upper left corner.
+// A corner of the quad that covers one Gaussian: EWA splatting (Zwicker et al. 2002, "EWA Splatting", section 5) with
+// the numbers of splat's own kernels, so that the picture is theirs. Pixels are counted from the upper left corner.
 
 const float MIN_ALPHA = 1.0 / 255.0;
 const float MAX_EXTENT = 3.33;  // standard deviations
@@ -54,7 +54,8 @@ vec3 coefficient(int k) {
   return (vec3(value_of(at), value_of(at + 1), value_of(at + 2)) - 128.0) / 128.0;
 }
 
-// Real spherical harmonics as 3D Gaussian splatting orders them (Sloan 2013, "Efficient Spherical Harmonic Evaluation").
+// Real spherical harmonics, in the order of 3D Gaussian splatting (Sloan 2013, "Efficient Spherical Harmonic
+// Evaluation").
 vec3 seen_from(vec3 d) {
   vec3 sum = (vec3(value_of(4), value_of(5), value_of(6)) / 255.0 - 0.5) / 0.15 * 0.28209479177387814;
 #if DEGREE > 0

@@ -23,7 +23,10 @@ function startWorker() {
 // The next message of the worker; what goes wrong there is an error here.
 function answer(worker) {
   return new Promise((resolve, reject) => {
-    worker.onmessage = ({ data }) => (data.error ? reject(new Error(`the scene in it is damaged: ${data.error}`)) : resolve(data));
+    worker.onmessage = ({ data }) => {
+      if (data.error) reject(new Error(`the scene in it is damaged: ${data.error}`));
+      else resolve(data);
+    };
   });
 }
 
@@ -82,14 +85,16 @@ function show(renderer, worker) {
     redraw();
   };
 
-  new ResizeObserver(() => {
+  const fit = () => {
     const sides = [canvas.clientWidth, canvas.clientHeight].map((side) => side * devicePixelRatio);
     const scale = Math.min(1, Math.sqrt(MOST_PIXELS / (sides[0] * sides[1])));
     const [width, height] = sides.map((side) => Math.round(side * scale));
     if (width < 1 || height < 1) return;
     renderer.resize(width, height);
     draw(); // at once: the canvas is empty now
-  }).observe(canvas);
+  };
+  new ResizeObserver(fit).observe(canvas);
+  window.addEventListener("resize", fit); // on another screen, the same window may have more pixels
   listen(canvas, camera, (change) => place(change(pose)), () => place(first));
   place(first);
 }
@@ -100,7 +105,8 @@ async function main() {
   }
   const gl = canvas.getContext("webgl2", { alpha: false, antialias: false, depth: false });
   if (!gl) return fail("This browser cannot draw the scene: it has no WebGL2, or it is switched off.");
-  canvas.addEventListener("webglcontextlost", () => fail("The browser took the graphics memory away; reload the page."));
+  const lost = "The browser took the graphics memory away; reload the page.";
+  canvas.addEventListener("webglcontextlost", () => fail(lost));
   try {
     const worker = startWorker();
     const scene = await unpacked(worker);

@@ -1,5 +1,5 @@
-// Drawing with WebGL2: each Gaussian is a quad, blended over those behind it, into a picture of half floats, since 8 bits
-// would be rounded at every layer; then the picture is copied to the canvas.
+// Drawing with WebGL2: each Gaussian is a quad, blended over those behind it, into a picture of half floats, since 8
+// bits would be rounded at every layer; then the picture is copied to the canvas.
 
 const COPY_VERTEX = `void main() {
   gl_Position = vec4(4.0 * vec2(gl_VertexID & 1, gl_VertexID >> 1) - 1.0, 0.0, 1.0);
@@ -65,6 +65,9 @@ function makeRenderer(gl, shaders, layout, scene, background) {
   gl.vertexAttribDivisor(input, 1);
   const frame = gl.createFramebuffer();
   gl.disable(gl.DITHER);
+  // The corners of a quad have the same values, so the driver may take those of whichever is fastest for it.
+  const provoking = gl.getExtension("WEBGL_provoking_vertex");
+  provoking?.provokingVertexWEBGL(provoking.FIRST_VERTEX_CONVENTION_WEBGL);
   gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
   let [picture, count] = [null, 0];
 

@@ -17,9 +17,9 @@ self.onmessage = async ({ data }) => {
   }
 };
 
-// A function that lists the Gaussians in front of the near plane, the furthest first. Depths are rounded at every step,
-// as the kernels do, and equal ones keep the kernels' order, so that the lists are the same. The bits of positive floats
-// are in their order: two passes of a radix sort, of 16 bits each, are exact.
+// A function that lists the Gaussians in front of the near plane, the furthest first. Depths are rounded at every step
+// as in the kernels, and equal ones keep the kernels' order, so the lists are the same. The bits of positive floats are
+// in their order: two passes of a radix sort, of 16 bits each, are exact.
 function makeSorter(means) {
   const count = means.length / 3;
   const depths = new Float32Array(count);

@@ -1,5 +1,6 @@
-// Unpacking the scene, in the worker: an .spz file of version 3 (github.com/nianticlabs/spz), which is a gzip stream of a
-// header and of each attribute for all Gaussians. Values stay the bytes that they are; the shader makes numbers of them.
+// Unpacking the scene, in the worker: an .spz file of version 3 (github.com/nianticlabs/spz), which is a gzip stream of
+// a header and of each attribute for all Gaussians. Values stay the bytes that they are; the shader makes numbers of
+// them.
 
 const HEADER_BYTES = 16;
 
