@@ -41,25 +41,31 @@ function show(renderer, worker) {
   const { camera } = view;
   const first = firstPose(view);
   let pose = first;
-  let [ready, sorting, stale, asked] = [false, false, false, false];
+  let size = "";
+  let [ready, sorting, stale, drawing, asked] = [false, false, false, false, false];
 
   const tell = () => {
     if (document.body.dataset.state === "failed") return;
-    document.body.dataset.state = !ready ? "loading" : sorting || asked ? "moving" : "resting";
+    document.body.dataset.state = !ready ? "loading" : sorting || drawing ? "moving" : "resting";
   };
 
   const draw = () => {
-    if (!ready || !canvas.width || !canvas.height) return;
+    if (!ready || !size) return;
     renderer.draw(pose, intrinsics(camera, canvas.width, canvas.height), camera.near);
   };
 
+  // One picture at a time, too, or a slow graphics card would get ever further behind.
   const redraw = () => {
-    if (asked) return;
     asked = true;
     tell();
-    requestAnimationFrame(() => {
+    if (drawing) return;
+    drawing = true;
+    requestAnimationFrame(async () => {
       asked = false;
       draw();
+      await renderer.finished();
+      drawing = false;
+      if (asked) redraw();
       tell();
     });
   };
@@ -89,7 +95,8 @@ function show(renderer, worker) {
     const sides = [canvas.clientWidth, canvas.clientHeight].map((side) => side * devicePixelRatio);
     const scale = Math.min(1, Math.sqrt(MOST_PIXELS / (sides[0] * sides[1])));
     const [width, height] = sides.map((side) => Math.round(side * scale));
-    if (width < 1 || height < 1) return;
+    if (width < 1 || height < 1 || String([width, height]) === size) return;
+    size = String([width, height]);
     renderer.resize(width, height);
     draw(); // at once: the canvas is empty now
   };

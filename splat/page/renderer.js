@@ -42,8 +42,8 @@ function makeTexture(gl, unit, format, width, height) {
   return texture;
 }
 
-// `shaders` are texts, `scene` what the worker unpacked. The result has `sorted(order)`, `resize(width, height)` and
-// `draw(pose, lens, near)`.
+// `shaders` are texts, `scene` what the worker unpacked. The result has `sorted(order)`, `resize(width, height)`,
+// `draw(pose, lens, near)`, and `finished()` for when that is done.
 function makeRenderer(gl, shaders, layout, scene, background) {
   if (gl.getParameter(gl.MAX_TEXTURE_SIZE) < layout.side) {
     throw new Error(`its graphics driver has no textures of ${layout.side} pixels a side`);
@@ -105,5 +105,15 @@ function makeRenderer(gl, shaders, layout, scene, background) {
     gl.drawArrays(gl.TRIANGLES, 0, 3);
   }
 
-  return { sorted, resize, draw };
+  // When what was asked for is drawn; the browser knows it between two tasks only.
+  async function finished() {
+    const fence = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
+    gl.flush();
+    while (!gl.isContextLost() && gl.getSyncParameter(fence, gl.SYNC_STATUS) !== gl.SIGNALED) {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    gl.deleteSync(fence);
+  }
+
+  return { sorted, resize, draw, finished };
 }
