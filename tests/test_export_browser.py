@@ -410,6 +410,17 @@ def test_what_the_browser_lacks_is_said(
         assert text_of(page) == said
 
 
+def test_without_scripts_that_is_said(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    page = chromium.new_page(java_script_enabled=False)
+    page.goto((tmp_path / "a.html").as_uri())
+    shown = [text.inner_text() for text in page.locator("p").all() if text.is_visible()]
+    assert shown == ["This page draws its scene with JavaScript, which is switched off here."]
+    page.close()
+
+
 LOSE = """
 document.querySelector("canvas").getContext("webgl2").getExtension("WEBGL_lose_context").loseContext()
 """

@@ -83,6 +83,7 @@ function show(renderer, worker) {
       redraw();
     }
     sorting = false;
+    tell();
   };
 
   const place = (next) => {
