@@ -21,6 +21,7 @@ COMMANDS = {
     "view": "look at scenes in a browser",
     "fit": "fit a scene to pictures",
     "convert": "write a scene in another format, whole or a part of it",
+    "export": "write a scene as a page that draws it in the reader's browser",
     "info": "show what a scene holds",
     "doctor": "show what is installed, what this machine has, and whether they fit",
     "inspect": "show what a wheel contains and whether it fits this machine",

@@ -36,6 +36,7 @@ PRINTING = [
     ["doctor"],
     ["doctor", "--json"],
     ["convert", "scene.ply", "out.splat", "--sh-degree", "0"],
+    ["export", "scene.ply", "-o", "out.html"],
     ["info", "scene.ply"],
     ["info", "scene.ply", "--json"],
     ["inspect", "WHEEL"],
@@ -180,7 +181,7 @@ def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(header(f"element vertex {count}\n{XYZ}"))
         file.truncate(file.tell() + 12 * count)  # of zeros that take no space
-    for words in (["render", "-o", "out.png"], ["view", "--port", "0"]):
+    for words in (["render", "-o", "out.png"], ["view", "--port", "0"], ["export", "-o", "out.html"]):
         done = limited(tmp_path, 1000, *words, str(path))
         assert done.returncode == 1
         assert done.stderr == (
@@ -222,7 +223,8 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
     (tmp_path / "scene.ply").write_bytes(ply(columns(20_000)))
     render = ["render", "scene.ply", "-o", "out.png", "--size", "1500x1000"]
     fit = ["fit", "-o", "out.ply", "--steps", "2"]
-    for words in ([*render, "--device", "cpu"], [*fit, "--device", "cpu"], ["convert", "scene.ply", "out.spz"]):
+    export = ["export", "scene.ply", "-o", "out.html"]
+    for words in ([*render, "--device", "cpu"], [*fit, "--device", "cpu"], ["convert", "scene.ply", "out.spz"], export):
         done = limited(tmp_path, megabytes, *words)
         if done.returncode == 0:
             continue
@@ -231,7 +233,7 @@ def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: i
         last = done.stderr.splitlines()[-1]
         assert re.fullmatch(r"splat: \w+ .* needs more memory than there is.*; .*", last), done.stderr
         assert "Traceback" not in done.stderr
-        assert {path.name for path in tmp_path.iterdir()} <= {"scene.ply", "out.ply", "out.spz"}
+        assert {path.name for path in tmp_path.iterdir()} <= {"scene.ply", "out.ply", "out.spz", "out.html"}
 
 
 UNIMPORTED = """

@@ -34,7 +34,8 @@ ROOMS = {
         "fit": {"scene", "ops", "photos"},
         "compat": {"ops"},
         "view": {"scene", "ops"},
-        "commands": {"scene", "ops", "photos", "fit", "view", ""},
+        "page": {"scene"},
+        "commands": {"scene", "ops", "photos", "fit", "view", "page", ""},
         "": {"ops", "commands"},
     },
 }

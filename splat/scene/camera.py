@@ -56,7 +56,7 @@ class FirstView(NamedTuple):
     """How a scene is first seen."""
 
     camera: Camera
-    up: tuple[float, ...] | None
+    up: tuple[float, float, float] | None
     """x, y, z of the direction that stays upright while it is turned; None: the camera's own."""
 
 

@@ -79,11 +79,14 @@ def read_cameras(path: Path) -> list[Camera]:
         return [_camera(value, f"camera {number}") for number, value in enumerate(values)]
 
 
-def up_of(cameras: Sequence[Camera]) -> tuple[float, ...] | None:
+def up_of(cameras: Sequence[Camera]) -> tuple[float, float, float] | None:
     """The direction that is up in most of the pictures, of length 1; None if they do not agree on any."""
     ups = -torch.stack([camera.viewmat[1, :3].double() for camera in cameras]).mean(dim=0)
     length = float(ups.norm())
-    return tuple((ups / length).tolist()) if length > 0.1 else None
+    if length <= 0.1:
+        return None
+    x, y, z = (ups / length).tolist()
+    return x, y, z
 
 
 def _camera(value: object, what: str) -> Camera:

@@ -1,0 +1,116 @@
+"""The page of a scene: one HTML file with the scene as .spz and the program that draws it, which loads nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from ..scene.camera import Camera
+from ..scene.camera_file import camera_json
+from ..scene.file_output import check_writable, replacing
+from ..scene.gaussians import Gaussians, SceneError
+from ..scene.names import one_line
+from ..scene.spz import encode_spz_file
+from ..scene.spz_values import widths
+
+TEXTURE_SIDE: Final = 4096
+"""Pixels a side of the texture that holds the scene: larger ones are not available in every browser."""
+_SPZ_VERSION: Final = 3
+"""Of what browsers can unpack by themselves, the one with the finest rotations."""
+_TEXEL: Final = 16
+_WORKER: Final = ("spz.js", "sort.js")
+_PROGRAM: Final = ("camera.js", "renderer.js", "main.js")
+
+
+@dataclass(frozen=True)
+class PageView:
+    """What the page shows first."""
+
+    camera: Camera
+    """Its size decides which part is seen: a window's shorter side covers what the picture's shorter side does."""
+    up: tuple[float, float, float] | None
+    """The direction that stays upright while the page orbits; None: the camera's own."""
+    background: tuple[float, float, float]
+
+
+def check_scene_page(path: str | Path) -> Path:
+    """Raise ValueError or OSError if `write_scene_page` could not write a file of this name."""
+    return check_writable(path, ".html", "pages")
+
+
+def write_scene_page(path: Path, title: str, scene: Gaussians, view: PageView) -> None:
+    """Write the page; it appears complete or not at all. Raises SceneError as `scene_page`."""
+    data = scene_page(title, scene, view)
+    with replacing(path) as file:
+        file.write(data)
+
+
+def scene_page(title: str, scene: Gaussians, view: PageView) -> bytes:
+    """The page, the same bytes for the same arguments.
+
+    Raises SceneError if nothing in the scene is visible, or it is too large for a page or for .spz.
+    """
+    most = most_gaussians(scene.degree)
+    if len(scene) > most:
+        raise SceneError(
+            f"a page holds at most {most} Gaussians with spherical harmonics of degree {scene.degree}, as many as fit "
+            f"into a texture of {TEXTURE_SIDE}x{TEXTURE_SIDE} pixels, found {len(scene)}; choose a lower --sh-degree, "
+            "or leave some out: splat convert --prune or --crop"
+        )
+    program, style = _source(*_PROGRAM), _source("page.css")
+    lower, upper = scene.bounds()
+    begin = {
+        "camera": json.loads(camera_json(view.camera)),
+        "around": ((lower + upper) / 2).tolist(),
+        "up": view.up,
+        "background": view.background,
+        "texture": {"side": TEXTURE_SIDE, "texels": _texels(scene.degree)},
+    }
+    page = Template(_source("page.html")).substitute(
+        policy=_policy(program, style),
+        title=html.escape(one_line(title)),
+        style=style,
+        view=json.dumps(begin),
+        worker=_source(*_WORKER),
+        vertex=_source("gaussians.vert"),
+        fragment=_source("gaussians.frag"),
+        program=program,
+        scene=base64.b64encode(encode_spz_file(scene, _SPZ_VERSION)).decode("ascii"),
+    )
+    return page.encode()
+
+
+def most_gaussians(degree: int) -> int:
+    """How many Gaussians with spherical harmonics of this degree a page can hold."""
+    return TEXTURE_SIDE**2 // _texels(degree)
+
+
+def _texels(degree: int) -> int:
+    """Texels of each Gaussian: one for its centre and its rotation, the others for its bytes and one that is unused."""
+    each = widths(_SPZ_VERSION, degree)
+    octets = each["alphas"] + each["scales"] + each["colors"] + 1 + each["sh"]
+    return 1 + -(-octets // _TEXEL)
+
+
+def _policy(program: str, style: str) -> str:
+    """The Content-Security-Policy: this program, this style, a worker that the program makes, and nothing else."""
+    return (
+        f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; worker-src blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def _source(*names: str) -> str:
+    """Files of this folder, one after the other."""
+    return "\n".join((resources.files(__package__) / name).read_text(encoding="utf-8") for name in names)

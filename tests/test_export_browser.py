@@ -1,0 +1,487 @@
+"""Exported pages in a real browser without a screen: pictures against `render`'s, hands, frames, and no network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import browser
+import numpy as np
+import pytest
+import torch
+from scenes import real_scene
+from test_commands import run
+from test_formats import some_scene
+from test_render_command import render
+
+from splat.scene.builtin import knot_scene
+from splat.scene.camera import Camera, orbit
+from splat.scene.camera_file import write_camera
+from splat.scene.edits import limit_degree
+from splat.scene.formats import read_scene, write_scene
+from splat.scene.gaussians import Gaussians
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Frame, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+WIDTH, HEIGHT = 360, 240
+SIZE = f"{WIDTH}x{HEIGHT}"
+# What it does not say aloud: what the policy forbids, and how often it draws.
+# Of 255, on average: far below the 1 that is promised, so that a broken formula shows.
+MOST_APART = 0.2
+WATCH = """
+window.forbidden = [];
+document.addEventListener("securitypolicyviolation", (event) => window.forbidden.push(event.violatedDirective));
+window.draws = 0;
+const draw = WebGL2RenderingContext.prototype.drawArraysInstanced;
+WebGL2RenderingContext.prototype.drawArraysInstanced = function (...words) { ++window.draws; draw.apply(this, words); };
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built-in scene as .spz, so that `render` draws the numbers that are in the page; and its page."""
+    folder = tmp_path_factory.mktemp("export")
+    write_scene(folder / "knot.spz", knot_scene())
+    return folder
+
+
+@pytest.fixture
+def export(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    def exported(*words: str | Path) -> None:
+        status, _, err = run(capsys, "export", *words)
+        assert status == 0, err
+
+    return exported
+
+
+@contextmanager
+def opened(
+    chromium: Browser, path: Path, width: int = WIDTH, height: int = HEIGHT, before: str = "", **options: Any
+) -> Iterator[Page]:
+    """A page that has come to rest, or failed; what it asked the network for, or was forbidden, is an error."""
+    wrong: list[str] = []
+    page = chromium.new_page(viewport={"width": width, "height": height}, **options)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: None if is_own(request.url, path) else wrong.append(f"asked: {request.url}"))
+    page.on("websocket", lambda socket: wrong.append(f"websocket: {socket.url}"))
+    page.add_init_script(WATCH + before)
+    page.goto(path.as_uri())
+    rest(page)
+    yield page
+    assert page.evaluate("window.forbidden") == []
+    assert wrong == []
+    page.close()
+
+
+def is_own(url: str, path: Path) -> bool:
+    return url.startswith("blob:") or url.split("/")[:-1] == path.as_uri().split("/")[:-1]
+
+
+def rest(page: Page | Frame) -> None:
+    page.wait_for_selector("body[data-state=resting], body[data-state=failed]", timeout=60000)
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one - other).mean())
+
+
+def shot(page: Page, expected: np.ndarray) -> np.ndarray:
+    """The page's picture when it is at rest; waits for this one, which it may take a moment to reach."""
+    for _ in range(40):
+        rest(page)
+        seen = browser.picture(page)
+        if apart(seen, expected) < MOST_APART:
+            break
+        page.wait_for_timeout(100)
+    return seen
+
+
+def check_picture(page: Page, expected: np.ndarray) -> None:
+    assert expected.std() > 20, "there is something to see"
+    assert apart(shot(page, expected), expected) < MOST_APART
+
+
+@pytest.mark.parametrize("degree", range(5))
+def test_the_picture_is_render_s(chromium: Browser, tmp_path: Path, export: Callable[..., None], degree: int) -> None:
+    scene = knot_scene()
+    if degree == 4:
+        sh = torch.randn(len(scene), 9, 3, generator=torch.Generator().manual_seed(0)) / 4
+        scene = replace(scene, sh=torch.cat([scene.sh, sh], dim=1))
+    path = tmp_path / "a.spz"
+    write_scene(path, limit_degree(scene, degree))
+    expected = render(tmp_path / "a.png", path, "--size", SIZE)
+    export(path, "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        check_picture(page, expected)
+
+
+CAMERAS = {
+    "rolled": lambda camera: replace(camera, viewmat=rolled(camera.viewmat)),
+    "off centre": lambda camera: replace(camera, K=camera.K + torch.tensor([[0, 0, 40.0], [0, 0, -25.0], [0, 0, 0]])),
+    "two focal lengths": lambda camera: replace(camera, K=camera.K * torch.tensor([[0.7], [1.2], [1.0]])),
+    "inside": lambda camera: replace(camera, viewmat=camera.viewmat - moved(2, 0.8 * camera.viewmat[2, 3]), near=0.01),
+}
+
+
+def rolled(viewmat: torch.Tensor) -> torch.Tensor:
+    roll = torch.eye(4)
+    roll[:2, :2] = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
+    return roll @ viewmat
+
+
+def moved(axis: int, by: float | torch.Tensor) -> torch.Tensor:
+    shift = torch.zeros(4, 4)
+    shift[axis, 3] = by
+    return shift
+
+
+@pytest.mark.parametrize("kind", CAMERAS)
+def test_the_picture_of_a_camera_s_file_is_render_s(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], kind: str
+) -> None:
+    camera: Camera = CAMERAS[kind](orbit(knot_scene(), WIDTH, HEIGHT, azimuth=30, elevation=10))
+    write_camera(tmp_path / "a.json", camera)
+    words = (folder / "knot.spz", "--camera", tmp_path / "a.json", "--background", "90,60,200")
+    expected = render(tmp_path / "a.png", *words)
+    export(*words, "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        check_picture(page, expected)
+
+
+def test_a_trained_scene_looks_as_render_draws_it(
+    chromium: Browser, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    whole = real_scene("bulba.ply")
+    write_scene(tmp_path / "a.spz", read_scene(whole))
+    expected = render(tmp_path / "a.png", tmp_path / "a.spz", "--size", SIZE)
+    export(tmp_path / "a.spz", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        check_picture(page, expected)
+    # What 8 bits and 24 cost, beside the scene as it was trained.
+    assert apart(expected, render(tmp_path / "b.png", whole, "--size", SIZE)) < 1
+
+
+@pytest.mark.parametrize("largest", [0.3, 2, 100])
+def test_needles_discs_and_walls_around_the_camera_are_render_s(
+    chromium: Browser, tmp_path: Path, export: Callable[..., None], largest: float
+) -> None:
+    scene = some_scene(3000, 1)  # of every size; many reach into the picture from beside it
+    scene = replace(scene, scales=scene.scales.clamp(max=largest), opacities=scene.opacities / 3)
+    write_scene(tmp_path / "a.spz", scene)
+    camera = orbit(scene, WIDTH, HEIGHT, azimuth=30, fov=30)
+    viewmat = camera.viewmat.clone()
+    viewmat[:3, 3] = 0
+    write_camera(tmp_path / "a.json", replace(camera, viewmat=viewmat, near=0.05))
+    expected = render(tmp_path / "a.png", tmp_path / "a.spz", "--camera", tmp_path / "a.json")
+    export(tmp_path / "a.spz", "--camera", tmp_path / "a.json", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        assert expected.std() > 5
+        assert apart(shot(page, expected), expected) < 0.1
+
+
+def test_without_a_picture_of_floats_it_is_coarser(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    expected = render(tmp_path / "a.png", folder / "knot.spz", "--size", SIZE)
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    without = "WebGL2RenderingContext.prototype.getExtension = () => null;"
+    with opened(chromium, tmp_path / "a.html", before=without) as page:
+        assert 0.02 < apart(shot(page, expected), expected) < 2
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 330), (420, 200), (240, 240)])
+def test_the_shorter_side_sees_what_the_picture_s_shorter_side_sees(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], width: int, height: int
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html", "--fov", "55")
+    expected = render(tmp_path / "a.png", folder / "knot.spz", "--size", f"{width}x{height}", "--fov", "55")
+    with opened(chromium, tmp_path / "a.html") as page:
+        page.set_viewport_size({"width": width, "height": height})
+        check_picture(page, expected)
+
+
+def test_a_finer_screen_gets_a_finer_picture(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    expected = render(tmp_path / "a.png", folder / "knot.spz", "--size", f"{2 * WIDTH}x{2 * HEIGHT}")
+    with opened(chromium, tmp_path / "a.html", device_scale_factor=2) as page:
+        check_picture(page, expected)
+
+
+def drag(page: Page, x: float, y: float, button: Any = "left") -> None:
+    page.mouse.move(WIDTH / 2, HEIGHT / 2)
+    page.mouse.down(button=button)
+    page.mouse.move(WIDTH / 2 + x, HEIGHT / 2 + y, steps=3)
+    page.mouse.up(button=button)
+
+
+def pinch(page: Page, *places: tuple[tuple[float, float], ...]) -> None:
+    """Fingers that lie on the page, move from place to place, and leave."""
+    session = page.context.new_cdp_session(page)
+    for index, fingers in enumerate([*places, ()]):
+        kind = "touchStart" if not index else "touchMove" if fingers else "touchEnd"
+        points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(fingers)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+
+TURN = HEIGHT / 180  # pixels for each degree
+# A hand, and the options of `render` that show what it should see then.
+HANDS: dict[str, tuple[Callable[[Page], None], tuple[str, ...]]] = {
+    "drag right": (lambda page: drag(page, 40 * TURN, 0), ("--azimuth", "5")),
+    "drag down": (lambda page: drag(page, 0, 25 * TURN), ("--elevation", "45")),
+    "drag over the pole": (lambda page: drag(page, 0, 85 * TURN), ("--elevation", "89.427")),
+    "wheel": (lambda page: page.mouse.wheel(0, 200), ("--distance", "1.25605")),
+    "key left": (lambda page: page.keyboard.press("ArrowLeft"), ("--azimuth", "52.5")),
+    "key up": (lambda page: page.keyboard.press("ArrowUp"), ("--elevation", "12.5")),
+    "key +": (lambda page: page.keyboard.press("+"), ("--distance", "0.81")),
+    "one finger": (lambda page: pinch(page, ((100, 99),), ((100 - 30 * TURN, 99),)), ("--azimuth", "75")),
+    "two fingers": (
+        lambda page: pinch(page, ((150, 120), (210, 120)), ((130, 120), (230, 120))),
+        ("--distance", "0.54"),
+    ),
+}
+
+
+@pytest.mark.parametrize("hand", HANDS)
+def test_hands_move_the_camera_as_the_options_of_render_do(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], hand: str
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    act, options = HANDS[hand]
+    first = render(tmp_path / "a.png", folder / "knot.spz", "--size", SIZE)
+    then = render(tmp_path / "b.png", folder / "knot.spz", "--size", SIZE, *options)
+    assert apart(first, then) > 5
+    with opened(chromium, tmp_path / "a.html", has_touch=True) as page:
+        page.mouse.move(WIDTH / 2, HEIGHT / 2)
+        act(page)
+        check_picture(page, then)
+        page.keyboard.press("Home")
+        check_picture(page, first)
+
+
+@pytest.mark.parametrize("hand", ["right button", "shift", "two fingers"])
+def test_a_hand_pulls_the_middle_along(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], hand: str
+) -> None:
+    camera = orbit(knot_scene(), WIDTH, HEIGHT, azimuth=45, elevation=20, fov=40, distance=0.9)
+    distance = float(camera.viewmat[2, 3])  # of a scene whose middle lies near the origin
+    middle = sum(knot_scene().bounds()) / 2
+    distance = float(camera.viewmat[2, :3] @ middle) + distance
+    across, down = (pixels * distance / float(camera.K[0, 0]) for pixels in (50, 20))
+    write_camera(tmp_path / "a.json", camera)
+    shifted = replace(camera, viewmat=camera.viewmat + moved(0, across) + moved(1, down))
+    write_camera(tmp_path / "b.json", shifted)
+    expected = render(tmp_path / "b.png", folder / "knot.spz", "--camera", tmp_path / "b.json")
+    export(folder / "knot.spz", "--camera", tmp_path / "a.json", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html", has_touch=True) as page:
+        if hand == "right button":
+            drag(page, 50, 20, "right")
+        elif hand == "shift":
+            page.keyboard.down("Shift")
+            drag(page, 50, 20)
+            page.keyboard.up("Shift")
+        else:
+            pinch(page, ((100, 99), (150, 99)), ((150, 119), (200, 119)))
+        check_picture(page, expected)
+
+
+def test_it_draws_only_when_something_changes(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        drawn = page.evaluate("window.draws")
+        assert 1 <= drawn <= 4
+        page.mouse.move(5, 5)
+        page.mouse.move(99, 99)
+        page.wait_for_timeout(1000)
+        assert page.evaluate("window.draws") == drawn
+        page.keyboard.press("+")
+        rest(page)
+        assert page.evaluate("window.draws") > drawn
+
+
+def test_a_frame_of_another_origin_shows_it(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    expected = render(tmp_path / "a.png", folder / "knot.spz", "--size", SIZE)
+    (tmp_path / "host.html").write_text(
+        f'<body data-state="resting" style="margin: 0"><iframe sandbox="allow-scripts" src="a.html" '
+        f'style="border: 0; display: block; width: {WIDTH}px; height: {HEIGHT}px"></iframe>'
+    )
+    with opened(chromium, tmp_path / "host.html") as page:
+        frame = page.frames[1]
+        rest(frame)
+        assert frame.evaluate("window.origin") == "null"
+        check_picture(page, expected)
+        drag(page, 40 * TURN, 0)
+        turned = render(tmp_path / "b.png", folder / "knot.spz", "--size", SIZE, "--azimuth", "5")
+        check_picture(page, turned)
+        assert frame.evaluate("window.forbidden") == []
+
+
+ESCAPE = """async (address) => {
+  await fetch(address, { mode: "no-cors" }).catch(() => null);
+  for (const tag of ["img", "iframe", "script"]) {
+    const element = document.createElement(tag);
+    element.src = address;
+    document.body.append(element);
+  }
+  const script = document.createElement("script");
+  script.textContent = "window.ran = true";
+  document.body.append(script);
+  await new Promise((resolve) => setTimeout(resolve, 500));
+}"""
+
+
+def received(server: socket.socket) -> Iterator[bytes]:
+    """What was sent to a server. Chromium connects to a frame's server before it asks the policy, and sends nothing."""
+    with suppress(BlockingIOError):
+        while True:
+            connection, _ = server.accept()
+            connection.settimeout(0.5)
+            with connection, suppress(TimeoutError):
+                if data := connection.recv(100):
+                    yield data
+
+
+def test_nothing_can_leave_the_page(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    """Whatever ran in it: the policy forbids it before a name is looked up."""
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    page = chromium.new_page()
+    page.add_init_script(WATCH)
+    page.goto((tmp_path / "a.html").as_uri())
+    rest(page)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        page.evaluate(ESCAPE, f"http://127.0.0.1:{server.getsockname()[1]}/")
+        assert list(received(server)) == []
+    assert {word.split("-")[0] for word in page.evaluate("window.forbidden")} >= {"connect", "img", "frame", "script"}
+    assert page.evaluate("window.ran") is None
+    page.close()
+
+
+def text_of(page: Page) -> str:
+    assert page.evaluate("document.body.dataset.state") == "failed"
+    return page.locator("p").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (
+            "HTMLCanvasElement.prototype.getContext = () => null;",
+            "This browser cannot draw the scene: it has no WebGL2, or it is switched off.",
+        ),
+        (
+            "delete window.DecompressionStream;",
+            "This browser cannot unpack the scene: it has no DecompressionStream, which browsers have since 2023.",
+        ),
+        (
+            "WebGL2RenderingContext.prototype.getParameter = () => 2048;",
+            "This browser cannot draw the scene: its graphics driver has no textures of 4096 pixels a side.",
+        ),
+    ],
+)
+def test_what_the_browser_lacks_is_said(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], before: str, said: str
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html", before=before) as page:
+        assert text_of(page) == said
+
+
+def test_without_scripts_that_is_said(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    page = chromium.new_page(java_script_enabled=False)
+    page.goto((tmp_path / "a.html").as_uri())
+    shown = [text.inner_text() for text in page.locator("p").all() if text.is_visible()]
+    assert shown == ["This page draws its scene with JavaScript, which is switched off here."]
+    page.close()
+
+
+LOSE = """
+document.querySelector("canvas").getContext("webgl2").getExtension("WEBGL_lose_context").loseContext()
+"""
+
+
+def test_a_lost_context_is_said(chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]) -> None:
+    export(folder / "knot.spz", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        page.evaluate(LOSE)
+        page.wait_for_selector("body[data-state=failed]")
+        page.keyboard.press("+")
+        page.wait_for_timeout(300)
+        assert text_of(page) == "The browser took the graphics memory away; reload the page."
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[: len(data) // 2], "it is truncated|.*"),
+        (lambda data: packed(b"NGSX" + unpacked(data)[4:]), "it is no .spz file of version 3"),
+        (lambda data: packed(unpacked(data)[:-1]), "it is truncated"),
+        (lambda data: packed(unpacked(data) + b"0"), "it holds more than its header says"),
+        (
+            lambda data: packed(unpacked(data)[:8] + b"\xff\xff\xff\xff" + unpacked(data)[12:]),
+            "it has too many Gaussians",
+        ),
+    ],
+)
+def test_a_damaged_scene_is_said(
+    chromium: Browser, tmp_path: Path, export: Callable[..., None], damage: Callable[[bytes], bytes], said: str
+) -> None:
+    write_scene(tmp_path / "a.spz", some_scene(50))
+    export(tmp_path / "a.spz", "-o", tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text()
+    found = re.search(r'id="scene">([^<]*)<', text)
+    assert found
+    damaged = base64.b64encode(damage(base64.b64decode(found[1]))).decode()
+    (tmp_path / "a.html").write_text(text.replace(found[1], damaged))
+    with opened(chromium, tmp_path / "a.html") as page:
+        wanted = rf"This browser cannot draw the scene: the scene in it is damaged: ({said})\."
+        assert re.fullmatch(wanted, text_of(page))
+
+
+def unpacked(data: bytes) -> bytes:
+    return gzip.decompress(data)
+
+
+def packed(data: bytes) -> bytes:
+    return gzip.compress(data)
+
+
+def test_the_scene_of_no_harmonics_and_one_gaussian(
+    chromium: Browser, tmp_path: Path, export: Callable[..., None]
+) -> None:
+    scene = Gaussians(
+        torch.zeros(1, 3), torch.tensor([[1.0, 0, 0, 0]]), torch.full((1, 3), 0.5), torch.ones(1), torch.ones(1, 1, 3)
+    )
+    write_scene(tmp_path / "a.spz", scene)
+    expected = render(tmp_path / "a.png", tmp_path / "a.spz", "--size", SIZE)
+    export(tmp_path / "a.spz", "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        check_picture(page, expected)
