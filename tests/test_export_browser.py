@@ -35,9 +35,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 WIDTH, HEIGHT = 360, 240
 SIZE = f"{WIDTH}x{HEIGHT}"
-# What it does not say aloud: what the policy forbids, and how often it draws.
 # Of 255, on average: far below the 1 that is promised, so that a broken formula shows.
 MOST_APART = 0.2
+# What it does not say aloud: what the policy forbids, and how often it draws.
 WATCH = """
 window.forbidden = [];
 document.addEventListener("securitypolicyviolation", (event) => window.forbidden.push(event.violatedDirective));
