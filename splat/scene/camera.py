@@ -42,6 +42,13 @@ class Camera:
     """The near plane, chosen for the size of the scene."""
 
 
+def upright_rows(up: str) -> list[list[float]]:
+    """The rows of the rotation after which y points up, and z to the front, of a scene whose axis `up` does."""
+    above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
+    rows: list[list[float]] = torch.stack([torch.linalg.cross(above, front), above, front]).tolist()
+    return rows
+
+
 def rotation_rows(quaternion: Sequence[float]) -> list[list[float]]:
     """The rows of the rotation matrix of a quaternion w, x, y, z of length 1."""
     w, x, y, z = quaternion
@@ -99,8 +106,7 @@ def orbit(
     back = radius / math.sin(math.radians(fov) / 2) * distance
 
     # The camera's axes are rotated rather than aimed, so that they are defined at the poles too.
-    above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
-    side = torch.linalg.cross(above, front)
+    side, above, front = torch.tensor(upright_rows(up), dtype=torch.float64)
     a, e = math.radians(azimuth), math.radians(elevation)
     right = math.cos(a) * side - math.sin(a) * front
     outward = math.cos(a) * front + math.sin(a) * side
