@@ -22,6 +22,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mutations import how_many
 from scenes import real_scene
+from sog_files import sog_archive, sog_meta, sog_parts
 from test_commands import run
 from test_ply import WHOLE, XYZ, header, no_other_warning, text
 
@@ -540,11 +541,12 @@ def test_bulba_in_every_format(tmp_path: Path) -> None:
         write_scene(path, bulba)
         found = read_scene(path)
         sizes[suffix] = path.stat().st_size
-        order = nearby(bulba.means.double().numpy()) if suffix == ".compressed.ply" else slice(None)
+        order = nearby(bulba.means.double().numpy()) if suffix in (".compressed.ply", ".sog") else slice(None)
         assert (found.means - bulba.means[order]).abs().max() < 1e-3
         assert (found.opacities - bulba.opacities[order]).abs().max() < 0.01
         assert found.degree == (0 if suffix == ".splat" else 3)
     assert sizes[".spz"] * 5 < sizes[".ply"]
+    assert sizes[".sog"] * 5 < sizes[".ply"]
 
 
 # Broken files
@@ -643,17 +645,8 @@ NEED_ZSTD = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_scenes(tmp_path: Path, case: str) -> None:
     name, data, message = BROKEN[case]
-    path = tmp_path / name
-    path.write_bytes(data)
-    tracemalloc.start()
-    try:
-        with pytest.raises(SceneError, match=message) as raised:
-            read_scene(path)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert str(raised.value).startswith(f"{path}: ")
-    assert peak < 4 * MEBIBYTE
+    (tmp_path / name).write_bytes(data)
+    refused_in_little_memory(tmp_path / name, message)
 
 
 @needs_zstd
@@ -688,6 +681,18 @@ def test_a_frame_holds_what_the_table_says(tmp_path: Path) -> None:
         assert peak < 4 * MEBIBYTE
 
 
+def refused_in_little_memory(path: Path, message: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(SceneError, match=message) as raised:
+            read_scene(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(raised.value).startswith(f"{path}: ")
+    assert peak < 4 * MEBIBYTE
+
+
 def bomb(head: bytes, size: int) -> bytes:
     """A gzip stream of a header and zeros, of a thousandth of their size."""
     packer = zlib.compressobj(wbits=31)
@@ -704,19 +709,11 @@ def bomb(head: bytes, size: int) -> bytes:
     ],
 )
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, head: bytes, message: str) -> None:
-    path = tmp_path / "a.spz"
-    path.write_bytes(bomb(head, 160 * MEBIBYTE))
-    tracemalloc.start()
-    try:
-        with pytest.raises(SceneError, match=message):
-            read_scene(path)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * MEBIBYTE
+    (tmp_path / "a.spz").write_bytes(bomb(head, 160 * MEBIBYTE))
+    refused_in_little_memory(tmp_path / "a.spz", message)
 
 
-@pytest.mark.parametrize("suffix", [".compressed.ply", ".splat", ".spz"])
+@pytest.mark.parametrize("suffix", [".compressed.ply", ".sog", ".splat", ".spz"])
 def test_memory_is_a_small_multiple_of_the_scene(tmp_path: Path, suffix: str) -> None:
     scene = some_scene(50_000, degree=0 if suffix == ".splat" else 3)
     write_scene(tmp_path / f"a{suffix}", scene)
@@ -739,6 +736,7 @@ def wholes_of_nothing() -> dict[str, bytes]:
         "0b.ply": header(f"element vertex 0\n{XYZ}"),
         "0.compressed.ply": compressed([], []),
         "0c.compressed.ply": compressed([], [], colors=True).replace(b"end_header", harmonics),
+        "0.sog": sog_archive(sog_parts(sog_meta(count=0))),
         "0.splat": b"",
         **{f"0v{version}.spz": gzip.compress(gzip_header(version, 0)) for version in (1, 2, 3)},
         "0v4.spz": head,
@@ -752,6 +750,7 @@ def wholes() -> dict[str, bytes]:
     small = some_scene(3, degree=1)
     return {
         "a.splat": encode_splat(small).tobytes(),
+        "a.sog": sog_archive(sog_parts(sog_meta())),
         "a.compressed.ply": compressed([WORDS] * 3, [BOX + [0, 1] * 3], colors=True, harmonics=[bytes(range(9))] * 3),
         "1.spz": spz_by_hand(1),
         "2.spz": encode_spz_file(small, 2),

@@ -12,6 +12,8 @@ from .file_output import check_writable
 from .gaussians import Gaussians, SceneError
 from .ply import ply_kind, read_ply
 from .ply_writer import write_ply
+from .sog_file import read_sog, sog_version
+from .sog_writer import sog_losses, write_sog
 from .splat_file import read_splat, splat_losses, write_splat
 from .spz import read_spz, spz_header, write_spz
 from .spz_values import spz_losses
@@ -45,6 +47,7 @@ FORMATS: Final = {
     ".compressed.ply": SceneFormat(ply_kind, read_ply, write_compressed, 3, compressed_losses),
     ".ply": SceneFormat(ply_kind, read_ply, write_ply, 4, _no_losses),
     ".splat": SceneFormat(lambda path: ".splat", read_splat, write_splat, 0, splat_losses),
+    ".sog": SceneFormat(lambda path: f".sog version {sog_version(path)}", read_sog, write_sog, 3, sog_losses),
     ".spz": SceneFormat(_describe_spz, read_spz, write_spz, 4, spz_losses),
 }
 ENDINGS: Final = ", ".join(FORMATS)
