@@ -243,7 +243,7 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     for name, words in (
         ("none.spz", "No such file"),
         ("in.spz", "an .spz file is required"),
-        ("in.obj", "the name of a scene must end in one of .compressed.ply, .ply, .splat, .sog, .spz"),
+        ("in.obj", "the name of a scene must end in one of .compressed.ply, .ply, .splat, .ksplat, .sog, .spz"),
     ):
         status, said, err = run(capsys, "convert", tmp_path / name, out)
         assert (status, said) == (1, "")
@@ -256,7 +256,8 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["out.obj"], "the name of a scene must end in one of .compressed.ply, .ply, .splat, .sog, .spz"),
+        (["out.obj"], "the name of a scene to write must end in one of .compressed.ply, .ply, .splat, .sog, .spz"),
+        (["out.ksplat"], "out.ksplat: the name of a scene to write must end in one of .compressed.ply, .ply, "),
         (["none/out.ply"], "the folder 'none' for 'out.ply' must exist"),
         (["out.ply", "--sh-degree", "5"], "invalid choice: 5"),
         (

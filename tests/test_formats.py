@@ -20,6 +20,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from ksplat_files import KsplatPart, ksplat_file
 from mutations import how_many
 from scenes import real_scene
 from sog_files import sog_archive, sog_meta, sog_parts
@@ -30,7 +31,7 @@ import splat
 from splat.scene import formats, spz, spz_values
 from splat.scene.compressed_ply_writer import nearby
 from splat.scene.file_input import LeftOutWarning
-from splat.scene.formats import FORMATS, losses_of, read_scene, write_scene
+from splat.scene.formats import FORMATS, WRITERS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
 from splat.scene.ply import read_ply
 from splat.scene.splat_file import RECORD, decode_splat, encode_splat
@@ -498,7 +499,7 @@ def test_names_decide_the_format(tmp_path: Path) -> None:
         write_scene(tmp_path / name, scene)
         assert len(read_scene(tmp_path / name)) == 5
     with pytest.raises(
-        SceneError, match=r"scene\.obj: the name of a scene must end in one of \.compressed\.ply, \.ply, "
+        SceneError, match=r"scene\.obj: the name of a scene to write must end in one of \.compressed\.ply, \.ply, "
     ):
         write_scene(tmp_path / "scene.obj", scene)
     with pytest.raises(FileNotFoundError):
@@ -513,7 +514,7 @@ def test_names_decide_the_format(tmp_path: Path) -> None:
 
 
 def test_what_is_not_finite_is_not_written(tmp_path: Path) -> None:
-    for suffix in FORMATS:
+    for suffix in WRITERS:
         scene = some_scene(5)
         scene.means[1, 0] = torch.nan
         scene.quats[3] = 0
@@ -536,7 +537,7 @@ def test_a_pipe_is_no_scene() -> None:
 def test_bulba_in_every_format(tmp_path: Path) -> None:
     bulba = read_scene(real_scene("bulba.ply"))
     sizes = {}
-    for suffix in FORMATS:
+    for suffix in WRITERS:
         path = tmp_path / f"bulba{suffix}"
         write_scene(path, bulba)
         found = read_scene(path)
@@ -736,6 +737,8 @@ def wholes_of_nothing() -> dict[str, bytes]:
         "0b.ply": header(f"element vertex 0\n{XYZ}"),
         "0.compressed.ply": compressed([], []),
         "0c.compressed.ply": compressed([], [], colors=True).replace(b"end_header", harmonics),
+        "0.ksplat": ksplat_file(0, []),
+        "0s.ksplat": ksplat_file(2, [KsplatPart([], degree=2, room=0)]),
         "0.sog": sog_archive(sog_parts(sog_meta(count=0))),
         "0.splat": b"",
         **{f"0v{version}.spz": gzip.compress(gzip_header(version, 0)) for version in (1, 2, 3)},
@@ -751,6 +754,7 @@ def wholes() -> dict[str, bytes]:
     return {
         "a.splat": encode_splat(small).tobytes(),
         "a.sog": sog_archive(sog_parts(sog_meta())),
+        **{f"{level}.ksplat": ksplat_file(level, [KsplatPart([0, 1], degree=1)]) for level in range(3)},
         "a.compressed.ply": compressed([WORDS] * 3, [BOX + [0, 1] * 3], colors=True, harmonics=[bytes(range(9))] * 3),
         "1.spz": spz_by_hand(1),
         "2.spz": encode_spz_file(small, 2),
@@ -822,7 +826,7 @@ def test_any_scene_is_written_and_read_or_refused(
         sh=values[7:19].reshape(1, 4, 3),
     )
     folder = tmp_path_factory.getbasetemp()
-    write: dict[str, Callable[[Gaussians], list[str]]] = {s: FORMATS[s].losses for s in FORMATS}
+    write: dict[str, Callable[[Gaussians], list[str]]] = {s: WRITERS[s].losses for s in WRITERS}
     for suffix, losses in write.items():
         path = folder / f"any{suffix}"
         path.unlink(missing_ok=True)
@@ -854,13 +858,13 @@ def test_a_scene_of_no_gaussians_is_read(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("degree", range(5))
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", WRITERS)
 def test_a_scene_of_no_gaussians_is_written(tmp_path: Path, suffix: str, degree: int) -> None:
     with no_other_warning():
         write_scene(tmp_path / f"a{suffix}", some_scene(0, degree))
         found = read_scene(tmp_path / f"a{suffix}")
     assert len(found) == 0
-    assert found.degree == min(degree, FORMATS[suffix].max_degree)
+    assert found.degree == min(degree, WRITERS[suffix].max_degree)
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
@@ -872,7 +876,7 @@ def test_an_spz_file_of_no_gaussians_is_written_in_every_version(tmp_path: Path,
 def test_a_scene_of_which_nothing_can_be_used_is_written_as_one_of_nothing(tmp_path: Path) -> None:
     scene = some_scene(5)
     scene.quats[:] = 0
-    for suffix in FORMATS:
+    for suffix in WRITERS:
         with pytest.warns(LeftOutWarning, match="left out 5 of 5 Gaussians"):
             write_scene(tmp_path / f"a{suffix}", scene)
         assert len(read_scene(tmp_path / f"a{suffix}")) == 0
@@ -889,7 +893,7 @@ def test_commands_on_a_scene_of_no_gaussians(tmp_path: Path, capsys: pytest.Capt
     status, out, err = run(capsys, "info", path, "--json", "--histograms", tmp_path / "a.png")
     assert (status, err) == (0, "")
     assert json.loads(out)["quantiles"] == {}
-    for suffix in FORMATS:
+    for suffix in WRITERS:
         status, out, err = run(capsys, "convert", path, tmp_path / f"out{suffix}")
         assert (status, out) == (1, "")
         assert err == f"splat: {path}: a scene with Gaussians is required, found none in it\n"

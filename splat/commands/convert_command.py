@@ -14,10 +14,11 @@ from ..scene.edits import Corner, crop_scene, limit_degree, merge_scenes, prune_
 from ..scene.file_input import usable
 from ..scene.formats import (
     ENDINGS,
-    FORMATS,
+    WRITERS,
+    WRITTEN_ENDINGS,
     check_scene_output,
     read_scene,
-    suffix_of,
+    written_suffix,
 )
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.turns import rotation_about_axes, turned
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the scene to read ({ENDINGS}); several are put together, with the highest degree among them",
     )
     parser.add_argument(
-        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({ENDINGS})"
+        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({WRITTEN_ENDINGS})"
     )
     parser.add_argument(
         "--sh-degree",
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     except (SceneError, OSError) as error:
         print_error(error)
         return 1
-    degree = min(scene.degree, FORMATS[suffix_of(args.output)].max_degree)
+    degree = min(scene.degree, WRITERS[written_suffix(args.output)].max_degree)
     print_result(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
     return 0
 

@@ -20,7 +20,7 @@ from ..fit.photograph_views import Reduction, photograph_views
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
 from ..photos.folders import is_capture, read_capture
-from ..scene.formats import suffix_of
+from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from .command_files import save_scene
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
-    stem = args.output.name[: -len(suffix_of(args.output))]
+    stem = args.output.name[: -len(written_suffix(args.output))]
     picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
     page, checkpoint = args.page, args.checkpoint
     if photographs:
