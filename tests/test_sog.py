@@ -120,7 +120,7 @@ def test_a_codebook_is_fine_where_values_are() -> None:
     assert np.array_equal(np.abs(entries[:, None] - values.reshape(-1)).min(axis=0), error.reshape(-1))
     even = (values.max() - values.min()) / 255
     assert np.sqrt((error**2).mean()) < even / 12**0.5 / 4
-    few = np.float32([[3, 1], [1, 2]])
+    few = np.array([[3, 1], [1, 2]], np.float32)
     entries, indices = codebook(few)
     assert np.array_equal(entries[indices], few)
 
