@@ -17,6 +17,7 @@ import torch
 from sog_files import sog_archive, sog_meta, sog_parts, webp
 from test_formats import MEBIBYTE, angles, refused_in_little_memory, some_scene
 
+from splat.scene import sog_writer
 from splat.scene.codebooks import codebook, palette
 from splat.scene.compressed_ply_writer import nearby
 from splat.scene.file_input import LeftOutWarning
@@ -125,11 +126,18 @@ def test_a_codebook_is_fine_where_values_are() -> None:
     assert np.array_equal(entries[indices], few)
 
 
-def test_many_gaussians_share_harmonics() -> None:
+def test_many_gaussians_share_harmonics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = some_scene(2**16 + 1, degree=1)
     assert losses_of(".sog", scene) == [
         "65537 Gaussians share 65536 sets of spherical harmonics of degree 1 and higher"
     ]
+    monkeypatch.setattr(sog_writer, "MOST_PALETTE", 500)
+    scene = some_scene(2000, degree=1)
+    order = nearby(scene.means.double().numpy())
+    write_scene(tmp_path / "a.sog", scene)
+    found = read_scene(tmp_path / "a.sog").sh[:, 1:]
+    assert len(found.unique(dim=0)) <= 500
+    assert (found - scene.sh[order, 1:]).square().mean().sqrt() < 0.6 * scene.sh[:, 1:].std()
 
 
 # Broken files
