@@ -151,14 +151,14 @@ def test_an_axis_becomes_up(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     whole.means[0, "xyz".index(up[-1])] = -5 if up[0] == "-" else 5
     write_scene(tmp_path / "in.ply", whole)
     found, _, _ = converted(capsys, tmp_path / "in.ply", "out.ply", "--up", up)
-    torch.testing.assert_close(found.means[0], torch.tensor([0.0, 5, 0]))
+    torch.testing.assert_close(found.means[0], torch.tensor([0.0, -5, 0]))
     # `render` shows the one as it shows the other.
-    before, after = (orbit(scene, 90, 60, azimuth=30, up=axis) for scene, axis in ((whole, up), (found, "y")))
+    before, after = (orbit(scene, 90, 60, azimuth=30, up=axis) for scene, axis in ((whole, up), (found, "-y")))
     torch.testing.assert_close(seen(found, after.viewmat), seen(whole, before.viewmat), atol=2e-4, rtol=0)
 
 
 def test_the_order_is_that_of_the_help(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--translate", "10,0,0", "--scale=2", "--rotate=0,0,90", "--up", "-y", "--crop", "-2,-3,-1,4,1,3")
+    options = ("--translate", "10,0,0", "--scale=2", "--rotate=0,0,90", "--up", "y", "--crop", "-2,-3,-1,4,1,3")
     found, said, _ = converted(capsys, source, "out.ply", *options)
     whole = read_scene(source).means
     inside = ((whole >= torch.tensor([-2.0, -3, -1])) & (whole <= torch.tensor([4.0, 1, 3]))).all(dim=1)

@@ -7,9 +7,7 @@ import math
 from pathlib import Path
 from typing import Final
 
-import torch
-
-from ..scene.camera import UP_AXES, upright_rows
+from ..scene.camera import UP_AXES, upright_rotation
 from ..scene.edits import Corner, crop_scene, limit_degree, merge_scenes, prune_scene, scale_scene, shift_scene
 from ..scene.file_input import usable
 from ..scene.formats import (
@@ -60,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--up",
         choices=UP_AXES,
-        help="turn the scene so that this axis of it points to y, and y is up in what is written",
+        help="turn the scene so that this axis of it points to -y, which is up in COLMAP's axes and in most files",
     )
     parser.add_argument(
         "--rotate",
@@ -109,7 +107,7 @@ def _edited(scene: Gaussians, args: argparse.Namespace) -> Gaussians:
     if args.prune is not None:
         scene = prune_scene(scene, args.prune)
     if args.up:
-        scene = turned(scene, torch.tensor(upright_rows(args.up), dtype=torch.float64))
+        scene = turned(scene, upright_rotation(args.up))
     if args.rotate:
         scene = turned(scene, rotation_about_axes(args.rotate))
     if args.scale is not None:

@@ -42,11 +42,15 @@ class Camera:
     """The near plane, chosen for the size of the scene."""
 
 
-def upright_rows(up: str) -> list[list[float]]:
-    """The rows of the rotation after which y points up, and z to the front, of a scene whose axis `up` does."""
+def _axes_of(up: str) -> Tensor:
+    """The axes [3, 3] of a scene whose axis `up` points up: to the side, above, and to the front."""
     above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
-    rows: list[list[float]] = torch.stack([torch.linalg.cross(above, front), above, front]).tolist()
-    return rows
+    return torch.stack([torch.linalg.cross(above, front), above, front])
+
+
+def upright_rotation(up: str) -> Tensor:
+    """The rotation matrix [3, 3] of a scene whose axis `up` points up, after which -y does, as in COLMAP's axes."""
+    return _axes_of("-y").T @ _axes_of(up)
 
 
 def rotation_rows(quaternion: Sequence[float]) -> list[list[float]]:
@@ -106,7 +110,7 @@ def orbit(
     back = radius / math.sin(math.radians(fov) / 2) * distance
 
     # The camera's axes are rotated rather than aimed, so that they are defined at the poles too.
-    side, above, front = torch.tensor(upright_rows(up), dtype=torch.float64)
+    side, above, front = _axes_of(up)
     a, e = math.radians(azimuth), math.radians(elevation)
     right = math.cos(a) * side - math.sin(a) * front
     outward = math.cos(a) * front + math.sin(a) * side
