@@ -6,7 +6,10 @@ from typing import Final
 
 _TWO_D = "splat renders 3D Gaussians, by splat.rasterization, and has no 2D Gaussians (2DGS)"
 _STRATEGY = "splat.compat.gsplat_strategies has gsplat's own, with splat's operators; it needs gsplat beside splat"
-_OTHER_CAMERAS = "splat's camera models are pinhole, ortho and fisheye, without distortion; undistort the pictures"
+_OTHER_CAMERAS = (
+    "splat's camera models are pinhole, ortho and fisheye, without distortion; "
+    "`python -m splat fit` straightens photographs"
+)
 
 MISSING: Final = {
     "accumulate_2dgs": _TWO_D,

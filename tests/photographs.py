@@ -137,13 +137,15 @@ def transforms(taken: list[Camera]) -> dict[str, Any]:
         "w": WIDTH,
         "h": HEIGHT,
         "k1": 0.0,
-        "applied_transform": [[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0]],
         "frames": frames,
     }
 
 
 def transforms_folder(folder: Path, count: int = 10, changes: dict[str, Any] | None = None) -> Path:
     """A folder as Nerfstudio's tools leave it."""
-    said = {**transforms(take_pictures(folder / "images", count)), **(changes or {})}
-    (folder / "transforms.json").write_text(json.dumps(said))
+    write_transforms(folder, {**transforms(take_pictures(folder / "images", count)), **(changes or {})})
     return folder
+
+
+def write_transforms(folder: Path, said: dict[str, Any], name: str = "transforms.json") -> None:
+    (folder / name).write_text(json.dumps(said))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,12 +63,17 @@ def test_photographs_become_a_scene_and_a_page(
     assert run(folder, "-o", tmp_path / "scene.ply", *steps) == 0
     out, err = capsys.readouterr()
     assert out.startswith("600 Gaussians from 14 pictures of 40x30, 150 steps, cpu, ")
-    found = re.search(r"PSNR ([\d.]+) dB on 2 held-out pictures, SSIM ([\d.]+); comparison: \S+scene\.png; page: ", out)
+    found = re.search(
+        r"PSNR ([\d.]+) dB on 2 held-out pictures \([\d.]+ to [\d.]+, too few to say much\), SSIM ([\d.]+); "
+        r"comparison: \S+scene\.png; page: ",
+        out,
+    )
     assert found
     assert float(found[1]) > 20
     assert float(found[2]) > 0.75
     # Every tenth of the way, with what is left.
-    lines = err.splitlines()
+    said, *lines = err.splitlines()
+    assert said.startswith("16 photographs, used at 40x30: 150 steps to 600 Gaussians on the CPU; --max-size, --steps")
     assert len(lines) == 9
     for number, line in enumerate(lines, 1):
         assert re.fullmatch(
@@ -75,7 +82,14 @@ def test_photographs_become_a_scene_and_a_page(
             r"\d+ s left",
             line,
         )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["scene.html", "scene.ply", "scene.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "scene.cameras.json", "scene.html", "scene.ply", "scene.png", "scene.quality.json",
+    ]  # fmt: skip
+    said = json.loads((tmp_path / "scene.quality.json").read_text())
+    assert said["held_out"] is True
+    assert [picture["name"] for picture in said["pictures"]] == ["00.png", "08.png"]
+    assert f"{said['psnr']:.1f}" == found[1]
+    assert said["psnr"] == pytest.approx(sum(picture["psnr"] for picture in said["pictures"]) / 2)
     assert len(read_scene(tmp_path / "scene.ply")) == 600
 
 
@@ -185,7 +199,7 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
     assert f"run the same command with --resume to continue from {tmp_path / 'a.checkpoint.npz'}" in " ".join(
         err.split()
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.checkpoint.npz", "a.ply", "whole"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.cameras.json", "a.checkpoint.npz", "a.ply", "whole"]
     monkeypatch.undo()
     # Nothing is started anew over it by mistake.
     assert run(folder, "-o", out, *SMALL) == 1
@@ -342,7 +356,10 @@ def test_options_that_cannot_be_followed(
 
 def test_options_of_photographs_are_for_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-o", tmp_path / "a.ply", "--downscale", "2") == 1
-    assert "--images, --downscale and --max-size are for a folder of photographs" in capsys.readouterr().err
+    assert (
+        "--images, --masks, --background, --downscale and --max-size are for a folder of photographs"
+        in capsys.readouterr().err
+    )
     assert run("-o", tmp_path / "a.ply", "--resume") == 1
     assert "--resume needs a checkpoint: name it with --checkpoint FILE.npz" in capsys.readouterr().err
 
@@ -354,3 +371,27 @@ def test_times_are_said_as_people_say_them() -> None:
 def test_quality_is_measured_ten_times_but_not_at_the_end() -> None:
     assert [step for step in range(1, 41) if fit_progress.measured_at(step, 40)] == list(range(4, 40, 4))
     assert [step for step in range(1, 4) if fit_progress.measured_at(step, 3)] == [1, 2]
+
+
+def test_photographs_are_made_as_small_as_the_machine_needs(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = shutil.copytree(folder, tmp_path / "large")
+    for path in (large / "images").iterdir():
+        Image.open(path).resize((800, 600)).save(path)
+    monkeypatch.setattr(Trainer, "fit", lambda trainer, report, stop: 0)
+    for options, size in (((), "480x360"), (("--max-size", "200"), "200x150"), (("--downscale", "2"), "400x300")):
+        run(large, "-o", tmp_path / "a.ply", *options)
+        err = capsys.readouterr().err
+        assert f"16 photographs, used at {size}: 2000 steps to 30000 Gaussians on the CPU" in err
+
+
+def test_the_time_is_said_before_it_has_passed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(fit_progress.time, "monotonic", lambda: next(now))
+    with fit_progress.fit_progress(1000, 0, "2 pictures", lines=True) as report:
+        for step in range(1, 26):
+            report(step, 0.1, 100, None)
+    assert capsys.readouterr().err == "about 49 min 0 s to go, more if many Gaussians are added\n"

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import Camera, orbit
+from splat.scene.camera import Camera, FirstView, orbit
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.server import Viewer, open_viewer
-from splat.view.session import UP, ViewTerms
+from splat.view.session import ViewTerms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -96,8 +96,8 @@ def black(look: Look, camera: Camera) -> Picture:
 
 @pytest.fixture(scope="module")
 def viewer() -> Iterator[Viewer]:
-    choices = Choices({BUILT_IN: None}, lambda _: knot_scene(), lambda scene: orbit(scene, 80, 60))
-    with open_viewer("127.0.0.1", 0, ViewTerms(choices, black, UP["y"], (0.0, 0.0, 0.0), 4), BUILT_IN) as viewer:
+    choices = Choices({BUILT_IN: None}, lambda _: knot_scene(), lambda scene, _: FirstView(orbit(scene, 80, 60), None))
+    with open_viewer("127.0.0.1", 0, ViewTerms(choices, black, (0.0, 0.0, 0.0), 4), BUILT_IN) as viewer:
         yield viewer
 
 

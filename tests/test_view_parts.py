@@ -18,7 +18,7 @@ import torch
 from test_render_command import render
 
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import Camera, orbit
+from splat.scene.camera import Camera, FirstView, orbit
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices, find_scenes
@@ -324,8 +324,8 @@ def test_a_closed_painter_ends_and_keeps_nothing() -> None:
     assert gone() is None
 
 
-def place(scene: Gaussians) -> Camera:
-    return orbit(scene, 80, 60)
+def place(scene: Gaussians, path: Path | None) -> FirstView:
+    return FirstView(orbit(scene, 80, 60), None)
 
 
 def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:

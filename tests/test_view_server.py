@@ -24,13 +24,13 @@ import torch
 from splat import cli
 from splat.commands import view_command
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import Camera, orbit
+from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
-from splat.view.session import UP, ViewTerms
+from splat.view.session import ViewTerms
 
 viser = pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")
 import msgspec  # noqa: E402
@@ -126,11 +126,11 @@ def terms(
     drawn: Callable[[Look, Camera], Picture], read: Callable[[Path | None], Gaussians] | None = None
 ) -> ViewTerms:
     choices = Choices({BUILT_IN: None, "other": Path("other")}, read or (lambda _: knot_scene()), place)
-    return ViewTerms(choices, drawn, UP["y"], (0.0, 0.0, 0.0), 4)
+    return ViewTerms(choices, drawn, (0.0, 0.0, 0.0), 4)
 
 
-def place(scene: Gaussians) -> Camera:
-    return orbit(scene, 80, 60)
+def place(scene: Gaussians, path: Path | None) -> FirstView:
+    return FirstView(orbit(scene, 80, 60), UP["y"])
 
 
 @pytest.fixture

@@ -9,13 +9,17 @@ from typing import Any, Final
 
 from PIL import ImageColor
 
-from ..scene.camera import UP_AXES, Camera, orbit
+from ..scene.camera import UP, UP_AXES, Camera, FirstView, orbit
 from ..scene.camera_file import MAX_SIDE, read_camera
-from ..scene.gaussians import Gaussians
+from ..scene.camera_list import find_cameras, read_cameras, up_of
+from ..scene.gaussians import Gaussians, SceneError
+from .printing import print_warning
 
 # These options default to None, so that one given together with --camera is noticed.
 _SIZE: Final = (800, 600)
-_PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": "y"}
+_PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": None}
+_UP: Final = ("y", "-y")
+"""What is up in the built-in scene, and in files, which mostly have the axes of COLMAP's cameras."""
 
 
 def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +28,9 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
         "--camera",
         type=Path,
         metavar="FILE.json",
-        help="take the camera, and the picture's size, from this file, as `splat view` saves it",
+        help="take the camera, and the picture's size, from this file, as `splat view` saves it; default, if no option "
+        "says where to look from: the first of the cameras that the scene was fitted to, if they are beside it "
+        "(SCENE.cameras.json or cameras.json)",
     )
     parser.add_argument(
         "--azimuth",
@@ -53,7 +59,7 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--up",
         choices=UP_AXES,
-        help="the axis of the scene that points up; default: y",
+        help="the axis of the scene that points up; default: -y, as COLMAP has it, and y for the built-in scene",
     )
     parser.set_defaults(wrong_usage=parser.error)
 
@@ -81,18 +87,41 @@ def check_camera_arguments(args: argparse.Namespace, beside: Collection[str] = (
         args.wrong_usage(f"--camera already says where the camera is; leave out {', '.join(given)}")
 
 
-def find_camera(args: argparse.Namespace, scene: Gaussians) -> Camera:
-    """The camera of the file, or the one that the options place.
+def find_view(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> FirstView:
+    """How the scene of a file, or the built-in one for None, is first seen.
+
+    By the camera of --camera; or the one that the options place; or, if no option says where, the first of the cameras
+    that the scene was fitted to, if they are beside it.
 
     Raises:
         SceneError: if the file holds no camera, or nothing in the scene is visible.
         OSError: if the file cannot be opened.
     """
     if args.camera is not None:
-        return read_camera(args.camera)
-    width, height = getattr(args, "size", None) or _SIZE
+        return FirstView(read_camera(args.camera), UP[args.up] if args.up else None)
+    size = getattr(args, "size", None)
+    cameras = _cameras_beside(path) if path else []
+    if cameras and all(getattr(args, name) is None for name in _PLACE):
+        return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
-    return orbit(scene, width, height, **place)
+    place["up"] = axis = args.up or _UP[path is not None]
+    return FirstView(orbit(scene, *(size or _SIZE), **place), UP[axis])
+
+
+def _shown_size(camera: Camera) -> tuple[int, int]:
+    """The camera's size, or a larger one of its shape: photographs are made smaller for a fit."""
+    scale = max(max(_SIZE) / max(camera.width, camera.height), 1)
+    return max(round(camera.width * scale), 1), max(round(camera.height * scale), 1)
+
+
+def _cameras_beside(path: Path) -> list[Camera]:
+    """The cameras that a scene was fitted to; none if there are none, or, with a warning, if they are damaged."""
+    found = find_cameras(path)
+    try:
+        return read_cameras(found) if found else []
+    except (SceneError, OSError) as error:
+        print_warning(f"the cameras beside the scene are not used: {error}")
+        return []
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from ..fit.checkpoints import check_checkpoint
 from ..fit.comparison_page import check_page
+from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
 from ..scene.formats import WRITTEN_ENDINGS, check_scene_output
 from ..scene.image import check_picture
+from .camera_arguments import add_background_argument
 from .command_files import file_argument
 from .device import add_device_argument
+
+
+class FitSize(NamedTuple):
+    """How much is fitted, if no option says so."""
+
+    steps: int
+    gaussians: int
+    max_size: int | None = None
+    """Pixels of the longer side of photographs."""
+
+
+_WITHOUT_PHOTOGRAPHS: Final = FitSize(1000, 8000)
+_ON_CPU: Final = FitSize(2000, 30_000, 480)
+"""Of photographs: some minutes on two cores."""
+_ON_GPU: Final = FitSize(7000, 300_000, 1600)
+
+
+def default_size(photographs: bool, device: str) -> FitSize:
+    """What a fit's options are if they are not given."""
+    if not photographs:
+        return _WITHOUT_PHOTOGRAPHS
+    return _ON_GPU if device == "cuda" else _ON_CPU
+
+
+def _listed(name: str) -> str:
+    few, cpu, gpu = (getattr(size, name) for size in (_WITHOUT_PHOTOGRAPHS, _ON_CPU, _ON_GPU))
+    return f"{cpu} for photographs on a CPU, {gpu} on a GPU, {few} for other pictures"
 
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +78,10 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write a page of pictures and renders to; default: for photographs, SCENE.html next to the "
         "scene",
     )
-    parser.add_argument("--steps", type=_count, default=1000, help="optimization steps; default: 1000")
-    parser.add_argument("--gaussians", type=_count, default=8000, help="the maximum number of Gaussians; default: 8000")
+    parser.add_argument("--steps", type=_count, help=f"optimization steps; default: {_listed('steps')}")
+    parser.add_argument(
+        "--gaussians", type=_count, help=f"the maximum number of Gaussians; default: {_listed('gaussians')}"
+    )
     parser.add_argument(
         "--strategy",
         choices=tuple(STRATEGIES),
@@ -67,6 +99,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         help="degree of the spherical harmonics: with 0, colours look the same from every direction; default: 2",
     )
     parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
+    parser.add_argument("--verbose", action="store_true", help="print the quality of each picture, too")
     _add_photograph_arguments(parser)
     _add_checkpoint_arguments(parser)
     add_device_argument(parser)
@@ -86,8 +119,25 @@ def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-size",
         type=_count,
         metavar="PIXELS",
-        help="shrink photographs whose longer side has more pixels than this",
+        help="shrink photographs whose longer side has more pixels than this; default, without --downscale: "
+        f"{_ON_CPU.max_size} on a CPU, {_ON_GPU.max_size} on a GPU",
     )
+    parser.add_argument(
+        "--masks",
+        type=Path,
+        metavar="FOLDER",
+        help="where the photographs' masks are, pictures of the same names that are black where a photograph is not to "
+        "be used; default: in a folder masks beside the photographs' folder, if there is one",
+    )
+    parser.add_argument(
+        "--hold-out",
+        type=_hold_out,
+        default=HoldOut(),
+        metavar="N|NAMES.txt",
+        help="measure the scene by every Nth picture, or by those whose names the file has, a line each, and fit it to "
+        f"the others; 0: fit to all; default: what the photographs' cameras come with, or {EVERY}",
+    )
+    add_background_argument(parser)
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +161,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= MAX_COUNT:
         raise argparse.ArgumentTypeError(f"a whole number from 1 to {MAX_COUNT} is required, found {text[:40]!r}")
     return int(text)
+
+
+def _hold_out(text: str) -> HoldOut:
+    if text.isdecimal() and len(text) <= 10:
+        if int(text) == 1:
+            raise argparse.ArgumentTypeError("0, or a number from 2 on, is required, found 1")
+        return HoldOut(every=int(text))
+    if not text.lower().endswith(".txt"):
+        raise argparse.ArgumentTypeError(f"a whole number or a NAMES.txt is required, found {text[:40]!r}")
+    return HoldOut(names=Path(text))
 
 
 def _seed(text: str) -> int:

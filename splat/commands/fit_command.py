@@ -16,24 +16,26 @@ from .._kernelwheel.cli import MB, find_resources
 from ..fit.checkpoints import check_checkpoint, digest_of, resume, write_checkpoint
 from ..fit.comparison_page import check_page, write_comparison
 from ..fit.fit_memory import FitMemory
-from ..fit.photograph_views import Reduction, photograph_views
+from ..fit.photograph_views import Preparation, photograph_views
+from ..fit.quality_file import check_quality, write_quality
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
 from ..photos.folders import is_capture, read_capture
+from ..scene.camera_list import cameras_path, check_cameras, write_cameras
 from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from .command_files import save_scene
 from .device import DeviceError, find_device
-from .fit_arguments import add_fit_arguments
+from .fit_arguments import add_fit_arguments, default_size
 from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
-from .printing import print_error, print_result
+from .printing import print_error, print_progress, print_result
 from .warnings_printed import printed_warnings
 
-_TEST_EVERY = 8
-"""One picture in this many is held out to measure the quality, if there are that many."""
+_FEW = 4
+"""Pictures that say little about others."""
 _SMALL = 100_000
 """Pixels. With fewer, waking other threads takes longer than the work they do."""
 _REMEDY = "choose fewer --gaussians, or smaller or fewer pictures"
@@ -51,6 +53,8 @@ class _Outputs(NamedTuple):
     picture: Path
     page: Path | None
     checkpoint: Path | None
+    quality: Path | None
+    cameras: Path
 
 
 class _Work(NamedTuple):
@@ -79,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         photographs = len(args.sources) == 1 and is_capture(args.sources[0])
         outputs = _outputs(args, photographs)
         device = find_device(args.device)
+        args = _sized(args, photographs, device)
         with enough_memory(lambda: what, _REMEDY):
             with printed_warnings():
                 views = _read(args, photographs, device)
@@ -95,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
             with enough_memory(lambda: what, _REMEDY):
                 scene = trainer.gaussians()
                 save_scene(outputs.scene, scene)
+                write_cameras(outputs.cameras, *views.cameras())
                 if failure is not None:
                     return _say_failed(args, trainer, failure)
                 if interrupted():
@@ -106,25 +112,35 @@ def run(args: argparse.Namespace) -> int:
             if outputs.page:
                 title = f"{outputs.scene.name}: photographs and renders"
                 write_comparison(outputs.page, title, f"{facts}; {work.kind()}.", scene, work.judged, quality)
+            if outputs.quality:
+                write_quality(outputs.quality, quality, work.judged.names, work.held_out)
             _write_picture(outputs.picture, scene, work.judged, trainer.options.sh_degree)
         if outputs.checkpoint:
             outputs.checkpoint.unlink(missing_ok=True)  # resuming from it would only give this scene again
     except (SceneError, OSError, DeviceError, ValueError) as error:
         print_error(error)
         return 1
-    page = f"; page: {outputs.page}" if outputs.page else ""
-    print_result(f"{facts}: {args.output}")
-    judged = f"PSNR {quality.psnr:.1f} dB on {work.kind()}, SSIM {quality.ssim:.3f}"
-    print_result(f"{judged}; comparison: {outputs.picture}{page}")
+    _say_quality(args, work, outputs, quality, facts)
     return 0
+
+
+def _sized(args: argparse.Namespace, photographs: bool, device: torch.device) -> argparse.Namespace:
+    """The options, with what they are where they are not given."""
+    size = default_size(photographs, device.type)
+    found = argparse.Namespace(**vars(args))
+    found.steps, found.gaussians = args.steps or size.steps, args.gaussians or size.gaussians
+    if args.downscale == 1 and not args.max_size:
+        found.max_size = size.max_size
+    return found
 
 
 def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
     stem = args.output.name[: -len(written_suffix(args.output))]
     picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
-    page, checkpoint = args.page, args.checkpoint
+    page, checkpoint, quality = args.page, args.checkpoint, None
     if photographs:
+        quality = check_quality(args.output.with_name(f"{stem}.quality.json"))
         page = page or check_page(args.output.with_name(f"{stem}.html"))
         checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
     if args.resume and checkpoint is None:
@@ -135,7 +151,8 @@ def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
         raise ValueError(
             f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file"
         )
-    return _Outputs(args.output, picture, page, checkpoint)
+    cameras = check_cameras(cameras_path(args.output))
+    return _Outputs(args.output, picture, page, checkpoint, quality, cameras)
 
 
 def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> Views:
@@ -144,20 +161,29 @@ def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> 
     reading = None if there is None else there * MB
     memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA reports a lack of memory itself
     if not photographs:
-        if args.images or args.downscale != 1 or args.max_size:
-            raise ValueError("--images, --downscale and --max-size are for a folder of photographs, or a .json file")
+        if args.images or args.masks or args.downscale != 1 or args.max_size or any(args.background):
+            raise ValueError(
+                "--images, --masks, --background, --downscale and --max-size are for a folder of photographs, or a "
+                ".json file"
+            )
         return read_views(args.sources, points, args.seed, memory)
-    return photograph_views(
-        read_capture(args.sources[0], args.images),
-        points,
-        args.seed,
-        Reduction(args.downscale, args.max_size),
-        memory,
+    capture = read_capture(args.sources[0], args.images, args.masks)
+    preparation = Preparation(args.downscale, args.max_size, _bytes(args.background))
+    views = photograph_views(capture, points, args.seed, preparation, memory)
+    print_progress(
+        f"{len(views)} photographs, used at {_size(views)}: {args.steps} steps to {args.gaussians} Gaussians on the "
+        f"{'GPU' if device.type == 'cuda' else 'CPU'}; --max-size, --steps and --gaussians say otherwise"
     )
+    return views
+
+
+def _bytes(color: tuple[float, float, float]) -> tuple[int, int, int]:
+    red, green, blue = (round(255 * part) for part in color)
+    return red, green, blue
 
 
 def _prepare(args: argparse.Namespace, views: Views) -> _Work:
-    held_out = range(0, len(views), _TEST_EVERY) if len(views) >= _TEST_EVERY else range(0)
+    held_out = args.hold_out.choose(views)
     trained = views.select([i for i in range(len(views)) if i not in held_out])
     judged = views.select(held_out) if held_out else views
     degree = args.sh_degree if len(views) > 1 else 0
@@ -213,6 +239,22 @@ def _facts(args: argparse.Namespace, work: _Work, views: Views, device: torch.de
         f"{len(work.trainer.table)} Gaussians from {count} picture{'s' if count > 1 else ''} of {_size(views)}, "
         f"{args.steps} steps, {device.type}, {seconds:.1f} s"
     )
+
+
+def _say_quality(args: argparse.Namespace, work: _Work, outputs: _Outputs, quality: Quality, facts: str) -> None:
+    """Print what was made, and how good it is."""
+    if args.verbose:
+        names = work.judged.names or [f"picture {view + 1}" for view in range(len(work.judged))]
+        for name, psnr, ssim in zip(names, quality.psnrs, quality.ssims, strict=True):
+            print_result(f"{name}: PSNR {psnr:.2f} dB, SSIM {ssim:.3f}")
+    page = f"; page: {outputs.page}" if outputs.page else ""
+    print_result(f"{facts}: {args.output}")
+    spread = ""
+    if len(quality.psnrs) > 1:
+        few = ", too few to say much" if work.held_out and len(quality.psnrs) < _FEW else ""
+        spread = f" ({min(quality.psnrs):.1f} to {max(quality.psnrs):.1f}{few})"
+    judged = f"PSNR {quality.psnr:.1f} dB on {work.kind()}{spread}, SSIM {quality.ssim:.3f}"
+    print_result(f"{judged}; comparison: {outputs.picture}{page}")
 
 
 def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outputs, digest: str) -> int:

@@ -16,6 +16,8 @@ Report = Callable[[int, float, int, "Quality | None"], None]
 """Takes a step, its loss, the number of Gaussians, and their quality where it was measured."""
 _MEASURED = 10
 """How often the quality is measured."""
+_FIRST, _LONG = 20, 10.0
+"""The step after which the time is estimated, if that is more than these seconds."""
 
 
 def measured_at(step: int, steps: int) -> bool:
@@ -45,8 +47,11 @@ def fit_progress(steps: int, done: int, kind: str, lines: bool) -> Iterator[Repo
                 last = f", PSNR {quality.psnr:.1f} dB, SSIM {quality.ssim:.3f} on {kind}"
             if console.is_terminal:
                 progress.update(task, completed=step, description=words + last)
+                return
+            left = (time.monotonic() - start) / (step - done) * (steps - step)
+            if lines and step - done == _FIRST and left > _LONG:
+                print_progress(f"about {duration(left)} to go, more if many Gaussians are added")
             elif lines and quality is not None:
-                left = (time.monotonic() - start) / (step - done) * (steps - step)
                 print_progress(f"step {step} of {steps}: {words}{last}; {duration(left)} left")
 
         yield report

@@ -19,7 +19,7 @@ from .camera_arguments import (
     add_camera_arguments,
     add_size_argument,
     check_camera_arguments,
-    find_camera,
+    find_view,
 )
 from .command_files import file_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         scene = load_scene(args.scene)
         device = find_device(args.device)
-        camera = find_camera(args, scene)
+        camera = find_view(args, scene, args.scene).camera
         size = f"{camera.width}x{camera.height}"
         degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
         with enough_memory(

@@ -17,8 +17,8 @@ from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
 from ..view.origin import is_host_name, is_loopback
 from ..view.server import ViewError, open_viewer
-from ..view.session import UP, ViewTerms
-from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_camera
+from ..view.session import ViewTerms
+from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
@@ -73,9 +73,8 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
-        choices = Choices(scenes, lambda path: _read(path, device), lambda scene: find_camera(args, scene))
-        up = None if args.camera and not args.up else UP[args.up or "y"]
-        terms = ViewTerms(choices, _draw, up, args.background, args.sh_degree)
+        choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_view(args, scene, path))
+        terms = ViewTerms(choices, _draw, args.background, args.sh_degree)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,

@@ -90,7 +90,9 @@ def digest_of(trainer: Trainer) -> str:
     """The digest of the pictures, cameras and points that a scene is fitted to."""
     views = trainer.views
     digest = hashlib.sha256()
-    for value in (*views.images, views.viewmats, views.Ks, views.points, views.colors):
+    masks = [mask for mask in views.masks if mask is not None]
+    digest.update(f"{[mask is not None for mask in views.masks]} {views.background}".encode())
+    for value in (*views.images, *masks, views.viewmats, views.Ks, views.points, views.colors):
         digest.update(f"{value.dtype} {list(value.shape)}".encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import warnings
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..photos.capture import Capture, Lens, Photograph
-from ..photos.pictures import check_unpacking, picture_size, read_resized
+from ..photos.capture import Capture, Photograph
+from ..photos.lens import Lens
+from ..photos.pictures import BLACK, check_unpacking, picture_header, read_mask, read_resized
+from ..photos.straightening import straight
 from ..scene.gaussians import SceneError
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
@@ -19,15 +22,17 @@ _SMALLEST: Final = 8
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """How photographs are made smaller before they are used."""
+class Preparation:
+    """What is done to photographs before they are used."""
 
     downscale: int = 1
     """The width and the height are divided by this."""
     max_size: int | None = None
     """The longer side becomes this many pixels, if it has more."""
+    background: tuple[int, int, int] = BLACK
+    """The colour that is put behind what is transparent, red, green and blue from 0 to 255."""
 
-    def apply(self, width: int, height: int) -> tuple[int, int]:
+    def size(self, width: int, height: int) -> tuple[int, int]:
         """The size that a picture gets."""
         factor = 1 / self.downscale
         if self.max_size is not None:
@@ -35,29 +40,47 @@ class Reduction:
         return max(round(width * factor), 1), max(round(height * factor), 1)
 
 
+class _Camera(NamedTuple):
+    """What a photograph becomes."""
+
+    lens: Lens
+    """The pinhole camera of the picture as it will be used."""
+    lenses: tuple[Lens, Lens] | None
+    """That which took it and the pinhole camera of the same size, if the first one bends straight lines."""
+    turned: bool
+    """Whether its EXIF turns it."""
+    ambiguous: bool
+    """Whether its EXIF would turn it, but its camera does not say which pixels it is of."""
+
+
 def photograph_views(
-    capture: Capture, points: int, seed: int, reduction: Reduction | None = None, memory: FitMemory = UNLIMITED
+    capture: Capture, points: int, seed: int, preparation: Preparation | None = None, memory: FitMemory = UNLIMITED
 ) -> Views:
     """Read the photographs, as uint8; where there are no points, draw `points` random ones.
+
+    Warnings say what was done to them that whoever took them might not expect.
 
     Raises:
         SceneError: if they are fewer than two, taken from one place, do not overlap or need more memory, or a file is
             damaged.
         OSError: if a file cannot be read.
     """
-    what, reduction = str(capture.source), reduction or Reduction()
+    what, preparation = str(capture.source), preparation or Preparation()
     if len(capture.photographs) < 2:
         raise SceneError(
             f"{what}: at least 2 photographs are required, found {len(capture.photographs)}; a single picture is "
             "fitted by its own name, without cameras"
         )
-    lenses = [_reduced(photograph, reduction) for photograph in capture.photographs]
-    sizes = [(lens.width, lens.height) for lens in lenses]
-    check_fitting(what, PHOTOGRAPH, sizes, 3, memory)
+    cameras = _cameras(capture, preparation)
+    sizes = [(camera.lens.width, camera.lens.height) for camera in cameras]
+    kept = 3 + any(photograph.mask is not None for photograph in capture.photographs)
+    check_fitting(what, PHOTOGRAPH, sizes, kept, memory)
     for photograph, size in zip(capture.photographs, sizes, strict=True):
         check_unpacking(photograph.path, size, memory.reading)
+        if photograph.mask:
+            check_unpacking(photograph.mask, size, memory.reading)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
-    Ks = torch.stack([_intrinsics(lens) for lens in lenses])
+    Ks = torch.stack([_intrinsics(camera.lens) for camera in cameras])
     _check_places(what, viewmats)
     if len(capture.points):
         positions = torch.from_numpy(capture.points.copy())
@@ -70,31 +93,99 @@ def photograph_views(
     values = [positions.float(), viewmats.float(), Ks.float()]
     if not all(bool(value.isfinite().all()) for value in values):
         raise SceneError(f"{what}: points and cameras that float32 can hold are required, found larger ones")
-    images = tuple(
-        torch.from_numpy(read_resized(photograph.path, size))
-        for photograph, size in zip(capture.photographs, sizes, strict=True)
+    views = Views((), values[1], values[2], values[0], colors, len(capture.points) > 0)
+    return _with_pictures(views, capture, cameras, preparation)
+
+
+def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], preparation: Preparation) -> Views:
+    """The views with the pixels of the photographs."""
+    images, masks, transparent = [], [], 0
+    for photograph, camera in zip(capture.photographs, cameras, strict=True):
+        size = (camera.lens.width, camera.lens.height)
+        pixels = read_resized(photograph.path, size, preparation.background, camera.turned, camera.lenses)
+        images.append(torch.from_numpy(pixels.colors))
+        transparent += pixels.transparent
+        mask = torch.from_numpy(read_mask(photograph.mask, size, camera.lenses)) if photograph.mask else None
+        if mask is not None and not bool(mask.any()):
+            raise SceneError(f"{photograph.mask}: a mask that leaves some of its photograph is required, found black")
+        masks.append(mask)
+    count = len(images)
+    if transparent:
+        red, green, blue = preparation.background
+        warnings.warn(
+            f"{capture.source}: {transparent} of {count} photographs are transparent in places; the colour {red},"
+            f"{green},{blue} is behind them and behind the scene, choose another one with --background",
+            stacklevel=3,
+        )
+    return replace(
+        views,
+        images=tuple(images),
+        masks=tuple(masks),
+        names=tuple(photograph.path.name for photograph in capture.photographs),
+        held_out=tuple(photograph.held_out for photograph in capture.photographs),
+        background=tuple(part / 255 for part in preparation.background),
     )
-    names = tuple(photograph.path.name for photograph in capture.photographs)
-    return Views(images, values[1], values[2], values[0], colors, len(capture.points) > 0, names)
 
 
-def _reduced(photograph: Photograph, reduction: Reduction) -> Lens:
-    """The camera for the picture as it will be used; SceneError if the file's proportions are not the camera's."""
-    lens = photograph.lens
-    width, height = picture_size(photograph.path)
-    # Pictures that were made smaller beforehand have rounded sizes.
-    if abs(width * lens.height - height * lens.width) > max(lens.width, lens.height, width, height):
+def _cameras(capture: Capture, preparation: Preparation) -> list[_Camera]:
+    """What becomes of each photograph; warnings say what was lost, or guessed."""
+    pinholes: dict[Lens, Lens] = {}
+    for photograph in capture.photographs:
+        if photograph.lens not in pinholes:
+            pinholes[photograph.lens] = straight(photograph.lens, str(photograph.path))
+    cameras = [_camera(photograph, pinholes[photograph.lens], preparation) for photograph in capture.photographs]
+    bent = {lens: pinhole for lens, pinhole in pinholes.items() if lens.distortion}
+    if bent:
+        seen = [pinhole.field_of_view for pinhole in bent.values()]
+        words = [
+            f"{min(angles):.0f}" + (f" to {max(angles):.0f}" if max(angles) >= min(angles) + 1 else "")
+            for angles in zip(*seen, strict=True)
+        ]
+        warnings.warn(
+            f"{capture.source}: lenses that bend straight lines: the pictures of {len(bent)} of {len(pinholes)} are "
+            f"straightened, and show {words[0]} degrees across and {words[1]} down; what lies beyond is not used",
+            stacklevel=3,
+        )
+    unknown = sum(camera.ambiguous for camera in cameras)
+    if unknown:
+        warnings.warn(
+            f"{capture.source}: {unknown} of {len(cameras)} photographs would be turned, says their EXIF; their "
+            "cameras are taken for those of the pixels as stored, which COLMAP and Nerfstudio use",
+            stacklevel=3,
+        )
+    return cameras
+
+
+def _camera(photograph: Photograph, pinhole: Lens, preparation: Preparation) -> _Camera:
+    """What becomes of a photograph; SceneError if the file's proportions are not the camera's."""
+    lens, header = photograph.lens, picture_header(photograph.path)
+    fits, fits_turned = (_has_proportions(size, lens) for size in (header.size, header.shown_size))
+    if not fits and not fits_turned:
+        width, height = header.size
         raise SceneError(
             f"{photograph.path}: a picture of its camera's proportions, {lens.width}x{lens.height}, is required, found "
             f"{width}x{height}"
         )
-    size = reduction.apply(width, height)
+    turned = not fits
+    size = preparation.size(*(header.shown_size if turned else header.size))
     if min(size) < _SMALLEST:
         raise SceneError(
             f"{photograph.path}: at least {_SMALLEST}x{_SMALLEST} pixels are required, found {size[0]}x{size[1]}; "
             "choose a smaller --downscale or a larger --max-size"
         )
-    return lens.resized(*size)
+    if photograph.mask and not _has_proportions(found := picture_header(photograph.mask).size, lens):
+        raise SceneError(
+            f"{photograph.mask}: a mask of its photograph's proportions, {lens.width}x{lens.height}, is required, "
+            f"found {found[0]}x{found[1]}"
+        )
+    lenses = (lens, pinhole) if lens.distortion else None
+    return _Camera(pinhole.resized(*size), lenses, turned, header.orientation != 1 and fits and fits_turned)
+
+
+def _has_proportions(size: tuple[int, int], lens: Lens) -> bool:
+    # Pictures that were made smaller beforehand have rounded sizes.
+    width, height = size
+    return abs(width * lens.height - height * lens.width) <= max(lens.width, lens.height, width, height)
 
 
 def _intrinsics(lens: Lens) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..ops.rendering import rasterization
 from ..scene.gaussians import Gaussians
-from .losses import psnr, ssim, training_loss
+from .losses import masked, psnr, ssim, training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances
 from .strategies import STRATEGIES, Moment
 from .views import Views
@@ -108,7 +108,7 @@ class Trainer:
         self._set_rate(step)
         scene = self.table.activated()
         image, meta = render(scene, self.views, view, self.options.degree_at(step), absgrad=self.strategy.absgrad)
-        loss = training_loss(image, self.views.target(view))
+        loss = training_loss(image, self.views.target(view), self.views.mask(view))
         means2d: Any = meta["means2d"]
         means2d.retain_grad()
         self.table.optimizer.zero_grad(set_to_none=True)
@@ -158,9 +158,11 @@ def judge(scene: Gaussians, views: Views) -> Quality:
     """PSNR and SSIM of each of the pictures."""
     quality = Quality([], [])
     for view in range(len(views)):
-        image, target = render(scene, views, view, scene.degree)[0].clamp(0, 1), views.target(view)
-        quality.psnrs.append(psnr(image, target))
-        quality.ssims.append(float(ssim(image, target)))
+        mask = views.mask(view)
+        image = masked(render(scene, views, view, scene.degree)[0].clamp(0, 1), mask)
+        target = masked(views.target(view), mask)
+        quality.psnrs.append(psnr(image, target, mask))
+        quality.ssims.append(float(ssim(image, target, mask)))
     return quality
 
 
@@ -169,6 +171,7 @@ def render(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The image [H, W, 3] of one of the cameras, and `meta`."""
     width, height = views.sizes[view]
+    background = torch.tensor([views.background], device=views.device) if any(views.background) else None
     images, _, meta = rasterization(
         scene.means,
         scene.quats,
@@ -180,6 +183,7 @@ def render(
         width,
         height,
         sh_degree=sh_degree,
+        backgrounds=background,
         packed=False,
         absgrad=absgrad,
     )

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ..ops.rendering import rasterization
-from ..photos.pictures import check_unpacking, opened_picture
+from ..photos.pictures import check_unpacking, opened_picture, picture_header, read_resized
 from ..scene.builtin import knot_scene
-from ..scene.camera import orbit
+from ..scene.camera import Camera, orbit
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
 from .fit_memory import UNLIMITED, FitMemory, check_fitting
@@ -44,6 +44,12 @@ class Views:
     """Whether the points were measured in the pictures, and not guessed."""
     names: tuple[str, ...] = ()
     """Of the pictures, if they have names."""
+    masks: tuple[Tensor | None, ...] = ()
+    """[H, W] bool of each picture, false where it is not used, or None; empty if no picture has one."""
+    held_out: tuple[bool | None, ...] = ()
+    """Whether each picture is for measuring only; None or empty if whoever took them does not say."""
+    background: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """Red, green and blue from 0 to 1 of what is behind the scene."""
 
     def __len__(self) -> int:
         """C."""
@@ -64,18 +70,35 @@ class Views:
         image = self.images[view]
         return image.float() / 255 if image.dtype == torch.uint8 else image
 
+    def mask(self, view: int) -> Tensor | None:
+        """Where one of the pictures is used, [H, W] bool; None: everywhere."""
+        return self.masks[view] if self.masks else None
+
+    def cameras(self) -> tuple[list[Camera], list[str]]:
+        """The cameras, and the names of their pictures."""
+        names = self.names or tuple(f"picture {view + 1}" for view in range(len(self)))
+        viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
+        return [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)], list(names)
+
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
         rows = list(indices)
-        images = tuple(self.images[row] for row in rows)
-        names = tuple(self.names[row] for row in rows) if self.names else ()
-        return replace(self, images=images, names=names, viewmats=self.viewmats[rows], Ks=self.Ks[rows])
+        return replace(
+            self,
+            images=tuple(self.images[row] for row in rows),
+            viewmats=self.viewmats[rows],
+            Ks=self.Ks[rows],
+            names=tuple(self.names[row] for row in rows) if self.names else (),
+            masks=tuple(self.masks[row] for row in rows) if self.masks else (),
+            held_out=tuple(self.held_out[row] for row in rows) if self.held_out else (),
+        )
 
     def to(self, device: torch.device) -> Views:
         """The same views on a device."""
         return replace(
             self,
             images=tuple(image.to(device) for image in self.images),
+            masks=tuple(None if mask is None else mask.to(device) for mask in self.masks),
             viewmats=self.viewmats.to(device),
             Ks=self.Ks.to(device),
             points=self.points.to(device),
@@ -148,11 +171,12 @@ def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> View
 
 
 def _read_picture(path: Path, memory: FitMemory) -> Tensor:
-    with opened_picture(path, "a picture (PNG, JPEG, ...) or a SCENE.npz", "neither") as picture:
-        check_fitting(str(path), "picture", [picture.size], _FLOATS, memory)
-        check_unpacking(path, picture.size, memory.reading)
-        pixels = np.asarray(picture.convert("RGB"))
-    return _as_colors(pixels, f"{path}")
+    with opened_picture(path, "a picture (PNG, JPEG, ...) or a SCENE.npz", "neither"):
+        pass
+    size = picture_header(path).shown_size
+    check_fitting(str(path), "picture", [size], _FLOATS, memory)
+    check_unpacking(path, size, memory.reading)
+    return _as_colors(read_resized(path, size, turned=True).colors, f"{path}")
 
 
 def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMemory) -> Views:

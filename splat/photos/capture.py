@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,44 +11,9 @@ import numpy.typing as npt
 
 from ..scene.gaussians import SceneError
 from ..scene.names import listed, quoted
+from .lens import Lens
 
 Floats = npt.NDArray[np.float64]
-
-UNDISTORT = "colmap image_undistorter --image_path PICTURES --input_path MODEL --output_path FOLDER"
-"""The command that turns pictures taken with other lenses into those of pinhole cameras."""
-LONGEST_SIDE = 2**15
-"""Of a picture, in pixels."""
-
-
-@dataclass(frozen=True)
-class Lens:
-    """A pinhole camera's intrinsics in pixels, for pictures of width x height; pixel centres lie at +0.5."""
-
-    width: int
-    height: int
-    fx: float
-    fy: float
-    cx: float
-    cy: float
-
-    def check(self, what: str) -> Lens:
-        """Return self; SceneError if a value cannot be a camera's. `what` names it in the message."""
-        if not (1 <= self.width <= LONGEST_SIDE and 1 <= self.height <= LONGEST_SIDE):
-            raise SceneError(
-                f"{what}: a size from 1 to {LONGEST_SIDE} pixels required, found {self.width}x{self.height}"
-            )
-        values = (self.fx, self.fy, self.cx, self.cy)
-        if not all(map(math.isfinite, values)) or min(self.fx, self.fy) <= 0:
-            raise SceneError(
-                f"{what}: focal lengths above 0 and a principal point, all finite, required, found "
-                f"fx {self.fx:g}, fy {self.fy:g}, cx {self.cx:g}, cy {self.cy:g}"
-            )
-        return self
-
-    def resized(self, width: int, height: int) -> Lens:
-        """The same camera, for pictures of another size."""
-        across, down = width / self.width, height / self.height
-        return Lens(width, height, self.fx * across, self.fy * down, self.cx * across, self.cy * down)
 
 
 @dataclass(frozen=True)
@@ -60,6 +24,10 @@ class Photograph:
     lens: Lens
     viewmat: Floats
     """[4, 4] world-to-camera: x to the right, y down, z forward."""
+    mask: Path | None = None
+    """A picture that is black where the photograph is not to be used."""
+    held_out: bool | None = None
+    """Whether it is for measuring, and not for fitting; None if the capture does not say."""
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from ..scene.camera import rotation_rows
 from ..scene.file_input import bytes_left, scene_file
 from ..scene.gaussians import SceneError
 from ..scene.names import quoted
-from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, PictureFolder, require_files, rigid
+from .capture import Capture, Floats, Photograph, PictureFolder, require_files, rigid
+from .lens import LENS_MODELS, Lens, lens_of
 
-_PINHOLES: Final = {"SIMPLE_PINHOLE": 3, "PINHOLE": 4}
-"""The number of parameters of each model without distortion."""
+_UNDISTORT: Final = "colmap image_undistorter --image_path PICTURES --input_path MODEL --output_path FOLDER"
+"""The command that turns pictures taken with any lens into those of pinhole cameras."""
 _MODELS: Final = (
     ("SIMPLE_PINHOLE", 3), ("PINHOLE", 4), ("SIMPLE_RADIAL", 4), ("RADIAL", 5), ("OPENCV", 8), ("OPENCV_FISHEYE", 8),
     ("FULL_OPENCV", 12), ("FOV", 5), ("SIMPLE_RADIAL_FISHEYE", 4), ("RADIAL_FISHEYE", 5), ("THIN_PRISM_FISHEYE", 12),
@@ -64,8 +65,8 @@ def read_model(model: Path, pictures: PictureFolder) -> Capture:
     """Read a model, whose pictures lie in the folder `pictures`.
 
     Raises:
-        SceneError: if a file is missing or damaged, a camera is not finite or its lens not a pinhole, or pictures are
-            missing.
+        SceneError: if a file is missing or damaged, a camera is not finite or its lens not a known one, or pictures
+            are missing.
         OSError: if a file cannot be opened.
     """
     binary = all((model / f"{part}.bin").exists() for part in _PARTS)
@@ -112,15 +113,16 @@ def _rotation(quaternion: tuple[float, ...], what: str) -> Floats:
 
 
 def _lens(number: int, model: str, width: int, height: int, values: tuple[float, ...]) -> Lens:
-    if model not in _PINHOLES:
+    what = f"camera {number}"
+    if model not in LENS_MODELS:
         raise SceneError(
-            f"camera {number} has the lens model {quoted(model)}; required: {' or '.join(_PINHOLES)}, of pictures "
-            f"without distortion; COLMAP makes them: {UNDISTORT}"
+            f"{what} has the lens model {quoted(model)}; required: one of {', '.join(LENS_MODELS)}. COLMAP makes its "
+            f"pictures into a pinhole camera's: {_UNDISTORT}"
         )
-    if len(values) != _PINHOLES[model]:
-        raise SceneError(f"camera {number}: {model} has {_PINHOLES[model]} parameters, found {len(values)}")
-    fx, fy, cx, cy = values if model == "PINHOLE" else (values[0], *values)
-    return Lens(width, height, fx, fy, cx, cy).check(f"camera {number}")
+    names = LENS_MODELS[model]
+    if len(values) != len(names):
+        raise SceneError(f"{what}: {model} has {len(names)} parameters, found {len(values)}")
+    return lens_of(model, (width, height), dict(zip(names, values, strict=True)), what)
 
 
 def _opened(path: Path, read: Callable[[BinaryIO], _Result]) -> _Result:

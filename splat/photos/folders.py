@@ -1,13 +1,25 @@
-"""What a folder of photographs holds: COLMAP's model, or Nerfstudio's transforms.json."""
+"""What a folder of photographs holds: COLMAP's model, or the transforms.json of Nerfstudio and of NeRF's scenes."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from ..scene.gaussians import SceneError
-from .capture import Capture, PictureFolder
+from .capture import Capture, Photograph, PictureFolder
 from .colmap_model import find_model, read_model
-from .transforms_file import read_transforms
+from .transforms_file import read_splits, read_transforms
+
+_TRANSFORMS: Final = "transforms.json"
+_TRAIN, _HELD_OUT = "transforms_train.json", ("transforms_test.json", "transforms_val.json")
+"""NeRF's scenes have a file for each use. The first of the others that is there is held out."""
+_MASKS: Final = "masks"
+_MASK_ENDINGS: Final = ("{name}.png", "{stem}.png", "{name}", "{stem}.jpg")
+"""Of a photograph's name, those of its mask; COLMAP's is the first."""
+_MOST_FOLDERS: Final = 4
+"""Of a photograph's path, with its name, that may be repeated below the masks' folder."""
 
 
 def is_capture(path: Path) -> bool:
@@ -15,30 +27,83 @@ def is_capture(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".json"
 
 
-def read_capture(path: Path, pictures: Path | None = None) -> Capture:
+def read_capture(path: Path, pictures: Path | None = None, masks: Path | None = None) -> Capture:
     """Read the cameras of a folder, or of a .json file; the pictures lie in `pictures`, if it is given.
 
-    A `transforms.json` in the folder goes first. A model of COLMAP may be in the folder, in `sparse/0` or in `sparse`;
-    its pictures are in a folder `images` in it, or up to two folders above it.
+    A `transforms.json` in the folder goes first, then the `transforms_train.json` of NeRF's scenes. A model of COLMAP
+    may be in the folder, in `sparse/0` or in `sparse`; its pictures are in a folder `images` in it, or up to two
+    folders above it, and their masks in a folder `masks` beside that one, or in `masks`, if it is given.
 
     Raises:
         SceneError: if there are none, they are damaged, or they cannot be used; the message says what is required.
         OSError: if a file cannot be opened.
     """
-    if pictures is not None and not pictures.is_dir():
-        raise SceneError(f"{pictures}: a folder of pictures is required for --images, found none")
+    for folder, option in ((pictures, "--images"), (masks, "--masks")):
+        if folder is not None and not folder.is_dir():
+            raise SceneError(f"{folder}: a folder of pictures is required for {option}, found none")
+    capture, beside = _read(path, pictures)
+    if masks is not None:
+        return _masked(capture, masks, required=True)
+    return _masked(capture, beside / _MASKS, required=False) if (beside / _MASKS).is_dir() else capture
+
+
+def _read(path: Path, pictures: Path | None) -> tuple[Capture, Path]:
+    """The capture, and the folder that masks lie in."""
     if not path.is_dir():
-        return read_transforms(path, pictures)
-    if (path / "transforms.json").exists():
-        return read_transforms(path / "transforms.json", pictures)
+        return read_transforms(path, pictures), path.parent
+    if (path / _TRANSFORMS).exists():
+        return read_transforms(path / _TRANSFORMS, pictures), path
+    if (path / _TRAIN).exists():
+        return _read_splits(path, pictures), path
     model = find_model(path)
     if model is None:
         raise SceneError(
             f"{path}: photographs with cameras are required: COLMAP's cameras, images and points3D in the folder, in "
-            "sparse/0 or in sparse, or a transforms.json; found neither. COLMAP computes cameras from pictures: "
+            f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found none. COLMAP computes cameras from pictures: "
             f"colmap automatic_reconstructor --image_path PICTURES --workspace_path {path}"
         )
-    return read_model(model, _images(path, model) if pictures is None else PictureFolder(pictures))
+    folder = _images(path, model) if pictures is None else PictureFolder(pictures)
+    return read_model(model, folder), folder.path.parent
+
+
+def _read_splits(path: Path, pictures: Path | None) -> Capture:
+    found = [path / name for name in _HELD_OUT if (path / name).exists()]
+    for other in found[1:]:
+        warnings.warn(f"{other}: not used, {found[0]} is what the scene is measured by", stacklevel=3)
+    return read_splits({path / _TRAIN: False, **dict.fromkeys(found[:1], True)}, pictures)
+
+
+def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
+    """The capture with the masks of a folder, for the photographs that have none."""
+    within = PictureFolder(folder)
+    found = [
+        photograph if photograph.mask else replace(photograph, mask=_mask(within, photograph))
+        for photograph in capture.photographs
+    ]
+    without = sum(not photograph.mask for photograph in found)
+    if without == len(found) > 0:
+        what = f"{folder}: masks with the names of photographs, like {capture.photographs[0].path.name}.png,"
+        if required:
+            raise SceneError(f"{what} are required for --masks, found none")
+        warnings.warn(f"{what} would be used, found none", stacklevel=3)
+    elif without:
+        warnings.warn(
+            f"{folder}: no masks for {without} of {len(found)} photographs; they are used whole", stacklevel=3
+        )
+    return replace(capture, photographs=tuple(found))
+
+
+def _mask(folder: PictureFolder, photograph: Photograph) -> Path | None:
+    """A mask with the photograph's name, and that of folders above it if there are such folders for masks."""
+    parts = photograph.path.parts
+    for start in range(max(len(parts) - _MOST_FOLDERS, 0), len(parts)):
+        place = Path(*parts[start:-1])
+        for ending in _MASK_ENDINGS:
+            name = ending.format(name=photograph.path.name, stem=photograph.path.stem)
+            path = folder.path / place / name
+            if path.is_file() and path.resolve() != photograph.path.resolve():
+                return folder.file(str(place / name), f"the mask of {photograph.path}")
+    return None
 
 
 def _images(path: Path, model: Path) -> PictureFolder:

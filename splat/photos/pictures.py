@@ -5,22 +5,57 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..scene.file_input import opened_file
 from ..scene.gaussians import SceneError
+from .lens import Lens
+from .straightening import straightened
+
+Bytes = npt.NDArray[np.uint8]
 
 # Not all that Pillow reads: for some formats it starts other programs.
 PICTURES: Final = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 MOST_PIXELS: Final = 160_000_000
 """Of a picture: a few more than the 151 million of the largest cameras. A file of 20 KB can have as many."""
+BLACK: Final = (0, 0, 0)
 _UNPACKING_BYTES: Final = 32
 """Of memory that a pixel takes while a picture is unpacked: 6 to 30, measured for each format."""
+_HEIC_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")
+"""Of the pictures that phones write, which Pillow reads with another package's help."""
+_ORIENTATION: Final = 0x0112
+_TURNED: Final = 5
+"""The first of EXIF's orientations whose width is the height of what is stored."""
+
+
+class PictureHeader(NamedTuple):
+    """What a picture is, without its pixels."""
+
+    size: tuple[int, int]
+    """Width and height as stored."""
+    orientation: int
+    """EXIF's, 1 to 8: how to turn what is stored so that it looks right (EXIF 2.32, 4.6.4, tag 274)."""
+
+    @property
+    def shown_size(self) -> tuple[int, int]:
+        """Width and height of what looks right."""
+        width, height = self.size
+        return (height, width) if self.orientation >= _TURNED else self.size
+
+
+class Pixels(NamedTuple):
+    """A picture as it is used."""
+
+    colors: Bytes
+    """[H, W, 3]."""
+    transparent: bool
+    """Whether something is seen through it."""
 
 
 @contextmanager
@@ -36,7 +71,12 @@ def opened_picture(
         # About large and unusual pictures; those that are too large are an error.
         warnings.simplefilter("ignore")
         try:
-            with Image.open(file, formats=PICTURES) as picture:
+            head = file.read(12)
+            file.seek(0)
+            is_heic = head[4:8] == b"ftyp" and head[8:] in _HEIC_BRANDS
+            if is_heic:
+                _heif_opener(path)
+            with Image.open(file, formats=("HEIF",) if is_heic else PICTURES) as picture:
                 width, height = picture.size
                 if width * height > MOST_PIXELS:
                     raise SceneError(large.format(f"{width}x{height}"))
@@ -51,10 +91,31 @@ def opened_picture(
             raise SceneError(f"{path}: {required} is required, found a damaged picture: {error}") from error
 
 
-def picture_size(path: Path) -> tuple[int, int]:
-    """Width and height of a picture, from its header."""
+def _heif_opener(path: Path) -> None:
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError as error:
+        raise SceneError(
+            f"{path}: pillow-heif is required to read HEIC pictures, found none ({error}); to fix: pip install "
+            "'pillow-heif>=0.18', or save them as JPEG"
+        ) from None
+
+
+def picture_header(path: Path) -> PictureHeader:
+    """What a picture is, from its header."""
     with opened_picture(path) as picture:
-        return picture.size
+        return PictureHeader(picture.size, _orientation(picture))
+
+
+def _orientation(picture: Image.Image) -> int:
+    # Not that of PNG files, which unpacks the picture to look behind it.
+    found = Image.Image.getexif(picture).get(_ORIENTATION, 1)
+    return found if found in range(1, 9) else 1
+
+
+def picture_size(path: Path) -> tuple[int, int]:
+    """Width and height of a picture as stored."""
+    return picture_header(path).size
 
 
 def check_unpacking(path: Path, size: tuple[int, int], memory: int | None) -> None:
@@ -70,17 +131,60 @@ def check_unpacking(path: Path, size: tuple[int, int], memory: int | None) -> No
         )
 
 
-def read_resized(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """A picture as [H, W, 3], of `size`, width and height, each pixel the mean of those that it covers.
+def read_resized(
+    path: Path,
+    size: tuple[int, int],
+    background: tuple[int, int, int] = BLACK,
+    turned: bool = False,
+    lenses: tuple[Lens, Lens] | None = None,
+) -> Pixels:
+    """A picture of `size`, width and height, each pixel the mean of those that it covers.
 
-    What is transparent becomes black, which is what a renderer sees behind a scene.
+    `background` is put behind what is transparent. `turned`: it is turned as its EXIF says. `lenses`: that which took
+    it, and the pinhole camera that it is to be of.
     """
     with opened_picture(path) as picture:
-        picture.draft("RGB", size)  # a JPEG can be unpacked at a half, a fourth or an eighth of its size
-        if "A" in picture.getbands() or "transparency" in picture.info:
-            shown = picture.convert("RGBA")
-            solid = Image.new("RGBA", shown.size, (0, 0, 0, 255))
-            solid.alpha_composite(shown)
-            picture = solid
-        whole = picture.convert("RGB")
-        return np.array(whole if whole.size == size else whole.resize(size, Image.Resampling.BOX))
+        sideways = turned and _orientation(picture) >= _TURNED
+        # A JPEG can be unpacked at a half, a fourth or an eighth of its size.
+        picture.draft("RGB", size[::-1] if sideways else size)
+        shown = ImageOps.exif_transpose(picture) if turned else picture
+        whole, transparent = _opaque(_in_8_bits(shown, path), background)
+        if lenses:
+            whole = Image.fromarray(straightened(np.asarray(whole), *lenses))
+        made = whole if whole.size == size else whole.resize(size, Image.Resampling.BOX)
+        return Pixels(np.array(made), transparent)
+
+
+def read_mask(path: Path, size: tuple[int, int], lenses: tuple[Lens, Lens] | None = None) -> npt.NDArray[np.bool_]:
+    """A mask [H, W] of `size`, width and height: false where the picture is black, or nearer to black than to white."""
+    with opened_picture(path) as picture:
+        grey = _opaque(_in_8_bits(picture, path), BLACK)[0].convert("L")
+        if lenses:
+            grey = Image.fromarray(straightened(np.asarray(grey), *lenses))
+        return np.array(grey if grey.size == size else grey.resize(size, Image.Resampling.BOX)) > 127
+
+
+def _opaque(picture: Image.Image, background: tuple[int, int, int]) -> tuple[Image.Image, bool]:
+    """The picture as RGB, before a background, and whether that can be seen."""
+    if "A" not in picture.getbands() and "transparency" not in picture.info:
+        return picture.convert("RGB"), False
+    shown = picture.convert("RGBA")
+    lowest, _ = shown.getchannel("A").getextrema()
+    solid = Image.new("RGBA", shown.size, (*background, 255))
+    solid.alpha_composite(shown)
+    return solid.convert("RGB"), lowest != 255
+
+
+def _in_8_bits(picture: Image.Image, path: Path) -> Image.Image:
+    """The picture with 8 bits a channel: grey of 16 bits, or of numbers from 0 to 1, is not what Pillow makes of it."""
+    if picture.mode != "F" and not picture.mode.startswith("I"):
+        return picture
+    values = np.asarray(picture)
+    most = 1.0 if picture.mode == "F" else 65535.0
+    low, high = float(values.min()), float(values.max())
+    if not 0 <= low <= high <= most:  # a NaN, too
+        raise SceneError(
+            f"{path}: a grey picture of values from 0 to {most:g} is required, found {low:g} to {high:g}; save it with "
+            "8 bits"
+        )
+    return Image.fromarray((values * (255 / most) + 0.5).astype(np.uint8))

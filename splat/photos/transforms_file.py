@@ -1,18 +1,19 @@
-"""Reading transforms.json, Nerfstudio's list of pictures and cameras; it may be damaged or hostile.
+"""Reading transforms.json, the list of pictures and cameras of Nerfstudio, instant-ngp and the first NeRFs.
 
-Cameras look along -z with y upwards (OpenGL), and `transform_matrix` leads from the camera to the world. Intrinsics
-stand in the file or with a frame: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, or `camera_angle_x`, the horizontal field
-of view in radians. `applied_transform` says how the world was rotated before the file was written; it is not undone,
-for cameras or for the points of `ply_file_path`.
+It may be damaged or hostile. Cameras look along -z with y upwards (OpenGL), and `transform_matrix` leads from the
+camera to the world. Intrinsics stand in the file or with a frame: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, or
+`camera_angle_x` and `camera_angle_y`, fields of view in radians; so does the distortion. `applied_transform` says how
+the world was rotated before the file was written; it is not undone, for cameras or for the points of `ply_file_path`.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,49 +21,85 @@ from ..scene.gaussians import SH_C0, SceneError
 from ..scene.json_input import JsonLimits, read_json
 from ..scene.names import listed, quoted
 from ..scene.ply import read_ply
-from .capture import UNDISTORT, Capture, Floats, Lens, Photograph, PictureFolder, require_files, rigid
+from .capture import Capture, Floats, Photograph, PictureFolder, require_files, rigid
+from .lens import FISHEYE, LENS_MODELS, RADIAL_AND_TANGENTIAL, Lens, lens_of
 from .pictures import picture_size
 
 _MOST_FRAMES: Final = 100_000
 _LIMITS: Final = JsonLimits(2**26, nests=10 * _MOST_FRAMES, values=60 * _MOST_FRAMES)
 """A frame has 6 objects and lists, and about 40 values."""
-_UNDISTORTED: Final = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE")
-_DISTORTION: Final = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
+_INTRINSICS: Final = ("fl_x", "fl_y", "cx", "cy", "w", "h", "camera_angle_x", "camera_angle_y", "camera_model")
+_OF_FRAMES: Final = frozenset(
+    (*_INTRINSICS, *RADIAL_AND_TANGENTIAL, "is_fisheye", "file_path", "mask_path", "transform_matrix")
+)
+"""Names of values that are used, of a frame; a file's hold for all of its frames."""
+_SPLITS: Final = ("train_filenames", "val_filenames", "test_filenames")
+_OF_FILES: Final = _OF_FRAMES | {"frames", "ply_file_path", *_SPLITS}
+_HIGHER: Final = ("k4", "k5", "k6")
+"""Coefficients that mean one thing to COLMAP's FULL_OPENCV and another to Nerfstudio."""
+_ENDINGS: Final = ("", ".png", ".jpg", ".jpeg", ".JPG")
+"""Of the file that a name without one stands for."""
 _AXES: Final = np.array([1.0, -1.0, -1.0])
 """The signs of OpenGL's axes of a camera, for those used here."""
 
 
+class _Frame(NamedTuple):
+    """A picture, and what a file says of it and of all of its pictures."""
+
+    picture: Path
+    mask: Path | None
+    values: Mapping[str, Any]
+    held_out: bool | None
+
+
 def read_transforms(path: Path, pictures: Path | None = None) -> Capture:
-    """Read a file whose pictures lie in its folder, or in `pictures`.
+    """Read a file whose pictures lie in its folder, or in `pictures`; a warning names what of it is not used.
+
+    So does one about pictures that are missing, up to a half of them.
 
     Raises:
-        SceneError: if it is damaged, a camera is not finite or its lens not a pinhole, or pictures are missing.
+        SceneError: if it is damaged, a camera is not finite or its lens not a known one, or more pictures are missing.
         OSError: if it cannot be opened.
     """
-    values = _object(path)
-    frames = values.get("frames")
-    if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
-        raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
-    if len(frames) > _MOST_FRAMES:
-        raise SceneError(f"{path}: at most {_MOST_FRAMES} frames are required, found {len(frames)}")
-    folder = PictureFolder(path.parent if pictures is None else pictures)
-    paths = [_picture(folder, frame, f"{path}: frame {index}") for index, frame in enumerate(frames)]
-    require_files(path, paths)
-    photographs = [
-        Photograph(
-            picture,
-            _lens(ChainMap(frame, values), picture, f"{path}: {quoted(picture.name)}"),
-            _viewmat(frame, f"{path}: {quoted(picture.name)}"),
+    return read_splits({path: None}, pictures)
+
+
+def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None) -> Capture:
+    """Read several files as one, by their paths and whether their pictures are held out; see `read_transforms`.
+
+    None: as the file says, or whoever fits a scene to them.
+    """
+    frames: list[_Frame] = []
+    unused: set[str] = set()
+    clouds: list[Path] = []
+    for path, held_out in paths.items():
+        values = _object(path)
+        frames += _frames(path, values, PictureFolder(path.parent if pictures is None else pictures), held_out)
+        unused |= set(values) - _OF_FILES
+        unused |= {name for frame in values["frames"] for name in frame} - _OF_FRAMES
+        if "ply_file_path" in values:
+            clouds.append(PictureFolder(path.parent).file(str(values["ply_file_path"]), f"{path}: ply_file_path"))
+    source = next(iter(paths))
+    there = [frame for frame in frames if frame.picture.is_file()]
+    if len(there) < len(frames) <= 2 * len(there):
+        # instant-ngp leaves these frames out, and comes with a capture that has some.
+        lacking = [str(frame.picture)[-40:] for frame in frames if not frame.picture.is_file()]
+        warnings.warn(
+            f"{source}: {len(lacking)} of its {len(frames)} pictures are missing and left out: {listed(lacking)}",
+            stacklevel=2,
         )
-        for picture, frame in zip(paths, frames, strict=True)
-    ]
+        frames = there
+    require_files(source, [frame.picture for frame in frames])
+    require_files(source, [frame.mask for frame in frames if frame.mask])
+    photographs = [_photograph(frame, source) for frame in frames]
+    if unused:
+        warnings.warn(f"{source}: not used: {listed(sorted(unused))}", stacklevel=2)
     points, colors = np.zeros((0, 3)), np.zeros((0, 3), np.uint8)
-    if "ply_file_path" in values:
-        cloud = PictureFolder(path.parent).file(str(values["ply_file_path"]), f"{path}: ply_file_path")
+    for cloud in clouds[:1]:
         scene = read_ply(cloud)
         points = scene.means.double().numpy()
         colors = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1).mul(255).round().byte().numpy()
-    return Capture(path, tuple(sorted(photographs, key=lambda p: str(p.path))), points, colors)
+    return Capture(source, tuple(sorted(photographs, key=lambda p: str(p.path))), points, colors)
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -72,13 +109,44 @@ def _object(path: Path) -> dict[str, Any]:
     return values
 
 
-def _picture(folder: PictureFolder, frame: dict[str, Any], what: str) -> Path:
-    name = frame.get("file_path")
+def _frames(path: Path, values: dict[str, Any], folder: PictureFolder, held_out: bool | None) -> Iterable[_Frame]:
+    frames = values.get("frames")
+    if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
+        raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
+    if len(frames) > _MOST_FRAMES:
+        raise SceneError(f"{path}: at most {_MOST_FRAMES} frames are required, found {len(frames)}")
+    held = _held_out(values)
+    for index, frame in enumerate(frames):
+        what = f"{path}: frame {index}"
+        picture = _file(folder, frame, "file_path", "the name of its picture", what)
+        mask = _file(folder, frame, "mask_path", "the name of its mask", what) if "mask_path" in frame else None
+        told = frame["file_path"] in held if held is not None else None
+        yield _Frame(picture, mask, ChainMap(frame, values), told if held_out is None else held_out)
+
+
+def _held_out(values: Mapping[str, Any]) -> frozenset[str] | None:
+    """The pictures that the file's own lists, which Nerfstudio has, hold out; None if it has none."""
+    lists = {split: values[split] for split in _SPLITS if isinstance(values.get(split), list)}
+    others = (names for split, names in lists.items() if split != _SPLITS[0])
+    return frozenset(name for names in others for name in names if isinstance(name, str)) if lists else None
+
+
+def _photograph(frame: _Frame, source: Path) -> Photograph:
+    what = f"{source}: {quoted(frame.picture.name)}"
+    lens = _lens(frame.values, frame.picture, what)
+    return Photograph(frame.picture, lens, _viewmat(frame.values, what), frame.mask, frame.held_out)
+
+
+def _file(folder: PictureFolder, frame: Mapping[str, Any], key: str, meaning: str, what: str) -> Path:
+    name = frame.get(key)
     if not isinstance(name, str):
-        raise SceneError(f"{what}: file_path, the name of its picture, required, found {listed(sorted(frame))}")
+        raise SceneError(f"{what}: {key}, {meaning}, required, found {listed(sorted(frame))}")
     path = folder.file(name, what)
     # The scenes of the first NeRFs name their pictures without an ending.
-    return path if path.suffix or path.exists() else folder.file(f"{name}.png", what)
+    if path.suffix.lower() in _ENDINGS[1:] or path.exists():
+        return path
+    found = (folder.file(name + ending, what) for ending in _ENDINGS)
+    return next((place for place in found if place.exists()), path)
 
 
 def _number(values: Mapping[str, Any], name: str, what: str) -> float | None:
@@ -92,29 +160,45 @@ def _number(values: Mapping[str, Any], name: str, what: str) -> float | None:
 
 
 def _lens(values: Mapping[str, Any], picture: Path, what: str) -> Lens:
-    model = values.get("camera_model", "OPENCV")
-    bent = [name for name in _DISTORTION if _number(values, name, what)]
-    if model not in _UNDISTORTED or bent:
-        found = f"{quoted(str(model))}{' with ' + ', '.join(bent) if bent else ''}"
-        raise SceneError(
-            f"{what}: a pinhole camera is required, found {found}; COLMAP takes distortion out of pictures: {UNDISTORT}"
-        )
+    model = _model(values, what)
     sizes = [_number(values, name, what) for name in ("w", "h")]
     width, height = (int(size) for size in sizes if size) if all(sizes) else picture_size(picture)
-    angle = _number(values, "camera_angle_x", what)
-    fx = _number(values, "fl_x", what)
+    fx, fy = _focal(values, "x", width, what), _focal(values, "y", height, what)
     if fx is None:
-        if angle is None or not 0 < angle < math.pi:
-            raise SceneError(f"{what}: fl_x in pixels, or camera_angle_x between 0 and pi, required, found neither")
-        fx = 0.5 * width / math.tan(angle / 2)
-    fy = _number(values, "fl_y", what)
+        raise SceneError(f"{what}: fl_x in pixels, or camera_angle_x between 0 and pi, required, found neither")
     cx, cy = _number(values, "cx", what), _number(values, "cy", what)
-    return Lens(
-        width, height, fx, fx if fy is None else fy, width / 2 if cx is None else cx, height / 2 if cy is None else cy
-    ).check(what)
+    coefficients = {name: _number(values, name, what) or 0.0 for name in RADIAL_AND_TANGENTIAL}
+    higher = [name for name in _HIGHER if coefficients[name]]
+    if higher and model != "FULL_OPENCV" and not model.endswith("FISHEYE"):
+        raise SceneError(
+            f"{what}: {model} without {', '.join(higher)} is required, found {coefficients[higher[0]]:g}: programs do "
+            "not agree on what they mean; if they are COLMAP's, its camera_model is FULL_OPENCV"
+        )
+    known = {name: coefficients[name] for name in (FISHEYE if model.endswith("FISHEYE") else RADIAL_AND_TANGENTIAL)}
+    places = {"cx": width / 2 if cx is None else cx, "cy": height / 2 if cy is None else cy}
+    return lens_of(model, (width, height), {"fx": fx, "fy": fx if fy is None else fy, **places, **known}, what)
 
 
-def _viewmat(frame: dict[str, Any], what: str) -> Floats:
+def _model(values: Mapping[str, Any], what: str) -> str:
+    """The name of the lens's model; instant-ngp says only of fisheye lenses that they are."""
+    model = values.get("camera_model")
+    if model is None:
+        return "OPENCV_FISHEYE" if values.get("is_fisheye") is True else "OPENCV"
+    if not isinstance(model, str) or model not in LENS_MODELS:
+        raise SceneError(f"{what}: a camera_model of {', '.join(LENS_MODELS)} is required, found {quoted(str(model))}")
+    return model
+
+
+def _focal(values: Mapping[str, Any], axis: str, size: int, what: str) -> float | None:
+    """A focal length in pixels: as it stands there, or of a field of view; None if there is neither."""
+    focal = _number(values, f"fl_{axis}", what)
+    angle = _number(values, f"camera_angle_{axis}", what)
+    if focal is not None or angle is None or not 0 < angle < math.pi:
+        return focal
+    return 0.5 * size / math.tan(angle / 2)
+
+
+def _viewmat(frame: Mapping[str, Any], what: str) -> Floats:
     try:
         matrix = np.array(frame.get("transform_matrix"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -6,9 +6,9 @@ Cameras follow the convention of COLMAP and OpenCV: x to the right, y down, z fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,8 @@ _FRAMES: Final[dict[str, tuple[tuple[float, float, float], tuple[float, float, f
     "-z": ((0, 0, -1), (0, 1, 0)),
 }
 UP_AXES: Final = tuple(_FRAMES)
+UP: Final[Mapping[str, tuple[float, float, float]]] = {axis: above for axis, (above, _) in _FRAMES.items()}
+"""The directions of the options --up."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,22 @@ class Camera:
     height: int
     near: float = 0.01
     """The near plane, chosen for the size of the scene."""
+
+    def of_size(self, width: int, height: int) -> Camera:
+        """The camera for pictures of another size, whose shorter side shows as much."""
+        scale = min(width, height) / min(self.width, self.height)
+        K = self.K * torch.tensor([[scale], [scale], [1.0]])
+        K[0, 2] += (width - self.width * scale) / 2
+        K[1, 2] += (height - self.height * scale) / 2
+        return Camera(self.viewmat, K, width, height, self.near)
+
+
+class FirstView(NamedTuple):
+    """How a scene is first seen."""
+
+    camera: Camera
+    up: tuple[float, ...] | None
+    """x, y, z of the direction that stays upright while it is turned; None: the camera's own."""
 
 
 def _axes_of(up: str) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..scene.camera import Camera
+from ..scene.camera import FirstView
 from ..scene.formats import ENDINGS, FORMATS
 from ..scene.gaussians import Gaussians, SceneError
 
@@ -20,10 +20,10 @@ MOST_FILES: Final = 1000
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A scene, and the camera from which it is first seen."""
+    """A scene, and how it is first seen."""
 
     scene: Gaussians
-    camera: Camera
+    view: FirstView
     middle: tuple[float, ...]
     """x, y, z of the point around which pages orbit."""
 
@@ -35,9 +35,9 @@ class Choices:
         self,
         paths: dict[str, Path | None],
         read: Callable[[Path | None], Gaussians],
-        place: Callable[[Gaussians], Camera],
+        place: Callable[[Gaussians, Path | None], FirstView],
     ) -> None:
-        """`read` reads a scene, the built-in one for None; `place` makes the camera from which it is first seen."""
+        """`read` reads a scene, the built-in one for None; `place` says how it is first seen."""
         self._paths, self._read, self._place = paths, read, place
         self._kept: weakref.WeakValueDictionary[str, Exhibit] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class Choices:
                 scene = self._read(self._paths[name])
                 lower, upper = scene.bounds()
                 middle = tuple(((lower + upper) / 2).tolist())
-                exhibit = self._kept[name] = Exhibit(scene, self._place(scene), middle)
+                exhibit = self._kept[name] = Exhibit(scene, self._place(scene, self._paths[name]), middle)
             return exhibit
 
 

@@ -110,7 +110,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
             raise ViewError(_in_use(host, port))
         server.gui.configure_theme(show_share_button=False, show_logo=False, dark_mode=True)
         server.gui.set_panel_label("splat")
-        aim = aim_of(exhibit.camera, terms.up, exhibit.middle)
+        aim = aim_of(*exhibit.view, exhibit.middle)
         server.scene.set_up_direction(aim.up)  # type: ignore[arg-type]
         point(server.initial_camera, server.atomic, aim)
         server.on_client_connect(viewer.connected)

@@ -6,7 +6,7 @@ import io
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,12 +24,6 @@ from .resolution import scaled_size
 if TYPE_CHECKING:
     import viser
 
-UP: Final[Mapping[str, tuple[float, ...]]] = {
-    f"{sign}{axis}": tuple((-1.0 if sign else 1.0) * (i == n) for i in range(3))
-    for n, axis in enumerate("xyz")
-    for sign in ("", "-")
-}
-"""The directions of the options --up."""
 BUSY: Final = "a picture is already being saved; wait until it has been downloaded"
 """What the page says, once, if the button is clicked again meanwhile."""
 _QUALITY: Final = {"moving": 80, "resting": 95}
@@ -41,8 +35,6 @@ class ViewTerms:
 
     choices: Choices
     draw: Callable[[Look, Camera], Picture]
-    up: tuple[float, ...] | None
-    """The direction that stays upright; None: that of each scene's camera."""
     background: tuple[float, float, float]
     degree: int
     """The highest degree of spherical harmonics to start with."""
@@ -67,7 +59,7 @@ class Session:
         self._name = name
         self._exhibit: Exhibit | None = exhibit
         degree = min(terms.degree, exhibit.scene.degree)
-        look = Look(exhibit.scene, MODES[0], degree, terms.background, exhibit.camera.near)
+        look = Look(exhibit.scene, MODES[0], degree, terms.background, exhibit.view.camera.near)
         self._look: Look | None = look
         self._painter: Painter[PageRequest] = Painter(f"splat-view-{client.client_id}", self._paint, self._failed)
         self._add_controls(look, self._aim_of(exhibit).fov)
@@ -155,7 +147,7 @@ class Session:
                 return
             self._name, self._exhibit = name, exhibit
             degree = min(max(0, int(self._degree.value)), exhibit.scene.degree)
-            self._look = replace(self._look, scene=exhibit.scene, near=exhibit.camera.near, degree=degree)
+            self._look = replace(self._look, scene=exhibit.scene, near=exhibit.view.camera.near, degree=degree)
         self._show_all()
         self._ask()
 
@@ -169,7 +161,7 @@ class Session:
             _set(self._fov, _slider_degrees(aim.fov))
 
     def _aim_of(self, exhibit: Exhibit) -> Aim:
-        return aim_of(exhibit.camera, self._terms.up, exhibit.middle)
+        return aim_of(*exhibit.view, exhibit.middle)
 
     def _limit_zoom(self, exhibit: Exhibit) -> None:
         """Limit how close and how far the page can zoom, to what makes sense for the scene's size."""

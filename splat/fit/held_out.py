@@ -1,0 +1,63 @@
+"""Which pictures a scene is measured by, and not fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..scene.file_input import bytes_left, scene_file
+from ..scene.gaussians import SceneError
+from ..scene.names import listed
+from .views import Views
+
+EVERY: Final = 8
+"""One picture in this many is held out, if there are that many and nothing else says which: what papers do."""
+_MOST_BYTES: Final = 2**24
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """What says which pictures are held out."""
+
+    every: int | None = None
+    """One in this many, from the first one on; 0: none. None: whoever took them says, or one in EVERY."""
+    names: Path | None = None
+    """A file of the pictures' names, a line each."""
+
+    def choose(self, views: Views) -> list[int]:
+        """The numbers of the pictures; none if all are fitted to.
+
+        Raises SceneError if no picture is left for one of the two uses, OSError if the file cannot be opened.
+        """
+        if self.names is not None:
+            return _checked(_named(self.names, views.names), views, f"{self.names}")
+        if self.every is None and any(views.held_out):
+            return _checked([view for view, told in enumerate(views.held_out) if told], views, "the capture")
+        every = EVERY if self.every is None else self.every
+        if every == 0 or (self.every is None and len(views) < every):
+            return []
+        return _checked(list(range(0, len(views), every)), views, f"--hold-out {every}")
+
+
+def _named(path: Path, names: Sequence[str]) -> list[int]:
+    with scene_file(path) as file:
+        if bytes_left(file) > _MOST_BYTES:
+            raise SceneError(f"a list of names of at most {_MOST_BYTES} bytes is required, found {bytes_left(file)}")
+        text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+    wanted = {line.strip() for line in text.splitlines() if line.strip()}
+    if missing := sorted(wanted - set(names)):
+        raise SceneError(
+            f"{path}: names of the pictures, like {listed(names[:1])}, are required, found {listed(missing)}"
+        )
+    return [view for view, name in enumerate(names) if name in wanted]
+
+
+def _checked(held_out: list[int], views: Views, what: str) -> list[int]:
+    if not 0 < len(held_out) < len(views):
+        raise SceneError(
+            f"{what}: pictures to fit to and pictures to measure by are required, found {len(held_out)} of "
+            f"{len(views)} held out; --hold-out 0 holds none"
+        )
+    return held_out

@@ -1,0 +1,153 @@
+"""Captures as others lay them out: the files of NeRF's scenes, Nerfstudio's lists, and which pictures are held out."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import photographs
+import pytest
+import torch
+from PIL import Image
+
+from splat.fit.held_out import HoldOut
+from splat.fit.photograph_views import photograph_views
+from splat.photos.folders import read_capture
+from splat.scene.gaussians import SceneError
+
+pytestmark = pytest.mark.once
+
+
+def nerf_folder(folder: Path, splits: dict[str, range]) -> Path:
+    """A folder like those of NeRF's synthetic scenes: names without an ending, an angle, and a file for each use."""
+    said = photographs.transforms(photographs.take_pictures(folder / "pictures", 10))
+    for split, indices in splits.items():
+        (folder / split).mkdir()
+        frames = []
+        for place, index in enumerate(indices):
+            (folder / "pictures" / f"{index:02}.png").rename(folder / split / f"r_{place}.png")
+            frame = said["frames"][index]
+            frames.append({"file_path": f"./{split}/r_{place}", "rotation": 0.0126, **pose(frame)})
+        angle = 2 * math.atan(photographs.WIDTH / 2 / said["fl_x"])
+        photographs.write_transforms(folder, {"camera_angle_x": angle, "frames": frames}, f"transforms_{split}.json")
+    return folder
+
+
+def pose(frame: dict[str, Any]) -> dict[str, Any]:
+    return {"transform_matrix": frame["transform_matrix"]}
+
+
+def test_a_scene_of_nerf_is_fitted_to_its_train_pictures_and_measured_by_its_test_pictures(tmp_path: Path) -> None:
+    folder = nerf_folder(tmp_path / "a", {"train": range(6), "test": range(6, 9), "val": range(9, 10)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        views = photograph_views(read_capture(folder), 50, 0)
+    words = [str(warning.message) for warning in caught]
+    assert len(words) == 2
+    assert "transforms_val.json: not used, " in words[0]
+    assert words[0].endswith("transforms_test.json is what the scene is measured by")
+    assert words[1].endswith("transforms_train.json: not used: rotation")
+    chosen = HoldOut().choose(views)
+    assert [views.names[view] for view in chosen] == ["r_0.png", "r_1.png", "r_2.png"]
+    assert len(views) == 9
+    whole = photograph_views(read_capture(photographs.transforms_folder(tmp_path / "b")), 50, 0)
+    # In the order of their paths: test before train.
+    order = [6, 7, 8, 0, 1, 2, 3, 4, 5]
+    torch.testing.assert_close(views.viewmats, whole.viewmats[order])
+    torch.testing.assert_close(views.Ks, whole.Ks[order])
+    assert all(torch.equal(image, whole.images[place]) for image, place in zip(views.images, order, strict=True))
+
+
+def test_a_scene_of_nerf_without_test_pictures(tmp_path: Path) -> None:
+    folder = nerf_folder(tmp_path / "a", {"train": range(6), "val": range(6, 9)})
+    with pytest.warns(UserWarning, match="not used: rotation"):
+        views = photograph_views(read_capture(folder), 50, 0)
+    assert len(HoldOut().choose(views)) == 3
+    (folder / "transforms_val.json").unlink()
+    with pytest.warns(UserWarning, match="not used: rotation"):
+        views = photograph_views(read_capture(folder), 50, 0)
+    assert len(views) == 6
+    assert HoldOut().choose(views) == []
+
+
+def test_lists_of_nerfstudio_say_what_is_held_out(tmp_path: Path) -> None:
+    names = [f"images/{index:02}.png" for index in range(10)]
+    said = {"train_filenames": names[:7], "val_filenames": names[7:8], "test_filenames": names[7:]}
+    folder = photographs.transforms_folder(tmp_path / "a", changes=said)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        views = photograph_views(read_capture(folder), 50, 0)
+    assert HoldOut().choose(views) == [7, 8, 9]
+    assert HoldOut(every=5).choose(views) == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("every", "chosen"), [(None, [0, 8]), (3, [0, 3, 6, 9]), (0, []), (9, [0, 9])], ids=["default", "3", "none", "9"]
+)
+def test_one_picture_in_some_is_held_out(tmp_path: Path, every: int | None, chosen: list[int]) -> None:
+    views = photograph_views(read_capture(photographs.colmap_folder(tmp_path / "a")), 50, 0)
+    assert HoldOut(every).choose(views) == chosen
+
+
+def test_pictures_are_held_out_by_name(tmp_path: Path) -> None:
+    views = photograph_views(read_capture(photographs.colmap_folder(tmp_path / "a")), 50, 0)
+    names = tmp_path / "names.txt"
+    names.write_text("03.png\n\n 05.png \n")
+    assert HoldOut(names=names).choose(views) == [3, 5]
+    names.write_text("03.png\n33.png")
+    with pytest.raises(
+        SceneError, match=r"names\.txt: names of the pictures, like 00\.png, are required, found 33\.png"
+    ):
+        HoldOut(names=names).choose(views)
+    names.write_text("".join(f"{index:02}.png\n" for index in range(10)))
+    with pytest.raises(SceneError, match=r"found 10 of 10 held out; --hold-out 0 holds none"):
+        HoldOut(names=names).choose(views)
+    names.write_text("")
+    with pytest.raises(SceneError, match=r"names\.txt: .* found 0 of 10 held out"):
+        HoldOut(names=names).choose(views)
+
+
+def test_pictures_of_different_sizes_and_cameras(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    path = folder / "images" / "02.png"
+    Image.open(path).resize((80, 60)).save(path)
+    said = json.loads((folder / "transforms.json").read_text())
+    said["frames"][2] |= {"w": 80, "h": 60, "fl_x": 2 * said["fl_x"], "fl_y": 2 * said["fl_y"], "cx": 40, "cy": 30}
+    photographs.write_transforms(folder, said)
+    views = photograph_views(read_capture(folder), 50, 0)
+    assert views.sizes == [(40, 30)] * 2 + [(80, 60)] + [(40, 30)] * 7
+    torch.testing.assert_close(views.Ks[2, :2], 2 * views.Ks[1, :2])
+
+
+def test_both_angles_of_view_are_used(tmp_path: Path) -> None:
+    said = {"fl_x": None, "fl_y": None, "camera_angle_x": math.pi / 2, "camera_angle_y": math.pi / 3}
+    lens = read_capture(photographs.transforms_folder(tmp_path / "a", changes=said)).photographs[0].lens
+    assert lens.fx == pytest.approx(20)
+    assert lens.fy == pytest.approx(15 / math.tan(math.pi / 6))
+
+
+def test_what_is_not_used_is_named_once(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"aabb_scale": 4, "\x1b[2J": 0})
+    said = json.loads((folder / "transforms.json").read_text())
+    for frame in said["frames"]:
+        frame["sharpness"] = 3
+    photographs.write_transforms(folder, said)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_capture(folder)
+    (warning,) = caught
+    assert str(warning.message).endswith(r"transforms.json: not used: '\x1b[2J', aabb_scale, sharpness")
+
+
+def test_some_pictures_of_a_transforms_file_may_be_missing(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    for index in (1, 3, 5, 7, 9):
+        (folder / "images" / f"{index:02}.png").unlink()
+    with pytest.warns(UserWarning, match=r"5 of its 10 pictures are missing and left out: .*01\.png, .*09\.png"):
+        assert len(read_capture(folder).photographs) == 5
+    (folder / "images" / "02.png").unlink()
+    with pytest.raises(SceneError, match=r"6 of its 10 pictures are missing: .*put them there"):
+        read_capture(folder)
