@@ -20,7 +20,7 @@ COMMANDS = {
     "render": "render a picture of a scene",
     "view": "look at scenes in a browser",
     "fit": "fit a scene to pictures",
-    "convert": "write a scene in another format, whole or a part of it",
+    "convert": "write scenes in another format, whole or in part, turned, moved, together",
     "export": "write a scene as a page that draws it in the reader's browser",
     "info": "show what a scene holds",
     "doctor": "show what is installed, what this machine has, and whether they fit",

@@ -9,9 +9,11 @@ import pytest
 import torch
 from scenes import real_scene
 from test_commands import run
-from test_formats import some_scene
+from test_formats import angles, some_scene
 from test_ply import columns, ply
 
+import splat
+from splat.scene.camera import orbit
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians
 
@@ -85,6 +87,116 @@ def test_the_borders_of_a_box_belong_to_it(tmp_path: Path, capsys: pytest.Captur
     assert len(converted(capsys, tmp_path / "in.ply", "out.ply", "--crop", "0,0,0,1,1,1")[0]) == 2
 
 
+def seen(scene: Gaussians, viewmat: torch.Tensor) -> torch.Tensor:
+    """A picture of a scene, of 90x60 pixels."""
+    camera = torch.tensor([[60.0, 0, 45], [0, 60, 30], [0, 0, 1]])
+    colors, _, _ = splat.rasterization(
+        scene.means,
+        scene.quats,
+        scene.scales,
+        scene.opacities,
+        scene.sh,
+        viewmat[None],
+        camera[None],
+        90,
+        60,
+        sh_degree=scene.degree,
+    )
+    return colors
+
+
+def from_afar() -> torch.Tensor:
+    viewmat = torch.eye(4)
+    viewmat[:3, 3] = torch.tensor([0.2, -0.1, 8])
+    return viewmat
+
+
+def moved(viewmat: torch.Tensor, turn: torch.Tensor, factor: float, shift: list[float]) -> torch.Tensor:
+    """The camera that sees in `factor * turn @ x + shift` what `viewmat` sees in x, at `factor` times the depth."""
+    found = viewmat.double().clone()
+    found[:3, :3] = viewmat[:3, :3].double() @ turn.T
+    found[:3, 3] = factor * viewmat[:3, 3].double() - found[:3, :3] @ torch.tensor(shift, dtype=torch.float64)
+    return found.float()
+
+
+def some_colours(degree: int) -> Gaussians:
+    scene = some_scene(60, degree, extent=1.0)
+    return Gaussians(**{**vars(scene), "scales": scene.scales.clamp(0.05, 0.6)})
+
+
+@pytest.mark.parametrize("degree", range(5))
+def test_a_camera_that_moves_along_sees_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], degree: int
+) -> None:
+    write_scene(tmp_path / "in.ply", some_colours(degree))
+    options = ("--rotate", "-20,75,130", "--scale", "2.5", "--translate", "-3,.5,1e1")
+    found, _, _ = converted(capsys, tmp_path / "in.ply", "out.ply", *options)
+    whole = read_scene(tmp_path / "in.ply")
+    x, y, z = (torch.deg2rad(torch.tensor(angle, dtype=torch.float64)) for angle in (-20, 75, 130))
+    about_x = torch.tensor([[1, 0, 0], [0, x.cos(), -x.sin()], [0, x.sin(), x.cos()]])
+    about_y = torch.tensor([[y.cos(), 0, y.sin()], [0, 1, 0], [-y.sin(), 0, y.cos()]])
+    about_z = torch.tensor([[z.cos(), -z.sin(), 0], [z.sin(), z.cos(), 0], [0, 0, 1]])
+    turn = (about_z @ about_y @ about_x).double()
+    expected = seen(whole, from_afar())
+    torch.testing.assert_close(seen(found, moved(from_afar(), turn, 2.5, [-3, 0.5, 10])), expected, atol=2e-4, rtol=0)
+    if degree:  # and the colours did turn
+        still = Gaussians(**{**vars(found), "sh": whole.sh})
+        assert (seen(still, moved(from_afar(), turn, 2.5, [-3, 0.5, 10])) - expected).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("up", ["x", "-x", "y", "-y", "z", "-z"])
+def test_an_axis_becomes_up(tmp_path: Path, capsys: pytest.CaptureFixture[str], up: str) -> None:
+    whole = some_colours(2)
+    whole.means[0] = 0
+    whole.means[0, "xyz".index(up[-1])] = -5 if up[0] == "-" else 5
+    write_scene(tmp_path / "in.ply", whole)
+    found, _, _ = converted(capsys, tmp_path / "in.ply", "out.ply", "--up", up)
+    torch.testing.assert_close(found.means[0], torch.tensor([0.0, -5, 0]))
+    # `render` shows the one as it shows the other.
+    before, after = (orbit(scene, 90, 60, azimuth=30, up=axis) for scene, axis in ((whole, up), (found, "-y")))
+    torch.testing.assert_close(seen(found, after.viewmat), seen(whole, before.viewmat), atol=2e-4, rtol=0)
+
+
+def test_the_order_is_that_of_the_help(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--translate", "10,0,0", "--scale=2", "--rotate=0,0,90", "--up", "y", "--crop", "-2,-3,-1,4,1,3")
+    found, said, _ = converted(capsys, source, "out.ply", *options)
+    whole = read_scene(source).means
+    inside = ((whole >= torch.tensor([-2.0, -3, -1])) & (whole <= torch.tensor([4.0, 1, 3]))).all(dim=1)
+    upright = whole[inside] * torch.tensor([1, -1, -1])
+    about_z = torch.stack([-upright[:, 1], upright[:, 0], upright[:, 2]], dim=1)
+    assert said.startswith(f"{inside.sum()} of 200 Gaussians")
+    torch.testing.assert_close(found.means, 2 * about_z + torch.tensor([10.0, 0, 0]), atol=1e-5, rtol=0)
+    _, help_text, _ = run(capsys, "convert", "--help")
+    assert "--crop, --prune, --up, --rotate, --scale, --translate, --sh-degree" in " ".join(help_text.split())
+
+
+def test_several_scenes_become_one(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_scene(source.parent / "more.splat", some_scene(30, seed=1))
+    write_scene(source.parent / "none.ply", some_scene(0))
+    out = source.parent / "out.ply"
+    status, said, err = run(
+        capsys, "convert", source, source.parent / "more.splat", source.parent / "none.ply", out, "--translate=0,0,1"
+    )
+    assert (status, err) == (0, "")
+    assert said.startswith("230 of 230 Gaussians, SH degree 3, ")
+    found, first, second = (read_scene(path) for path in (out, source, source.parent / "more.splat"))
+    for name in ("scales", "opacities"):
+        torch.testing.assert_close(getattr(found, name), torch.cat([getattr(first, name), getattr(second, name)]))
+    assert angles(found.quats, torch.cat([first.quats, second.quats])).max() < 1e-3
+    torch.testing.assert_close(found.means - torch.tensor([0.0, 0, 1]), torch.cat([first.means, second.means]))
+    assert torch.equal(found.sh[:200], first.sh)
+    assert torch.equal(found.sh[200:, :1], second.sh)
+    assert not found.sh[200:, 1:].any()
+
+
+def test_one_of_several_scenes_that_cannot_be_read(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said, err = run(capsys, "convert", source, source.parent / "none.ply", source.parent / "out.ply")
+    assert (status, said) == (1, "")
+    assert "No such file" in err
+    assert "none.ply" in err
+    assert [path.name for path in source.parent.iterdir()] == [source.name]
+
+
 def test_a_scene_can_take_its_own_place(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found, _, _ = converted(capsys, source, source.name, "--scale", "2")
     assert found.means.abs().max() > 0
@@ -131,7 +243,7 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     for name, words in (
         ("none.spz", "No such file"),
         ("in.spz", "an .spz file is required"),
-        ("in.obj", "the name of a scene must end in one of .compressed.ply, .ply, .splat, .spz"),
+        ("in.obj", "the name of a scene must end in one of .compressed.ply, .ply, .splat, .ksplat, .sog, .spz"),
     ):
         status, said, err = run(capsys, "convert", tmp_path / name, out)
         assert (status, said) == (1, "")
@@ -144,7 +256,8 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["out.obj"], "the name of a scene must end in one of .compressed.ply, .ply, .splat, .spz"),
+        (["out.obj"], "the name of a scene to write must end in one of .compressed.ply, .ply, .splat, .sog, .spz"),
+        (["out.ksplat"], "out.ksplat: the name of a scene to write must end in one of .compressed.ply, .ply, "),
         (["none/out.ply"], "the folder 'none' for 'out.ply' must exist"),
         (["out.ply", "--sh-degree", "5"], "invalid choice: 5"),
         (
@@ -155,6 +268,10 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["out.ply", "--crop", "0,0,2,1,1,1"], "the lower one first"),
         (["out.ply", "--scale", "0"], "a number from 1e-9 to 1e9 is required, found '0'"),
         (["out.ply", "--scale", "inf"], "a number from 1e-9 to 1e9 is required, found 'inf'"),
+        (["out.ply", "--rotate", "-90"], "three numbers X,Y,Z up to 1e9 are required, found '-90'"),
+        (["out.ply", "--translate=-1,2,inf"], "three numbers X,Y,Z up to 1e9 are required, found '-1,2,inf'"),
+        (["out.ply", "--translate", "1,2,1e99"], "three numbers X,Y,Z up to 1e9 are required, found '1,2,1e99'"),
+        (["out.ply", "--up", "-w"], "expected one argument"),
         (["out.ply", "--prune", "1.5"], "an opacity from 0 to 1 is required, found '1.5'"),
         ([], "the following arguments are required: OUT"),
     ],

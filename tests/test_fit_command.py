@@ -270,7 +270,7 @@ def test_files_that_are_something_else(
     ("arguments", "message"),
     [
         ([], "the following arguments are required: -o"),
-        (["-o", "a.npz"], "a.npz: the name of a scene must end in one of .compressed.ply, .ply, .splat, .spz"),
+        (["-o", "a.npz"], "a.npz: the name of a scene to write must end in one of .compressed.ply, .ply, .splat, .sog"),
         (["-o", "a.ply", "--picture", "a.jpg"], "the name must end in .png, found 'a.jpg'"),
         (["-o", "none/a.ply"], "the folder 'none' for 'a.ply' must exist"),
         (["-o", "a.ply", "--steps", "0"], "a whole number from 1 to 2147483647 is required, found '0'"),

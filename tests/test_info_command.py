@@ -13,7 +13,7 @@ from test_commands import run
 from test_formats import some_scene
 from test_ply import columns, ply
 
-from splat.scene.formats import FORMATS, losses_of, write_scene
+from splat.scene.formats import WRITERS, losses_of, write_scene
 from splat.scene.gaussians import SH_C0
 from splat.scene.summary import BARS, PANEL, histogram_bars
 
@@ -40,7 +40,7 @@ def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     lower, upper = scene.bounds()
     assert report["visible_box"] == {"lower": pytest.approx(lower.tolist()), "upper": pytest.approx(upper.tolist())}
     # The words of `convert`.
-    assert report["losses"] == {suffix: losses_of(suffix, scene) for suffix in FORMATS}
+    assert report["losses"] == {suffix: losses_of(suffix, scene) for suffix in WRITERS}
     assert report["losses"][".splat"][0].startswith("spherical harmonics of degree 1 to 2 are dropped")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..scene.builtin import knot_scene
-from ..scene.formats import losses_of, read_scene, suffix_of, write_scene
+from ..scene.formats import losses_of, read_scene, write_scene, written_suffix
 from ..scene.gaussians import Gaussians
 from .memory import enough_memory
 from .printing import print_warning
@@ -43,6 +43,6 @@ def load_scene(path: Path | None) -> Gaussians:
 def save_scene(path: Path, scene: Gaussians) -> None:
     """Write a scene in the format of the name's ending, and print what it cannot hold. Raises as `write_scene`."""
     with printed_warnings():
-        for loss in losses_of(suffix_of(path), scene):
+        for loss in losses_of(written_suffix(path), scene):
             print_warning(f"{path}: {loss}")
         write_scene(path, scene)

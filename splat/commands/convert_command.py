@@ -1,32 +1,45 @@
-"""The command `python -m splat convert`: write a scene in another format, whole or a part of it."""
+"""The command `python -m splat convert`: write scenes in another format, whole or in part, turned, moved, together."""
 
 from __future__ import annotations
 
 import argparse
 import math
 from pathlib import Path
+from typing import Final
 
-from ..scene.edits import Corner, crop_scene, limit_degree, prune_scene, scale_scene
+from ..scene.camera import UP_AXES, upright_rotation
+from ..scene.edits import Corner, crop_scene, limit_degree, merge_scenes, prune_scene, scale_scene, shift_scene
 from ..scene.file_input import usable
 from ..scene.formats import (
     ENDINGS,
-    FORMATS,
+    WRITERS,
+    WRITTEN_ENDINGS,
     check_scene_output,
     read_scene,
-    suffix_of,
+    written_suffix,
 )
 from ..scene.gaussians import Gaussians, SceneError
+from ..scene.turns import rotation_about_axes, turned
 from .command_files import file_argument, save_scene
 from .memory import enough_memory
 from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
 
+_ORDER: Final = ("--crop", "--prune", "--up", "--rotate", "--scale", "--translate", "--sh-degree")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `convert`."""
-    parser.add_argument("source", type=Path, metavar="IN", help=f"the scene to read ({ENDINGS})")
+    parser.epilog = f"Whatever their order on the command line, this is done in turn: {', '.join(_ORDER)}."
     parser.add_argument(
-        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({ENDINGS})"
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="IN",
+        help=f"the scene to read ({ENDINGS}); several are put together, with the highest degree among them",
+    )
+    parser.add_argument(
+        "output", type=file_argument(check_scene_output), metavar="OUT", help=f"the file to write ({WRITTEN_ENDINGS})"
     )
     parser.add_argument(
         "--sh-degree",
@@ -39,29 +52,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--crop",
         type=_box,
         metavar="X0,Y0,Z0,X1,Y1,Z1",
-        help="keep the Gaussians whose centres lie in this box of the scene as it is read; write it as --crop=-1,...",
+        help="keep the Gaussians whose centres lie in this box of the scene as it is read",
+    )
+    parser.add_argument("--prune", type=_opacity, metavar="OPACITY", help="leave out Gaussians of a lower opacity")
+    parser.add_argument(
+        "--up",
+        choices=UP_AXES,
+        help="turn the scene so that this axis of it points to -y, which is up in COLMAP's axes and in most files",
+    )
+    parser.add_argument(
+        "--rotate",
+        type=_vector,
+        metavar="X,Y,Z",
+        help="turn the scene by these degrees, about the x axis, then the y axis, then the z axis, around the origin",
     )
     parser.add_argument(
         "--scale", type=_factor, metavar="FACTOR", help="make the scene this many times as large, from the origin"
     )
-    parser.add_argument("--prune", type=_opacity, metavar="OPACITY", help="leave out Gaussians of a lower opacity")
+    parser.add_argument("--translate", type=_vector, metavar="X,Y,Z", help="move the scene by so much")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert the scene; return 0, or 1 if it could not be read or written, or nothing is left of it.
+    """Convert the scenes; return 0, or 1 if one could not be read or written, or nothing is left of them.
 
     What the output format cannot hold is reported on standard error.
     """
+    names = ", ".join(map(str, args.sources))
     try:
-        with enough_memory(lambda: f"converting {args.source}", "choose a scene of fewer Gaussians"):
+        with enough_memory(lambda: f"converting {names}", "choose a scene of fewer Gaussians"):
             with printed_warnings():
-                whole = read_scene(args.source)
+                whole = merge_scenes([read_scene(path) for path in args.sources])
                 scene = usable(_edited(whole, args), args.output)
             if not len(whole):
-                raise SceneError(f"{args.source}: a scene with Gaussians is required, found none in it")
+                raise SceneError(f"{names}: a scene with Gaussians is required, found none in it")
             if not len(scene):
                 raise SceneError(
-                    f"{args.source}: at least one Gaussian must be left to write, found none of {len(whole)}; choose a "
+                    f"{names}: at least one Gaussian must be left to write, found none of {len(whole)}; choose a "
                     "larger --crop or a lower --prune"
                 )
             save_scene(args.output, scene)
@@ -69,19 +95,25 @@ def run(args: argparse.Namespace) -> int:
     except (SceneError, OSError) as error:
         print_error(error)
         return 1
-    degree = min(scene.degree, FORMATS[suffix_of(args.output)].max_degree)
+    degree = min(scene.degree, WRITERS[written_suffix(args.output)].max_degree)
     print_result(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
     return 0
 
 
 def _edited(scene: Gaussians, args: argparse.Namespace) -> Gaussians:
-    """What the options make of a scene."""
+    """What the options make of a scene, in the order of _ORDER."""
     if args.crop:
         scene = crop_scene(scene, *args.crop)
     if args.prune is not None:
         scene = prune_scene(scene, args.prune)
+    if args.up:
+        scene = turned(scene, upright_rotation(args.up))
+    if args.rotate:
+        scene = turned(scene, rotation_about_axes(args.rotate))
     if args.scale is not None:
         scene = scale_scene(scene, args.scale)
+    if args.translate:
+        scene = shift_scene(scene, args.translate)
     return scene if args.sh_degree is None else limit_degree(scene, args.sh_degree)
 
 
@@ -101,6 +133,13 @@ def _box(text: str) -> tuple[Corner, Corner]:
             f"two corners X0,Y0,Z0,X1,Y1,Z1, the lower one first, are required, found {text[:80]!r}"
         )
     return (values[0], values[1], values[2]), (values[3], values[4], values[5])
+
+
+def _vector(text: str) -> Corner:
+    values = _numbers(text)
+    if len(values) != 3 or any(abs(value) > 1e9 for value in values):
+        raise argparse.ArgumentTypeError(f"three numbers X,Y,Z up to 1e9 are required, found {text[:40]!r}")
+    return values[0], values[1], values[2]
 
 
 def _factor(text: str) -> float:

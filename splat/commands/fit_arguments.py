@@ -11,7 +11,7 @@ from ..fit.comparison_page import check_page
 from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
-from ..scene.formats import ENDINGS, check_scene_output
+from ..scene.formats import WRITTEN_ENDINGS, check_scene_output
 from ..scene.image import check_picture
 from .camera_arguments import add_background_argument
 from .command_files import file_argument
@@ -62,7 +62,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         type=file_argument(check_scene_output),
         required=True,
         metavar="SCENE",
-        help=f"the file to write the scene to ({ENDINGS})",
+        help=f"the file to write the scene to ({WRITTEN_ENDINGS})",
     )
     parser.add_argument(
         "--picture",

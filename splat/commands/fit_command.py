@@ -22,7 +22,7 @@ from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
 from ..photos.folders import is_capture, read_capture
 from ..scene.camera_list import cameras_path, check_cameras, write_cameras
-from ..scene.formats import suffix_of
+from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from .command_files import save_scene
@@ -136,7 +136,7 @@ def _sized(args: argparse.Namespace, photographs: bool, device: torch.device) ->
 
 def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
-    stem = args.output.name[: -len(suffix_of(args.output))]
+    stem = args.output.name[: -len(written_suffix(args.output))]
     picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
     page, checkpoint, quality = args.page, args.checkpoint, None
     if photographs:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..scene.file_input import LeftOutWarning
-from ..scene.formats import ENDINGS, FORMATS, losses_of, read_scene, suffix_of
+from ..scene.formats import ENDINGS, FORMATS, WRITERS, losses_of, read_scene, suffix_of
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
@@ -55,7 +55,7 @@ def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
         "sh_degree": scene.degree,
         "visible_box": visible_box(scene),
         "quantiles": scene_quantiles(scene),
-        "losses": {suffix: losses_of(suffix, scene) for suffix in FORMATS},
+        "losses": {suffix: losses_of(suffix, scene) for suffix in WRITERS},
     }
 
 

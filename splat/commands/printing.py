@@ -6,9 +6,12 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from ..scene.names import one_line
+
+# An axis, or numbers between commas: no option is called so.
+_VALUE: Final = re.compile(r"-[xyz]|-[\d.][-+\d.e]*(,[-+\d.e]*)+", re.IGNORECASE)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -19,10 +22,10 @@ class CommandParser(argparse.ArgumentParser):
         super().error(one_line(message))
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Take `--up -y` like `--up=-y`: argparse would take -y for another option."""
+        """Take `--up -y` and `--crop -1,...` like `--up=-y`: argparse would take the values for other options."""
         words: list[str] = []
         for word in sys.argv[1:] if args is None else args:
-            if words and words[-1] == "--up" and re.fullmatch("-[xyz]", word):
+            if words and re.fullmatch("--[a-z-]+", words[-1]) and _VALUE.fullmatch(word):
                 words[-1] += f"={word}"
             else:
                 words.append(word)

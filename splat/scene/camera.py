@@ -60,6 +60,17 @@ class FirstView(NamedTuple):
     """x, y, z of the direction that stays upright while it is turned; None: the camera's own."""
 
 
+def _axes_of(up: str) -> Tensor:
+    """The axes [3, 3] of a scene whose axis `up` points up: to the side, above, and to the front."""
+    above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
+    return torch.stack([torch.linalg.cross(above, front), above, front])
+
+
+def upright_rotation(up: str) -> Tensor:
+    """The rotation matrix [3, 3] of a scene whose axis `up` points up, after which -y does, as in COLMAP's axes."""
+    return _axes_of("-y").T @ _axes_of(up)
+
+
 def rotation_rows(quaternion: Sequence[float]) -> list[list[float]]:
     """The rows of the rotation matrix of a quaternion w, x, y, z of length 1."""
     w, x, y, z = quaternion
@@ -117,8 +128,7 @@ def orbit(
     back = radius / math.sin(math.radians(fov) / 2) * distance
 
     # The camera's axes are rotated rather than aimed, so that they are defined at the poles too.
-    above, front = (torch.tensor(axis, dtype=torch.float64) for axis in _FRAMES[up])
-    side = torch.linalg.cross(above, front)
+    side, above, front = _axes_of(up)
     a, e = math.radians(azimuth), math.radians(elevation)
     right = math.cos(a) * side - math.sin(a) * front
     outward = math.cos(a) * front + math.sin(a) * side

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,19 +10,27 @@ from .compressed_ply_writer import compressed_losses, write_compressed
 from .file_input import opened_file, usable
 from .file_output import check_writable
 from .gaussians import Gaussians, SceneError
+from .ksplat_file import ksplat_header, read_ksplat
 from .ply import ply_kind, read_ply
 from .ply_writer import write_ply
+from .sog_file import read_sog, sog_version
+from .sog_writer import sog_losses, write_sog
 from .splat_file import read_splat, splat_losses, write_splat
 from .spz import read_spz, spz_header, write_spz
 from .spz_values import spz_losses
 
 
 class SceneFormat(NamedTuple):
-    """What can be done with files of one format."""
+    """How files of one format are read."""
 
     describe: Callable[[Path], str]
     """The format and the version of a file, from its header."""
     read: Callable[[Path], Gaussians]
+
+
+class SceneWriter(NamedTuple):
+    """How files of one format are written."""
+
     write: Callable[[Path, Gaussians], None]
     max_degree: int
     """The highest degree of spherical harmonics."""
@@ -40,23 +48,47 @@ def _describe_spz(path: Path) -> str:
     return f".spz version {header.version}, centres in {steps}"
 
 
+def _describe_ksplat(path: Path) -> str:
+    header = ksplat_header(path)
+    return f".ksplat version {header.major}.{header.minor}, compression level {header.level}"
+
+
 # Longer endings first: `.compressed.ply` ends in `.ply` too.
 FORMATS: Final = {
-    ".compressed.ply": SceneFormat(ply_kind, read_ply, write_compressed, 3, compressed_losses),
-    ".ply": SceneFormat(ply_kind, read_ply, write_ply, 4, _no_losses),
-    ".splat": SceneFormat(lambda path: ".splat", read_splat, write_splat, 0, splat_losses),
-    ".spz": SceneFormat(_describe_spz, read_spz, write_spz, 4, spz_losses),
+    ".compressed.ply": SceneFormat(ply_kind, read_ply),
+    ".ply": SceneFormat(ply_kind, read_ply),
+    ".splat": SceneFormat(lambda path: ".splat", read_splat),
+    ".ksplat": SceneFormat(_describe_ksplat, read_ksplat),
+    ".sog": SceneFormat(lambda path: f".sog version {sog_version(path)}", read_sog),
+    ".spz": SceneFormat(_describe_spz, read_spz),
+}
+WRITERS: Final = {
+    ".compressed.ply": SceneWriter(write_compressed, 3, compressed_losses),
+    ".ply": SceneWriter(write_ply, 4, _no_losses),
+    ".splat": SceneWriter(write_splat, 0, splat_losses),
+    ".sog": SceneWriter(write_sog, 3, sog_losses),
+    ".spz": SceneWriter(write_spz, 4, spz_losses),
 }
 ENDINGS: Final = ", ".join(FORMATS)
+WRITTEN_ENDINGS: Final = ", ".join(WRITERS)
 
 
 def suffix_of(path: Path) -> str:
     """The ending of a scene's name, in small letters; SceneError if no format has it."""
+    return _ending(path, FORMATS, "a scene")
+
+
+def written_suffix(path: Path) -> str:
+    """The same of a scene that is written: not all formats are."""
+    return _ending(path, WRITERS, "a scene to write")
+
+
+def _ending(path: Path, endings: Iterable[str], what: str) -> str:
     name = path.name.lower()
-    for suffix in FORMATS:
+    for suffix in endings:
         if name.endswith(suffix):
             return suffix
-    raise SceneError(f"{path}: the name of a scene must end in one of {ENDINGS}")
+    raise SceneError(f"{path}: the name of {what} must end in one of {', '.join(endings)}")
 
 
 def read_scene(path: str | Path) -> Gaussians:
@@ -75,12 +107,12 @@ def read_scene(path: str | Path) -> Gaussians:
 def check_scene_output(path: str | Path) -> Path:
     """Raise ValueError or OSError if `write_scene` would because of the name, before any work is done."""
     path = Path(path)
-    return check_writable(path, suffix_of(path), "scenes")
+    return check_writable(path, written_suffix(path), "scenes")
 
 
 def losses_of(suffix: str, scene: Gaussians) -> list[str]:
     """What a file with this ending cannot hold of a scene, beyond its precision, a phrase each."""
-    return FORMATS[suffix].losses(scene)
+    return WRITERS[suffix].losses(scene)
 
 
 def write_scene(path: str | Path, scene: Gaussians) -> None:
@@ -91,4 +123,4 @@ def write_scene(path: str | Path, scene: Gaussians) -> None:
     Raises ValueError if the name does not fit or the format cannot hold the scene, OSError if it cannot be written.
     """
     path = check_scene_output(path)
-    FORMATS[suffix_of(path)].write(path, usable(scene, path))
+    WRITERS[written_suffix(path)].write(path, usable(scene, path))

@@ -36,10 +36,11 @@ def read_json(path: Path, what: str, limits: JsonLimits, **hooks: Any) -> Any:
         size = bytes_left(file)
         if size > limits.bytes:
             raise SceneError(f"{what} of at most {limits.bytes} bytes is required, found {size}")
-        return _parse(file.read(size), what, limits, hooks)
+        return parse_json(file.read(size), what, limits, **hooks)
 
 
-def _parse(content: bytes, what: str, limits: JsonLimits, hooks: dict[str, Any]) -> Any:
+def parse_json(content: bytes, what: str, limits: JsonLimits, **hooks: Any) -> Any:
+    """The same, of bytes that were read; their number is not looked at."""
     # In words, too, these characters count: there can be no more nests and values than that.
     nests = content.count(b"{") + content.count(b"[")
     values = nests + content.count(b",") + content.count(b":") + 1
