@@ -16,7 +16,7 @@ from PIL import Image
 
 from splat.cli import main
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import UP, Camera, orbit
+from splat.scene.camera import UP, Camera, orbit, seen_share
 from splat.scene.camera_list import cameras_path, find_cameras, read_cameras, up_of, write_cameras
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import SceneError
@@ -159,6 +159,24 @@ def test_cameras_that_are_damaged_are_said_and_not_used(scene: Path, capsys: pyt
     assert "warning: the cameras beside the scene are not used: " in capsys.readouterr().err
     scene.with_name("cameras.json").unlink()
     assert np.array_equal(found, render(scene, "--size", "64x48"))
+
+
+def test_cameras_of_another_scene_are_not_used(scene: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = render(scene, "--size", "64x48")
+    path = scene.with_name("cameras.json")
+    write_cameras(path, taken(), [str(index) for index in range(10)])
+    assert np.abs(render(scene, "--size", "64x48") - plain).mean() > 5
+    assert capsys.readouterr().err == ""
+    away = torch.diag(torch.tensor([-1.0, 1.0, -1.0, 1.0])) @ taken()[0].viewmat
+    write_cameras(path, [Camera(away, taken()[0].K, 40, 30)], ["0"])
+    assert np.array_equal(render(scene, "--size", "64x48"), plain)
+    assert "cameras that see the scene are required, found the first one looking past it" in capsys.readouterr().err
+
+
+def test_what_a_camera_shows_of_a_scene() -> None:
+    camera, whole = orbit(knot_scene(), 80, 60, distance=3), orbit(knot_scene(), 80, 60, distance=0.05)
+    assert seen_share(camera, knot_scene()) > 0.99
+    assert 0 <= seen_share(whole, knot_scene()) < 0.9
 
 
 def test_pictures_of_another_size_have_the_same_shorter_side() -> None:

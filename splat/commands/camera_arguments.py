@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from PIL import ImageColor
 
-from ..scene.camera import UP, UP_AXES, Camera, FirstView, orbit
+from ..scene.camera import UP, UP_AXES, Camera, FirstView, orbit, seen_share
 from ..scene.camera_file import MAX_SIDE, read_camera
 from ..scene.camera_list import find_cameras, read_cameras, up_of
 from ..scene.gaussians import Gaussians, SceneError
@@ -18,6 +18,8 @@ from .printing import print_warning
 # These options default to None, so that one given together with --camera is noticed.
 _SIZE: Final = (800, 600)
 _PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": None}
+_LEAST_SEEN: Final = 0.01
+"""Of a scene, in a picture that it was fitted to."""
 _UP: Final = ("y", "-y")
 """What is up in the built-in scene, and in files, which mostly have the axes of COLMAP's cameras."""
 
@@ -100,7 +102,7 @@ def find_view(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> 
     if args.camera is not None:
         return FirstView(read_camera(args.camera), UP[args.up] if args.up else None)
     size = getattr(args, "size", None)
-    cameras = _cameras_beside(path) if path else []
+    cameras = _cameras_beside(path, scene) if path else []
     if cameras and all(getattr(args, name) is None for name in _PLACE):
         return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
@@ -114,14 +116,17 @@ def _shown_size(camera: Camera) -> tuple[int, int]:
     return max(round(camera.width * scale), 1), max(round(camera.height * scale), 1)
 
 
-def _cameras_beside(path: Path) -> list[Camera]:
-    """The cameras that a scene was fitted to; none if there are none, or, with a warning, if they are damaged."""
+def _cameras_beside(path: Path, scene: Gaussians) -> list[Camera]:
+    """The cameras that a scene was fitted to; none if there are none, or, with a warning, if they cannot be its own."""
     found = find_cameras(path)
     try:
-        return read_cameras(found) if found else []
+        cameras = read_cameras(found) if found else []
+        if cameras and seen_share(cameras[0], scene) < _LEAST_SEEN:
+            raise SceneError(f"{found}: cameras that see the scene are required, found the first one looking past it")
     except (SceneError, OSError) as error:
         print_warning(f"the cameras beside the scene are not used: {error}")
         return []
+    return cameras
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -52,6 +52,17 @@ class Camera:
         return Camera(self.viewmat, K, width, height, self.near)
 
 
+def seen_share(camera: Camera, scene: Gaussians) -> float:
+    """How much of a scene a camera shows: the share of its Gaussians, by opacity, whose centres are in the picture."""
+    weights = scene.opacities.double().cpu()
+    turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
+    places = (scene.means.double().cpu() @ turn.T + shift) @ camera.K.double().T
+    depths = places[:, 2]
+    across, down = (places[:, :2] / depths[:, None]).unbind(1)
+    seen = (depths > camera.near) & (across >= 0) & (across < camera.width) & (down >= 0) & (down < camera.height)
+    return float(weights[seen].sum() / weights.sum().clamp(min=1e-30))
+
+
 class FirstView(NamedTuple):
     """How a scene is first seen."""
 
