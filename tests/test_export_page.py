@@ -97,6 +97,11 @@ def test_our_own_code_is_small(page: str) -> None:
     assert len(page) - len(Parts(page).text("scene")) < 60_000
 
 
+def test_the_browser_leaves_fingers_to_the_page(page: str) -> None:
+    """Else it takes them for scrolling; those of a test are not taken, so a browser without a screen cannot tell."""
+    assert re.search(r"canvas \{[^}]*touch-action: none", Parts(page).text("style"))
+
+
 def test_every_file_of_ours_is_in_it(page: str) -> None:
     for file in resources.files("splat.page").iterdir():
         if not file.name.startswith("_") and not file.name.endswith((".py", ".html")):
