@@ -83,7 +83,7 @@ def test_photographs_become_a_scene_and_a_page(
             line,
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "scene.cameras.json", "scene.html", "scene.ply", "scene.png", "scene.quality.json",
+        "scene.cameras.json", "scene.comparison.html", "scene.ply", "scene.png", "scene.quality.json",
     ]  # fmt: skip
     said = json.loads((tmp_path / "scene.quality.json").read_text())
     assert said["held_out"] is True
@@ -102,7 +102,7 @@ def pictures_of(page: str) -> list[tuple[str, Any]]:
 def test_the_page_has_photographs_beside_renders_and_needs_nothing_else(tmp_path: Path, folder: Path) -> None:
     assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--page", tmp_path / "b.html") == 0
     page = (tmp_path / "b.html").read_text()
-    assert not (tmp_path / "a.html").exists()
+    assert not (tmp_path / "a.comparison.html").exists()
     shown = pictures_of(page)
     assert [words for words, _ in shown] == [
         "photograph 00.png", "render of 00.png", "photograph 08.png", "render of 08.png"
@@ -142,7 +142,7 @@ def test_scenes_are_written_in_every_format(
 ) -> None:
     assert run(folder, "-o", tmp_path / name, *SMALL) == 0
     assert len(read_scene(tmp_path / name)) == 300
-    assert (tmp_path / "a.html").exists()
+    assert (tmp_path / "a.comparison.html").exists()
     warned = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert ("harmonics" in " ".join(warned)) == bool(loss)
 

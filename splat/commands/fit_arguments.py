@@ -75,8 +75,8 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         "--page",
         type=file_argument(check_page),
         metavar="OUT.html",
-        help="the file to write a page of pictures and renders to; default: for photographs, SCENE.html next to the "
-        "scene",
+        help="the file to write a page of pictures and renders to; default: for photographs, SCENE.comparison.html "
+        "next to the scene",
     )
     parser.add_argument("--steps", type=_count, help=f"optimization steps; default: {_listed('steps')}")
     parser.add_argument(

@@ -141,7 +141,7 @@ def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
     page, checkpoint, quality = args.page, args.checkpoint, None
     if photographs:
         quality = check_quality(args.output.with_name(f"{stem}.quality.json"))
-        page = page or check_page(args.output.with_name(f"{stem}.html"))
+        page = page or check_page(args.output.with_name(f"{stem}.comparison.html"))
         checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
     if args.resume and checkpoint is None:
         raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
