@@ -1,7 +1,7 @@
 """Well-known packages, converted by `adopt` from their setup.py, built for one architecture, and imported.
 
-Usage: adopt_packages.py [--convert] BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest
-and expecttest; with --convert, nothing is compiled.
+Usage: adopt_packages.py [--convert] BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest,
+expecttest and SciPy; with --convert, nothing is compiled.
 The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
 compiles for two hours and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a package
 is done: what `adopt --check` said first of its sources as they are, what was done by hand because adopt said so, what
@@ -39,6 +39,7 @@ class Package(NamedTuple):
         before: what adopt says to do first, or what today's torch wants of old sources: a line for the shell.
         after: the same, of what adopt says to do with what it wrote.
         tests: a line for the shell that runs its own tests.
+        beside: what it imports of this list, which must be there, built before.
         is_built: it is compiled, too; that takes others too long for this.
     """
 
@@ -52,6 +53,7 @@ class Package(NamedTuple):
     before: str = ""
     after: str = ""
     tests: str = ""
+    beside: tuple[str, ...] = ()
     is_built: bool = True
 
 
@@ -87,12 +89,18 @@ PACKAGES = (
     ),
     Package("torch_scatter", f"{GITHUB}/rusty1s/pytorch_scatter", "648dda3cf9", ".", "torch_scatter"),
     Package("torch_cluster", f"{GITHUB}/rusty1s/pytorch_cluster", "3d1d9e3967", ".", "torch_cluster"),
-    Package("torch_sparse", f"{GITHUB}/rusty1s/pytorch_sparse", "91feaa5e28", ".", "torch_sparse", PHMAP),
+    Package(
+        "torch_sparse", f"{GITHUB}/rusty1s/pytorch_sparse", "91feaa5e28", ".", "torch_sparse", PHMAP,
+        beside=("torch_scatter",),
+    ),
     Package(
         "torch_spline_conv", f"{GITHUB}/rusty1s/pytorch_spline_conv", "050f58a430", ".", "torch_spline_conv",
         before="sed -i '/<Python.h>/d; s|torch/extension.h|torch/torch.h|' csrc/*.cpp csrc/*/*.*h",
     ),
-    Package("nerfacc", f"{GITHUB}/nerfstudio-project/nerfacc", "57ccfa14fe", ".", "nerfacc.csrc"),
+    Package(
+        "nerfacc", f"{GITHUB}/nerfstudio-project/nerfacc", "57ccfa14fe", ".", "nerfacc.csrc",
+        before="sed -i 's/cub::Equality()/::cuda::std::equal_to<>{}/' nerfacc/cuda/csrc/scan_cub.cu",
+    ),
     Package(
         "pointnet2_ops", f"{GITHUB}/erikwijmans/Pointnet2_PyTorch", "b5ceb6d9ca", "pointnet2_ops_lib",
         "pointnet2_ops._ext",
@@ -194,7 +202,8 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
     with ZipFile(wheels[0]) as archive:
         archive.extractall(work / "site")
     # Beside the project, as people do, with no GPU to compile for.
-    path = [str(work / "site"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    sites = [work / "site", *(folder / "work" / name / "site" for name in package.beside)]
+    path = [*map(str, sites), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environ |= {"PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
     imported = run([sys.executable, "-c", f"import torch, {package.imports}"], project.parent, environ)
     if imported.returncode:
