@@ -146,6 +146,23 @@ setup(name="texts", version="1", packages=["texts"], long_description="*Hello*",
 
 
 @slow
+def test_links_that_pip_ignores_are_said_and_keep_nothing_from_being_translated(tmp_path: Path) -> None:
+    script = """
+setup(name="linked", version="1", packages=["linked"], dependency_links=["https://example.invalid/wheels"],
+      ext_modules=[CppExtension("linked._C", ["ext.cpp"])])
+"""
+    files = {"setup.py": HERE + script, "ext.cpp": MODULE, "linked/__init__.py": ""}
+
+    done = adopt(lay_out(tmp_path / "linked", files))
+
+    assert notes_of(done) == [
+        "note: dependency_links are left out, since pip ignores them: https://example.invalid/wheels",
+        REMOVE,
+    ]
+    assert done.returncode == 0
+
+
+@slow
 def test_no_path_of_this_machine_gets_into_the_tables(tmp_path: Path) -> None:
     script = """
 here = os.path.dirname(os.path.abspath(__file__))

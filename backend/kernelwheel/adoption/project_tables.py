@@ -115,7 +115,9 @@ def setuptools_table(
 
 def _report_unknown(seen: Observation, notes: AdoptionNotes) -> None:
     """Tell which arguments of setup() no key stands for."""
-    known = {*_SETUPTOOLS, *_NO_MATTER, *(name for names in ARGUMENTS.values() for name in names)}
+    if links := lines(seen.arguments.get("dependency_links")):
+        notes.remarks.append(f"dependency_links are left out, since pip ignores them: {', '.join(links)}")
+    known = {*_SETUPTOOLS, *_NO_MATTER, "dependency_links", *(name for names in ARGUMENTS.values() for name in names)}
     for name, value in sorted(seen.arguments.items()):
         if value and name not in known and not (name == "options" and set(value) <= {"bdist_wheel", "build_ext"}):
             notes.untranslated.append(f"setup() was also given {name}: {value!r}")

@@ -27,6 +27,9 @@ OUTSIDE = (
     ("bdist_wheel", "bdist_dir", "bdist"),
 )  # fmt: skip
 
+# Files beside a wheel's METADATA that are no licences; pip ignores dependency_links.txt.
+NO_LICENCES = {"RECORD", "WHEEL", "dependency_links.txt"}
+
 
 def described_distribution(given: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The values that setuptools works with, from setup(), setup.cfg and pyproject.toml, and the wheel that they make.
@@ -90,7 +93,7 @@ def contents(wheel: Path) -> dict[str, Any]:
         about = {name.partition("/")[2]: archive.read(name).decode("utf-8") for name in names if _about(name)}
         files = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names if ".dist-info/" not in name}
         licences = [name.partition("/")[2] for name in names if ".dist-info/" in name and not _about(name)]
-    return {"about": about, "files": files, "licences": sorted(set(licences) - {"RECORD", "WHEEL"})}
+    return {"about": about, "files": files, "licences": sorted(set(licences) - NO_LICENCES)}
 
 
 def _about(name: str) -> bool:
