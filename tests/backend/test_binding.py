@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kernelwheel.compiler.headers import header_folders
 from kernelwheel.compiler.toolchain import binding, toolchain
 from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
@@ -127,17 +128,30 @@ def cuda_folders(machine: Machine, release: str | None = None) -> list[Path]:
     return [folder for folder in folders if machine.folder in folder.parents]
 
 
+def toolkits_own(machine: Machine) -> list[Path]:
+    return [machine.toolkit / "include", machine.toolkit / "include/cccl"]
+
+
 def test_they_are_those_of_a_whole_toolkit(machine: Machine) -> None:
     put(machine.toolkit / "include", *CUDA_HEADERS)
 
-    assert cuda_folders(machine) == [machine.toolkit / "include"]
+    assert cuda_folders(machine) == toolkits_own(machine)
 
 
 def test_else_they_are_those_beside_torch_in_one_folder_after_the_toolkit_s_own(machine: Machine) -> None:
     whole = put(machine.site / "nvidia/cu99/include", *CUDA_HEADERS)
     put(machine.site / "nvidia/cu13/include", *CUDA_HEADERS)
 
-    assert cuda_folders(machine) == [machine.toolkit / "include", whole]
+    assert cuda_folders(machine) == [*toolkits_own(machine), whole]
+
+
+def test_a_toolkit_before_cuda_13_has_no_folder_of_cccl(machine: Machine) -> None:
+    assert header_folders(machine.draw(), found(machine))["cuda"] == tuple(toolkits_own(machine))
+
+    (machine.toolkit / "include/cccl").rename(machine.toolkit / "cccl")
+    put(machine.toolkit / "include/nv", "target")
+
+    assert header_folders(machine.draw(), found(machine))["cuda"] == (machine.toolkit / "include",)
 
 
 def test_or_in_a_folder_for_each_library(machine: Machine) -> None:
@@ -146,7 +160,7 @@ def test_or_in_a_folder_for_each_library(machine: Machine) -> None:
         for library in ("cublas", "cusolver", "cusparse")
     ]
 
-    assert cuda_folders(machine) == [machine.toolkit / "include", *each]
+    assert cuda_folders(machine) == [*toolkits_own(machine), *each]
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ..
     """The folders of headers besides torch's that the Plan's libraries are compiled with: CUDA's, and Python's."""
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
     if plan.binding is None:
-        return {"cuda": (nvcc.include,) if nvcc else (), "python": ()}
+        return {"cuda": nvcc.header_folders if nvcc else (), "python": ()}
     return {
         "cuda": toolchain.torch_headers if nvcc else (),
         "python": toolchain.python_headers if plan.binding.python else (),

@@ -96,7 +96,7 @@ def cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
     major, minor = nvcc.release
     whole = site / "nvidia" / f"cu{major}" / "include"
     single = (path for path in sorted(site.glob("nvidia/*/include")) if not re.fullmatch(r"cu\d+", path.parent.name))
-    folders = tuple(dict.fromkeys([nvcc.include, *([whole] if whole.is_dir() else []), *single]))
+    folders = tuple(dict.fromkeys([*nvcc.header_folders, *([whole] if whole.is_dir() else []), *single]))
     missing = [name for name in CUDA_HEADERS if not any((folder / name).is_file() for folder in folders)]
     if missing:
         names = list(dict.fromkeys(CUDA_HEADERS[name] for name in missing))

@@ -66,6 +66,12 @@ class Nvcc:
         return f"clang {self.clang} with CUDA {self.version}" if self.clang else f"nvcc {self.version}"
 
     @property
+    def header_folders(self) -> tuple[Path, ...]:
+        """Where a C++ compiler finds the headers that nvcc finds: `include` and, since CUDA 13, CCCL's folder in it."""
+        cccl = self.include / "cccl"
+        return (self.include, cccl) if cccl.is_dir() else (self.include,)
+
+    @property
     def cudart(self) -> Path | None:
         """The static CUDA runtime that is linked in."""
         return self.target.lib / CUDART if self.target else find_cudart(self.root)

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <cublas_v2.h>
+#include <cuda/std/limits> // of CCCL, which a C++ compiler finds as nvcc does
 #include <torch/csrc/utils/pybind.h>
 
 #include "blur.h"
