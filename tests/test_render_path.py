@@ -87,7 +87,7 @@ def test_the_file_says_how_long_and_options_say_otherwise(tmp_path: Path, scene:
 def test_without_a_word_a_path_takes_six_seconds_of_thirty_frames(scene: Path) -> None:
     for words in (("--path", "orbit"), ("--path", path_file(scene))):
         motion = find_motion(parse(scene, "-o", "frames", *words), read_scene(scene))
-        assert (motion.count, motion.fps) == (180, 30)
+        assert (motion.frames, motion.fps) == (180, 30)
         assert len(list(motion.cameras)) == 180
 
 

@@ -28,7 +28,7 @@ class Motion(NamedTuple):
     cameras: Iterator[Camera]
     width: int
     height: int
-    count: int
+    frames: int
     """How many there are."""
     fps: float
 
@@ -76,9 +76,9 @@ def find_motion(args: argparse.Namespace, scene: Gaussians) -> Motion:
         first = find_view(args, scene, args.scene).camera
         count, fps = _count(args.seconds or _SECONDS, args.fps or _FPS)
         lower, upper = scene.bounds()
-        middle = ((lower + upper) / 2).tolist()
+        x, y, z = ((lower + upper) / 2).tolist()
         up = find_up(args, scene, args.scene)
-        cameras = cameras_around(first, aim_of(first, up, middle).look_at, up, count)
+        cameras = cameras_around(first, aim_of(first, up, (x, y, z)).look_at, up, count)
         return Motion(cameras, first.width, first.height, count, fps)
     with printed_warnings():
         path = read_path(Path(args.path))
