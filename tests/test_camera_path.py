@@ -109,11 +109,17 @@ def test_the_speed_is_the_same_on_a_straight_and_even_way() -> None:
     assert [angle(found[0], one) for one in found] == pytest.approx([2 * n for n in range(31)], abs=0.06)
 
 
-def test_rotations_go_the_shortest_way() -> None:
-    # 350 degrees, and the same rotation with the other sign of its quaternion.
-    for rotation in (about_y(350), [-part for part in about_y(350)]):
-        path = CameraPath((camera(rotation=about_y(0)), camera(rotation=rotation)))
-        assert max(angle(path.keyframes[0], one) for one in cameras_along(path, 20)) < 10.1
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (about_y(0), about_y(350)),
+        (about_y(0), [-part for part in about_y(350)]),
+        (about_y(-85), about_y(-95)),  # whose largest components, w and y, have different signs
+    ],
+)
+def test_rotations_go_the_shortest_way(start: list[float], end: list[float]) -> None:
+    path = CameraPath((camera(rotation=start), camera(rotation=end)))
+    assert [angle(path.keyframes[0], one) for one in cameras_along(path, 11)] == pytest.approx(list(range(11)), abs=0.1)
 
 
 def middle_of(scene: Gaussians) -> Tensor:
