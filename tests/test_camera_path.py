@@ -271,6 +271,12 @@ def with_frame(**values: object) -> dict[str, object]:
     return nerfstudio(camera_path=[frame])
 
 
+def with_focal(length: float) -> dict[str, object]:
+    """A camera of 3DGS's list."""
+    turn = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    return {"width": 9, "height": 9, "fx": length, "fy": length, "position": [0, 0, 0], "rotation": turn}
+
+
 KEYFRAMES = [GOOD, GOOD]
 WRONG: list[tuple[object, str]] = [
     ("", "a camera path as JSON is required, found something else"),
@@ -282,6 +288,7 @@ WRONG: list[tuple[object, str]] = [
     (GOOD, "an object with keyframes, is required, found one with K, height, near, viewmat, width"),
     ([], "a list of 1 to 20000 cameras, as 3DGS writes it, is required"),
     ([GOOD], "camera 0: fx, a number"),
+    ([with_focal(1e-300)], "camera 0: focal lengths of at least 1e-15 are required, found 1e-300 and 1e-300"),
     ({"keyframes": []}, "a list of 1 to 10000 cameras is required, found a list of 0"),
     ({"keyframes": {}}, "a list of 1 to 10000 cameras is required, found dict"),
     ({"keyframes": [1] * (MOST_KEYFRAMES + 1)}, "a list of 1 to 10000 cameras is required, found a list of 10001"),

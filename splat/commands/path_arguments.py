@@ -38,8 +38,8 @@ def add_path_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path",
         metavar="FILE.json|orbit",
-        help="make moving pictures: along the cameras of this file, as `splat view` saves them, Nerfstudio's "
-        "camera_path.json, or a list of the cameras that a scene was fitted to; or one turn about the scene",
+        help="make moving pictures: along the keyframes of this file, Nerfstudio's camera_path.json, "
+        "or a list of the cameras that a scene was fitted to; or one turn about the scene",
     )
     parser.add_argument(
         "--seconds",
