@@ -25,60 +25,125 @@ from splat.view.choices import BUILT_IN, Choices, find_scenes
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
 from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
+from splat.view.prominence import Prominence, prominences
 from splat.view.resolution import (
     AT_ONCE,
+    FEWEST,
     FIRST,
+    FULL,
     IN_TIME,
     LEAST,
-    fixed_seconds,
-    moving_scale,
-    resting_scale,
+    MOST,
+    Cost,
+    Detail,
+    Known,
+    moving_detail,
+    noted,
+    resting_detail,
     scaled_size,
 )
 
 pytestmark = pytest.mark.once
 
-# Seconds for the Gaussians, and for all pixels of the page: from a GPU to a CPU that is too slow for the scene.
-MACHINES = [(0.001, 0.002), (0.01, 0.05), (0.02, 0.3), (0.03, 3.0), (0.2, 1.0)]
+# Seconds for all Gaussians, and for all pixels of the page: from a GPU to a CPU that is too slow for the scene.
+MACHINES = [Cost(0.001, 0.002), Cost(0.01, 0.05), Cost(0.02, 0.3), Cost(0.03, 3.0), Cost(0.25, 0.1), Cost(2.0, 1.0)]
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize(("fixed", "pixels"), MACHINES)
-def test_the_resolution_follows_the_machine(fixed: float, pixels: float, known: bool) -> None:
-    scale, scales = FIRST, []
-    for _ in range(12):
-        scales.append(scale)
-        scale = moving_scale(scale, fixed + pixels * scale**2, fixed if known else 0.0)
-
-    seconds = [fixed + pixels * scale**2 for scale in scales]
-    if known and fixed > IN_TIME / 2:
-        assert seconds[-1] <= max(0.05, 1.35 * fixed) or scales[-1] == LEAST, "fewer pixels would hardly be faster"
-    else:
-        assert seconds[-1] <= 0.05 or scales[-1] == LEAST
-    assert scales[-1] == 1 or scales[-1] == LEAST or seconds[-1] > 0.6 * IN_TIME, "no coarser than it must be"
-    assert scales[-3:] == [scales[-1]] * 3, "it does not flicker"
-    for (first, before), (second, after) in itertools.pairwise(zip(scales, seconds, strict=True)):
-        assert second <= first or after <= max(before, 1.01 * IN_TIME, 1.26 * fixed), "growing is safe"
+def rested(known: Known | None, machine: Cost, detail: Detail) -> tuple[Known, list[Detail]]:
+    """What is known, and what was drawn, when the camera has come to rest after a picture of this detail."""
+    details = [detail]
+    while True:
+        known = noted(known, details[-1], machine.of(details[-1]))
+        if details[-1] == FULL:
+            return known, details
+        assert len(details) < 6, "it comes to an end"
+        details.append(resting_detail(details[-1], known.cost))
 
 
-def test_two_scales_tell_the_gaussians_time_from_the_pixels() -> None:
-    assert fixed_seconds((0.25, 0.3 + 0.1 / 16), (1.0, 0.4)) == pytest.approx(0.3)
-    assert fixed_seconds((1.0, 0.4), (0.25, 0.3 + 0.1 / 16)) == pytest.approx(0.3)
-    assert fixed_seconds((0.9, 0.3), (1.0, 0.4)) is None, "too close to each other"
-    assert fixed_seconds((0.25, 0.5), (1.0, 0.4)) == 0.4, "noise gives no negative time for the pixels"
-    assert fixed_seconds((0.25, 0.001), (1.0, 0.4)) == 0, "and none for the Gaussians"
+def moved(known: Known, machine: Cost, detail: Detail, pictures: int) -> list[Detail]:
+    """The details of so many pictures of a drag, the first one included."""
+    details = [detail]
+    for _ in range(pictures):
+        known = noted(known, details[-1], machine.of(details[-1]))
+        details.append(moving_detail(known.cost, details[-1]))
+    return details
 
 
-@pytest.mark.parametrize(("fixed", "pixels"), MACHINES)
-@pytest.mark.parametrize("scale", [LEAST, 0.4, 0.99])
-def test_at_rest_all_pixels_are_drawn_in_steps(fixed: float, pixels: float, scale: float) -> None:
-    scales = [scale]
-    while scales[-1] < 1:
-        scales.append(resting_scale(scales[-1], fixed + pixels * scales[-1] ** 2))
-        assert len(scales) <= 5
-    if fixed / LEAST**2 + pixels <= AT_ONCE:
-        assert len(scales) == 2
-    assert all(after <= 2 * before or fixed + pixels <= AT_ONCE for before, after in itertools.pairwise(scales))
+def is_least(detail: Detail) -> bool:
+    return detail.scale == LEAST or detail.share == FEWEST
+
+
+@pytest.mark.parametrize("rests", [False, True])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_drawn_follows_the_machine(machine: Cost, rests: bool) -> None:
+    known = noted(None, FIRST, machine.of(FIRST))
+    if rests:
+        known, _ = rested(None, machine, FIRST)
+    details = moved(known, machine, moving_detail(known.cost, FIRST), 12)
+
+    seconds = [machine.of(detail) for detail in details]
+    assert seconds[-1] <= 0.05 or is_least(details[-1])
+    assert details[-1] == FULL or is_least(details[-1]) or seconds[-1] > 0.6 * IN_TIME, "no coarser than it must be"
+    assert details[-3:] == [details[-1]] * 3, "it does not flicker"
+    assert all(after <= max(before, 2 * IN_TIME) for before, after in itertools.pairwise(seconds)), "growing is safe"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_fewer_gaussians_are_drawn_where_they_take_the_time(machine: Cost) -> None:
+    known, _ = rested(None, machine, FIRST)
+    scale, share = moving_detail(known.cost, FIRST)
+    assert (share == 1) == (machine.gaussians <= IN_TIME / 2)
+    assert share == 1 or share <= MOST
+    if share not in (1, MOST, FEWEST) and machine.gaussians > machine.pixels / 10:
+        assert machine.gaussians * share == pytest.approx(IN_TIME / 2, rel=0.25), "they have half of the time"
+    assert (scale == 1) == (machine.pixels < IN_TIME / 2)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_pictures_tell_the_gaussians_time_from_the_pixels(machine: Cost) -> None:
+    known: Known | None = None
+    for detail in (FIRST, Detail(0.4, 0.1), Detail(0.5), FULL, Detail(0.4, 0.1), FULL):
+        known = noted(known, detail, machine.of(detail))
+    assert known is not None
+    small = 0.03 * sum(machine)  # a part that is hardly noticed cannot be told, and does not matter
+    assert tuple(known.cost) == pytest.approx(tuple(machine), rel=0.2, abs=small)
+
+
+def test_a_drag_alone_tells_that_the_machine_has_become_slower() -> None:
+    known, _ = rested(None, Cost(0.2, 0.1), FIRST)
+    detail = Detail(0.5, 0.1)
+    for _ in range(30):
+        known = noted(known, detail, Cost(0.6, 0.3).of(detail))  # something else keeps it busy now
+    assert known.cost.of(detail) == pytest.approx(Cost(0.6, 0.3).of(detail), rel=0.05)
+
+
+def test_another_scene_is_learned_anew() -> None:
+    known, _ = rested(None, Cost(0.001, 0.01), FIRST)
+    known = noted(known, FULL, 0.8)
+    assert known.cost == (0.4, 0.4)
+    assert known.drawn == ((FULL, 0.8),)
+    assert noted(known, FULL, 0.0).cost.of(FULL) > 0, "nothing is divided by 0"
+
+
+def test_times_that_vary_a_little_change_nothing() -> None:
+    known, _ = rested(None, Cost(0.25, 0.1), FIRST)
+    detail = moved(known, Cost(0.25, 0.1), moving_detail(known.cost, FIRST), 5)[-1]
+    for factor in itertools.islice(itertools.cycle([0.8, 1.2, 1.0, 1.25, 0.75]), 30):
+        known = noted(known, detail, factor * Cost(0.25, 0.1).of(detail))
+        assert moving_detail(known.cost, detail) == detail
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("detail", [Detail(LEAST), Detail(0.4, FEWEST), Detail(0.99, MOST), Detail(1.0, 0.2)])
+def test_at_rest_everything_is_drawn_in_steps(machine: Cost, detail: Detail) -> None:
+    known, _ = rested(None, machine, FIRST)
+    _, details = rested(known, machine, detail)
+    assert details[-1] == FULL
+    assert all(step.share == 1 for step in details[1:])
+    if machine.of(FULL) < 0.8 * AT_ONCE or machine.gaussians > machine.pixels:
+        assert len(details) == 2, "steps would take as long"
+    for before, after in itertools.pairwise(details):
+        assert after.scale <= 2 * before.scale or after == FULL
 
 
 def test_a_picture_has_at_least_one_pixel() -> None:
@@ -223,22 +288,61 @@ def test_one_far_pixel_does_not_darken_the_depth() -> None:
     assert grey[5, 5] == 0
 
 
-class Painted:
-    """A painter whose pictures the test lets through one by one."""
+def strewn(**changes: object) -> Gaussians:
+    """Four Gaussians that differ in what is given, 1 away from the middle."""
+    places = torch.tensor([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
+    values = {"means": places, "quats": torch.eye(4), "scales": torch.ones(4, 3), "opacities": torch.ones(4)}
+    return Gaussians(**{**values, "sh": torch.zeros(4, 1, 3), **changes})  # type: ignore[arg-type]
 
-    def __init__(self) -> None:
-        self.pictures: queue.Queue[tuple[object, float]] = queue.Queue()
+
+MIDDLE = (0.0, 0.0, 0.0)
+
+
+def test_what_is_opaque_large_or_near_the_middle_is_prominent() -> None:
+    opaque = prominences(strewn(opacities=torch.tensor([0.1, 0.2, 0, 1])), MIDDLE)
+    assert (opaque / opaque[3]).tolist() == pytest.approx([0.1, 0.2, 0, 1])
+    sizes = torch.tensor([[1.0, 2, 3], [3, 1, 2], [2, 3, 0], [0, 0, 6]])
+    large = prominences(strewn(scales=sizes), MIDDLE)
+    assert (large / large[0]).tolist() == pytest.approx([1, 1, 1, 0]), "by the area of the two largest scales"
+    away = torch.tensor([1.0, 1, 1, 10])
+    near = prominences(strewn(means=strewn().means * away[:, None]), MIDDLE)
+    assert (near / near[0]).tolist() == pytest.approx([1, 1, 1, 2 / 101]), "what is far away looks small"
+    infinite = prominences(strewn(opacities=torch.tensor([math.nan, math.inf, -math.inf, 1])), MIDDLE)
+    assert infinite.nonzero().tolist() == [[3]]
+    assert not prominences(strewn(means=torch.zeros(4, 3)), MIDDLE).isinf().any()
+
+
+def test_a_share_of_a_scene_is_its_most_prominent_part() -> None:
+    scene = strewn(opacities=torch.tensor([0.3, 0.9, 0.9, 0.1]))
+    prominence = Prominence(scene, MIDDLE)
+    assert prominence.first(1) is scene, "in its own order: what is drawn at rest is what render draws"
+    assert prominence.first(0.01).means.tolist() == scene.means[[1]].tolist(), "one at least"
+    three = prominence.first(0.75)
+    assert three.means.tolist() == scene.means[[1, 2, 0]].tolist()
+    assert three.opacities.tolist() == scene.opacities[[1, 2, 0]].tolist()
+    again = prominence.first(0.5)
+    assert again.means.tolist() == scene.means[[1, 2]].tolist()
+    assert again.sh.data_ptr() == three.sh.data_ptr(), "no second copy"
+
+
+class Painted:
+    """A painter whose pictures the test lets through one by one, and which take what it says."""
+
+    def __init__(self, cost: Cost = MACHINES[1]) -> None:
+        self.pictures: queue.Queue[tuple[object, Detail]] = queue.Queue()
         self.errors: queue.Queue[Exception] = queue.Queue()
         self.go = threading.Semaphore(0)
+        self.cost = cost
         self.painter: Painter[object] = Painter("painted", self.paint, self.errors.put)
 
-    def paint(self, request: object, scale: float) -> None:
-        self.pictures.put((request, scale))
+    def paint(self, request: object, detail: Detail) -> float:
+        self.pictures.put((request, detail))
         assert self.go.acquire(timeout=20)
         if request == "bad":
             raise RuntimeError("no picture")
+        return self.cost.of(detail)
 
-    def next(self) -> tuple[object, float]:
+    def next(self) -> tuple[object, Detail]:
         return self.pictures.get(timeout=20)
 
 
@@ -257,14 +361,34 @@ def test_at_rest_it_gets_finer_to_the_end_and_then_nothing_is_drawn() -> None:
     painted = Painted()
     painted.go.release(100)
     painted.painter.ask("view")
-    scales = [painted.next()[1]]
-    while scales[-1] < 1:
-        scales.append(painted.next()[1])
-    assert scales == sorted(scales)
-    assert scales[0] == FIRST
+    details = [painted.next()[1]]
+    while details[-1] != FULL:
+        details.append(painted.next()[1])
+    assert details == sorted(details)
+    assert details[0] == FIRST
     with pytest.raises(queue.Empty):
         painted.pictures.get(timeout=0.3)
     painted.painter.close()
+
+
+def test_in_motion_it_draws_fewer_gaussians_and_all_of_them_at_rest() -> None:
+    painted = Painted(Cost(0.25, 0.1))
+    painted.painter.ask("view")
+    while painted.next()[1] != FULL:
+        painted.go.release()
+    painted.painter.ask("moved")  # while the one before is drawn
+    painted.go.release()
+    moving = painted.next()
+    assert moving[0] == "moved"
+    assert FEWEST < moving[1].share < 0.2
+    for _ in range(9):
+        painted.painter.ask("again")
+        painted.go.release()
+        assert painted.next()[1].share == moving[1].share, "it does not flicker"
+    painted.go.release(2)
+    assert painted.next() == ("again", FULL), "at rest"
+    painted.painter.close()
+    assert painted.painter.ended(20)
 
 
 def test_a_picture_that_fails_is_reported_and_the_next_is_drawn() -> None:
@@ -280,18 +404,19 @@ def test_a_picture_that_fails_is_reported_and_the_next_is_drawn() -> None:
 
 def test_an_errand_is_done_between_two_pictures_and_no_other_one_until_then() -> None:
     painted = Painted()
+    errand = partial(painted.paint, detail=FULL)
     done: queue.Queue[str] = queue.Queue()
     painted.painter.ask("first")
     assert painted.next()[0] == "first"
-    assert painted.painter.send(lambda: painted.paint("errand", 0.0))
+    assert painted.painter.send(lambda: errand("errand"))
     assert not any(painted.painter.send(lambda: done.put("never")) for _ in range(60))
     painted.painter.ask("second")
     painted.go.release()
-    assert painted.next() == ("errand", 0.0), "before the next picture, and not beside one"
+    assert painted.next() == ("errand", FULL), "before the next picture, and not beside one"
     assert not painted.painter.send(lambda: done.put("never")), "it is being done"
     painted.go.release(100)
     assert painted.next()[0] == "second"
-    assert painted.painter.send(lambda: painted.paint("bad", 0.0))
+    assert painted.painter.send(lambda: errand("bad"))
     assert str(painted.errors.get(timeout=20)) == "no picture"
     while not painted.painter.send(lambda: done.put("last")):
         pass
@@ -312,7 +437,7 @@ def test_a_closed_painter_ends_and_keeps_nothing() -> None:
     gone = weakref.ref(request)
     painted.painter.ask(request)
     painted.next()
-    assert painted.painter.send(partial(painted.paint, request, 0.0))
+    assert painted.painter.send(partial(painted.paint, request, FULL))
     painted.painter.close()
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "painted")
     painted.go.release(9)

@@ -29,6 +29,7 @@ from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
+from splat.view.resolution import Detail
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
 from splat.view.session import ViewTerms
 
@@ -170,6 +171,20 @@ def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> 
     page.wait_for("80x60 of 80x60")
     page.look(position=[0, 0, -7])
     assert drawn.full()[1].viewmat[2, 3] == 7
+
+
+def test_a_page_in_motion_gets_part_of_the_scene_and_all_of_it_at_rest(
+    viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splat.view.painter.moving_detail", lambda cost, last: Detail(0.5, 0.25))
+    page = Page(viewer.url)
+    page.look()
+    scene = drawn.full()[0].scene
+    page.look(position=[0, 0, -7])
+    some, camera = drawn.pictures.get(timeout=20)
+    assert (len(some.scene), camera.width, camera.viewmat[2, 3]) == (round(len(scene) / 4), 40, 7)
+    page.wait_for(f"40x30 of 80x60, {len(some.scene)} of {len(scene)} Gaussians, ")
+    assert drawn.full()[0].scene is scene
 
 
 def test_controls_decide_what_is_drawn(viewer: Viewer, drawn: Drawn) -> None:

@@ -65,8 +65,8 @@ class Gaussians:
             sh=self.sh.to(device),
         )
 
-    def select(self, chosen: Tensor) -> Gaussians:
-        """The Gaussians where `chosen`, [N] of bool, is true."""
+    def select(self, chosen: Tensor | slice) -> Gaussians:
+        """The Gaussians where `chosen`, [N] of bool, is true; or those with these indices, in their order."""
         return Gaussians(*(value[chosen] for value in vars(self).values()))
 
     def bounds(self, outside: float = 0.02) -> tuple[Tensor, Tensor]:

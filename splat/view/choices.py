@@ -12,6 +12,7 @@ from typing import Final
 from ..scene.camera import FirstView
 from ..scene.formats import ENDINGS, FORMATS
 from ..scene.gaussians import Gaussians, SceneError
+from .prominence import Prominence
 
 BUILT_IN: Final = "built-in scene"
 MOST_FILES: Final = 1000
@@ -26,6 +27,8 @@ class Exhibit:
     view: FirstView
     middle: tuple[float, ...]
     """x, y, z of the point around which pages orbit."""
+    prominence: Prominence
+    """What of the scene is drawn while the camera moves."""
 
 
 class Choices:
@@ -60,7 +63,8 @@ class Choices:
                 scene = self._read(self._paths[name])
                 lower, upper = scene.bounds()
                 middle = tuple(((lower + upper) / 2).tolist())
-                exhibit = self._kept[name] = Exhibit(scene, self._place(scene, self._paths[name]), middle)
+                view, prominence = self._place(scene, self._paths[name]), Prominence(scene, middle)
+                exhibit = self._kept[name] = Exhibit(scene, view, middle, prominence)
             return exhibit
 
 

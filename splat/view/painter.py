@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from .resolution import FIRST, REST, fixed_seconds, moving_scale, resting_scale
+from .resolution import FIRST, FULL, REST, Detail, Known, moving_detail, noted, resting_detail
 
 T = TypeVar("T")
 
@@ -19,12 +18,13 @@ class Painter(Generic[T]):
     Errands run between requests, on the same thread, so that a page never has two pictures in progress.
     """
 
-    def __init__(self, name: str, paint: Callable[[T, float], None], failed: Callable[[Exception], None]) -> None:
+    def __init__(self, name: str, paint: Callable[[T, Detail], float], failed: Callable[[Exception], None]) -> None:
         """Start the thread.
 
         Args:
             name: of the thread.
-            paint: draws and shows a request at a scale (see resolution.py).
+            paint: draws and shows a request in some detail (see resolution.py), and returns the seconds that this took,
+                without what will not have to be done again for the next picture.
             failed: called with any error that `paint` or an errand raises; later requests are still drawn.
         """
         self._paint, self._failed = paint, failed
@@ -68,17 +68,17 @@ class Painter(Generic[T]):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        scale, fixed = FIRST, 0.0
+        detail = FIRST
+        known: Known | None = None
         while (request := self._next()) is not None:
-            shown = scale
-            first = seconds = self._timed(request, shown)
-            while seconds is not None and shown < 1 and not self._changes():
-                shown = resting_scale(shown, seconds)
-                seconds = self._timed(request, shown)
-            if first is not None and seconds is not None:
-                found = fixed_seconds((scale, first), (shown, seconds))
-                fixed = min(fixed, first) if found is None else found
-                scale = moving_scale(scale, first, fixed)
+            shown = detail
+            while (seconds := self._drawn(request, shown)) is not None:
+                known = noted(known, shown, seconds)
+                if shown == FULL or self._changes():
+                    break
+                shown = resting_detail(shown, known.cost)
+            if known is not None:
+                detail = moving_detail(known.cost, detail)
             del request  # and with it the scene, which may no longer be shown anywhere
 
     def _next(self) -> T | None:
@@ -90,7 +90,10 @@ class Painter(Generic[T]):
                 if errand is None:
                     request, self._request = self._request, None
                     return request
-            self._safely(errand)
+            try:
+                errand()
+            except Exception as error:
+                self._failed(error)
             del errand  # and with it the scene
             with self._news:
                 self._errand = None
@@ -100,16 +103,10 @@ class Painter(Generic[T]):
         with self._news:
             return self._news.wait_for(lambda: self._closed or self._request is not None, REST)
 
-    def _timed(self, request: T, scale: float) -> float | None:
-        """How many seconds drawing took; None if it failed."""
-        start = time.perf_counter()
-        return time.perf_counter() - start if self._safely(lambda: self._paint(request, scale)) else None
-
-    def _safely(self, work: Callable[[], None]) -> bool:
-        """Whether it succeeded."""
+    def _drawn(self, request: T, detail: Detail) -> float | None:
+        """Draw; return how many seconds that took, or None if it failed."""
         try:
-            work()
+            return self._paint(request, detail)
         except Exception as error:  # a picture that cannot be drawn must not end the viewer
             self._failed(error)
-            return False
-        return True
+            return None

@@ -1,57 +1,130 @@
-"""How large a picture to draw: what is fast enough while the camera moves, then step by step up to full size.
+"""How much to draw: what is fast enough while the camera moves, then step by step up to everything.
 
-A scale is the share of the page's width and height, above 0 and at most 1. Drawing takes a fixed time for the Gaussians
-and one that grows with the pixels. Two pictures of one camera at different scales tell the two apart; before that, the
-fixed one is taken to be 0, which is safe: pixels times k take at most k times as long.
+Drawing takes a time for the Gaussians and one for the pixels. How long the two take is learned from the last pictures,
+in which their parts differ: see `noted`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
-FIRST: Final = 0.25
-"""The scale of the first picture, before anything was measured."""
 OVERHEAD: Final = 0.25
 """If the Gaussians alone take too long, pixels may take this share of that time; drawing fewer would hardly help."""
 LEAST: Final = 0.125
 """The smallest scale; below it, nothing is recognisable."""
+FEWEST: Final = 0.02
+"""The smallest share of the Gaussians."""
+MOST: Final = 0.5
+"""The largest share below 1. The Gaussians of a share are kept as a copy, and more would hardly be slower than all."""
 IN_TIME: Final = 0.04
 """The target time in seconds for a picture while the camera moves; of 50 ms, the rest is for sending it."""
 AT_ONCE: Final = 0.4
-"""A full-size picture expected within these seconds is drawn directly, without steps; a new drag waits for it."""
+"""A whole picture expected within these seconds is drawn directly, without steps; a new drag waits for it."""
 REST: Final = 0.12
 """After this many seconds without a request the camera counts as at rest."""
+SURPRISE: Final = 4.0
+"""A picture that takes so many times what was expected, or as little, is of another scene, or of another part."""
+_STEADY: Final = {"scale": 1.15, "share": 1.6}
+"""Changes by at most these factors are not made: a detail that changes with every picture flickers."""
+_REMEMBERED: Final = 12
+"""So many pictures are learned from."""
+_TRUST: Final = 0.15
+"""What was known before counts as much as this part of a picture."""
 
 
-def moving_scale(scale: float, seconds: float, fixed: float = 0.0) -> float:
-    """The scale of the next picture while the camera moves.
+class Detail(NamedTuple):
+    """How much of a picture is drawn."""
 
-    Args:
-        scale: the last picture's scale.
-        seconds: how long it took to draw.
-        fixed: the part of that time that does not depend on the number of pixels.
+    scale: float
+    """The share of the page's width and height, above 0 and at most 1."""
+    share: float = 1.0
+    """The share of the Gaussians, the most prominent ones (prominence.py), above 0 and at most 1."""
+
+
+FULL: Final = Detail(1.0)
+FIRST: Final = Detail(0.25)
+"""Of the first picture, before anything was measured."""
+
+
+class Cost(NamedTuple):
+    """What pictures take, in seconds above 0."""
+
+    gaussians: float
+    """For all Gaussians, before any pixel is drawn."""
+    pixels: float
+    """For all pixels of the page."""
+
+    def of(self, detail: Detail) -> float:
+        """What a picture of this detail takes."""
+        return self.gaussians * detail.share + self.pixels * detail.scale**2
+
+
+class Known(NamedTuple):
+    """What is known about the times of pictures."""
+
+    cost: Cost
+    drawn: tuple[tuple[Detail, float], ...]
+    """The last pictures, and the seconds that they took."""
+
+
+def noted(known: Known | None, detail: Detail, seconds: float) -> Known:
+    """What is known after a picture of this detail took so many seconds.
+
+    Two pictures whose shares of Gaussians and pixels differ tell the two times apart. While they do not differ, as in a
+    long drag, what changes is shared out among the two.
     """
-    aim = max(IN_TIME - fixed, OVERHEAD * fixed)
-    factor = math.sqrt(aim / max(seconds - fixed, aim / 16))
-    if 0.9 <= factor <= 1.1:  # a resolution that changes with every picture flickers
-        return scale
-    return min(1.0, max(LEAST, scale * factor))
+    seconds = max(seconds, 1e-5)
+    if known is None or not 1 / SURPRISE < seconds / known.cost.of(detail) < SURPRISE:
+        half = seconds / 2
+        return Known(Cost(half / detail.share, half / detail.scale**2), ((detail, seconds),))
+    drawn = (*known.drawn[1 - _REMEMBERED :], (detail, seconds))
+    return Known(_fitted(known.cost, drawn), drawn)
 
 
-def fixed_seconds(first: tuple[float, float], second: tuple[float, float]) -> float | None:
-    """The pixel-independent time, from two (scale, seconds) measurements; None if their scales are too close."""
-    (scale, seconds), (other_scale, other_seconds) = first, second
-    area, other_area = scale**2, other_scale**2
-    if max(area, other_area) < 2 * min(area, other_area):
-        return None
-    fixed = (seconds * other_area - other_seconds * area) / (other_area - area)
-    return min(max(0.0, fixed), seconds, other_seconds)
+def _fitted(cost: Cost, drawn: tuple[tuple[Detail, float], ...]) -> Cost:
+    """The least squares of the errors, each as a part of what `cost` expects of the picture."""
+    # In factors u and v of the times in `cost`; the normal equations begin with u = 1 and v = 1.
+    uu = vv = u1 = v1 = _TRUST
+    uv = 0.0
+    for detail, seconds in drawn:
+        expected = cost.of(detail)
+        u, v = cost.gaussians * detail.share / expected, cost.pixels * detail.scale**2 / expected
+        uu, uv, vv = uu + u * u, uv + u * v, vv + v * v
+        u1, v1 = u1 + u * seconds / expected, v1 + v * seconds / expected
+    determinant = uu * vv - uv * uv
+    factors = (u1 * vv - v1 * uv) / determinant, (v1 * uu - u1 * uv) / determinant
+    gaussians, pixels = (min(SURPRISE, max(1 / SURPRISE, factor)) for factor in factors)
+    return Cost(max(cost.gaussians * gaussians, 1e-5), max(cost.pixels * pixels, 1e-5))
 
 
-def resting_scale(scale: float, seconds: float) -> float:
-    """The scale of the next picture of a camera at rest, after one of `scale` took `seconds`; 1 in the end."""
-    return 1.0 if seconds / scale**2 <= AT_ONCE else min(1.0, 2 * scale)
+def moving_detail(cost: Cost, last: Detail) -> Detail:
+    """The detail of the next picture while the camera moves; `last` is that of the one before.
+
+    Gaussians and pixels have half of the time each; what one does not need, the other gets.
+    """
+    share = max(IN_TIME / 2, IN_TIME - cost.pixels) / cost.gaussians
+    if _is_near(share, last.share, _STEADY["share"]):
+        share = last.share
+    else:
+        share = 1.0 if share >= 1 else min(MOST, max(FEWEST, share))
+    fixed = cost.gaussians * share
+    scale = math.sqrt(max(IN_TIME - fixed, OVERHEAD * fixed) / cost.pixels)
+    scale = last.scale if _is_near(scale, last.scale, _STEADY["scale"]) else min(1.0, max(LEAST, scale))
+    return Detail(scale, share)
+
+
+def _is_near(value: float, other: float, factor: float) -> bool:
+    return other / factor <= value <= other * factor
+
+
+def resting_detail(last: Detail, cost: Cost) -> Detail:
+    """The detail of the next picture of a camera at rest, after one of `last`: all Gaussians, in the end all pixels.
+
+    Steps that take as long as all pixels would, because the Gaussians take most of the time, are left out.
+    """
+    step, whole = Detail(min(1.0, 2 * last.scale)), cost.of(FULL)
+    return FULL if whole <= max(AT_ONCE, 2 * cost.of(step)) else step
 
 
 def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from .choices import Choices, Exhibit
 from .drawing import MODES, Look, Picture
 from .painter import Painter
 from .pose import Aim, Pose, aim_of, camera_of, resized
-from .resolution import scaled_size
+from .resolution import FULL, Detail, scaled_size
 
 if TYPE_CHECKING:
     import viser
@@ -46,6 +46,8 @@ class PageRequest:
 
     look: Look
     pose: Pose
+    exhibit: Exhibit
+    """Of the look's scene."""
 
 
 class Session:
@@ -182,23 +184,26 @@ class Session:
 
     def _ask(self) -> None:
         with self._lock:
-            if self._look is not None:
-                self._painter.ask(PageRequest(self._look, self._pose()))
+            if self._look is not None and self._exhibit is not None:
+                self._painter.ask(PageRequest(self._look, self._pose(), self._exhibit))
 
-    def _paint(self, request: PageRequest, scale: float) -> None:
-        """Draw at a scale and show it; called in the painter's thread."""
+    def _paint(self, request: PageRequest, detail: Detail) -> float:
+        """Draw in some detail and show it; called in the painter's thread. Returns how many seconds that took."""
         camera = camera_of(request.pose, request.look.near)
+        scene = request.exhibit.prominence.first(detail.share)
         start = time.perf_counter()
-        picture = self._terms.draw(request.look, resized(camera, scale))
+        picture = self._terms.draw(replace(request.look, scene=scene), resized(camera, detail.scale))
         if self._painter.closed:
-            return
-        quality = _QUALITY["resting" if scale == 1 else "moving"]
+            return time.perf_counter() - start
+        quality = _QUALITY["resting" if detail == FULL else "moving"]
         self._client.scene.set_background_image(picture, format="jpeg", jpeg_quality=quality)
         self._client.flush()
-        width, height = scaled_size(camera.width, camera.height, scale)
-        milliseconds = 1e3 * (time.perf_counter() - start)
-        self._status.content = f"{width}x{height} of {camera.width}x{camera.height}, {milliseconds:.0f} ms"
+        width, height = scaled_size(camera.width, camera.height, detail.scale)
+        seconds = time.perf_counter() - start
+        some = "" if detail.share == 1 else f"{len(scene)} of {len(request.look.scene)} Gaussians, "
+        self._status.content = f"{width}x{height} of {camera.width}x{camera.height}, {some}{1e3 * seconds:.0f} ms"
         self._complaint = ""
+        return seconds
 
     def _save_picture(self) -> None:
         """Have the painter do it, one picture at a time, since one may take long and need much memory."""
