@@ -1,7 +1,8 @@
 """Well-known packages, converted by `adopt` from their setup.py, built for one architecture, and imported.
 
 Usage: adopt_packages.py [--convert] BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest,
-expecttest and SciPy; with --convert, nothing is compiled.
+expecttest, SciPy, and what detectron2 and mamba import (fvcore, einops, huggingface_hub, transformers); with --convert,
+nothing is compiled.
 The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
 compiles for two hours and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a package
 is done: what `adopt --check` said first of its sources as they are, what was done by hand because adopt said so, what
@@ -128,7 +129,7 @@ PACKAGES = (
     ),
     Package(
         "gsplat", f"{GITHUB}/nerfstudio-project/gsplat", "90d7b4b349", ".", "gsplat.csrc",
-        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),), is_built=False,
+        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),),
     ),
     Package("mmcv", f"{GITHUB}/open-mmlab/mmcv", "a8073c74bf", ".", "mmcv._ext", is_built=False),
     Package(
