@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 CHANGES = "# Changelog\n\n## {}\n\n- Something.\n"
 
 

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML  # check-jsonschema brings it
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / ".github" / "workflows" / "release.yml"
 TEXT = FILE.read_text(encoding="utf-8")

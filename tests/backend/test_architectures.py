@@ -10,6 +10,8 @@ from kernelwheel.core.architectures import Arch, ArchList
 from kernelwheel.core.errors import SettingsError
 from standins import GPU_CODES
 
+pytestmark = pytest.mark.once
+
 
 def supported(release: str) -> list[Arch]:
     return [Arch.from_code(code) for code in GPU_CODES[release].split()]

@@ -11,6 +11,8 @@ import ast
 import pytest
 from exceptions import MODULES, exceptions
 
+pytestmark = pytest.mark.once
+
 # What reads the environment by itself.
 READERS = {
     "getpass", "os.environ", "os.environb", "os.get_exec_path", "os.getenv", "os.getenvb", "os.path.expanduser",

@@ -16,6 +16,8 @@ from kernelwheel.core.platforms import HERE, PLATFORMS, library_file
 from kernelwheel.loader import obtain
 from processes import RunPython
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLACE = "core/platforms.py"
 

@@ -11,6 +11,8 @@ from kernelwheel.core.errors import SettingsError
 from kernelwheel.core.options import REGISTRY, Option
 from kernelwheel.core.package import split_table
 
+pytestmark = pytest.mark.once
+
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cuda": ("on", "off", "auto", "auto"),
