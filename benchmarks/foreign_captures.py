@@ -81,8 +81,8 @@ CAPTURES = (
         "fruit", "transforms.json, OPENCV distortion", f"{GITHUB}/tusharparimi/fruit-NeRF", "236cb0105d", "."
     ),
     Source("frames", "COLMAP, SIMPLE_RADIAL", f"{GITHUB}/yDing121/video_sfm_mvs", "9b52ed1040", "data"),
-    Source("street", "COLMAP, OPENCV", f"{GITHUB}/xu-zhy/VR-project", "6532dd01ea", "data/distorted", images="input"),
-    Source("street, undistorted", "3DGS's convert.py", f"{GITHUB}/xu-zhy/VR-project", "6532dd01ea", "data"),
+    Source("desk", "COLMAP, OPENCV", f"{GITHUB}/xu-zhy/VR-project", "6532dd01ea", "data/distorted", images="input"),
+    Source("desk, undistorted", "3DGS's convert.py", f"{GITHUB}/xu-zhy/VR-project", "6532dd01ea", "data"),
     Source("mouse", "COLMAP, upright and lying", f"{GITHUB}/Myhan1023/mouse-3d-reconstruction", "7b95efcf85", "."),
     Source("figure", "COLMAP's undistorter", f"{GITHUB}/bartoszek/test_colmap", "79fce7a67f", "dense/0"),
     Source(

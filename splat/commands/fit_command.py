@@ -21,6 +21,7 @@ from ..fit.quality_file import check_quality, write_quality
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
 from ..photos.folders import check_no_capture, is_capture, read_capture
+from ..scene.camera import Camera
 from ..scene.camera_list import cameras_path, check_cameras, write_cameras
 from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians, SceneError
@@ -64,6 +65,14 @@ class _Work(NamedTuple):
     judged: Views
     held_out: bool
 
+    def cameras(self) -> tuple[list[Camera], list[str]]:
+        """The cameras and their pictures' names; the first one, which people see first, is one that was fitted to."""
+        cameras, names = self.trainer.views.cameras()
+        if not self.held_out:
+            return cameras, names
+        others, their_names = self.judged.cameras()
+        return cameras + others, names + their_names
+
     def kind(self) -> str:
         """What it is judged by, in words."""
         if self.held_out:
@@ -100,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
             with enough_memory(lambda: what, _REMEDY):
                 scene = trainer.gaussians()
                 save_scene(outputs.scene, scene)
-                write_cameras(outputs.cameras, *views.cameras())
+                write_cameras(outputs.cameras, *work.cameras())
                 if failure is not None:
                     return _say_failed(args, trainer, failure)
                 if interrupted():
