@@ -57,7 +57,8 @@ import numpy as np
 poses = np.load("poses_bounds.npy")[:, :15].reshape(-1, 3, 5)
 names = sorted(path.name for path in Path("images").iterdir())
 frames = [
-    {"file_path": f"images/{name}", "mask_path": f"masks/{name}", "w": int(pose[1, 4]), "h": int(pose[0, 4]),
+    {"file_path": f"images/{name}", "mask_path": f"masks/{Path(name).stem}_mask.JPG",
+     "w": int(pose[1, 4]), "h": int(pose[0, 4]),
      "fl_x": pose[2, 4], "transform_matrix": np.stack([pose[:, 1], -pose[:, 0], pose[:, 2], pose[:, 3]], 1).tolist()}
     for name, pose in zip(names, poses, strict=True)
 ]
