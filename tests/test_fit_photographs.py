@@ -20,6 +20,7 @@ from PIL import Image
 from test_fit_command import run
 
 from splat.commands import fit_command, fit_progress
+from splat.commands.fit_arguments import default_size
 from splat.commands.memory import NotEnoughMemory
 from splat.commands.progress_bar import duration
 from splat.fit.checkpoints import digest_of, resume, write_checkpoint
@@ -384,6 +385,11 @@ def test_photographs_are_made_as_small_as_the_machine_needs(
         run(large, "-o", tmp_path / "a.ply", *options)
         err = capsys.readouterr().err
         assert f"16 photographs, used at {size}: 2000 steps to 30000 Gaussians on the CPU" in err
+
+
+@pytest.mark.parametrize(("steps", "gaussians"), [(1, 5000), (500, 7500), (2000, 30_000), (9000, 30_000)])
+def test_fewer_steps_have_fewer_gaussians(steps: int, gaussians: int) -> None:
+    assert default_size(photographs=True, device="cpu").gaussians_after(steps) == gaussians
 
 
 def test_the_time_is_said_before_it_has_passed(

@@ -150,3 +150,19 @@ def test_what_is_asked_of_a_file_takes_no_more_memory_than_it_has(tmp_path: Path
     finally:
         tracemalloc.stop()
     assert peak < 2**20
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n", "a pointer of Git LFS.*git lfs pull"),
+        (b"\n\n  <!DOCTYPE html>\n<html>", "a web page.*download the raw file"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.ply", "a.splat", "a.ksplat", "a.spz", "a.sog"])
+def test_what_clones_and_downloads_leave_in_a_files_place(
+    tmp_path: Path, name: str, content: bytes, found: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SceneError, match=rf"{name}: the file itself is required, found {found}"):
+        read_scene(tmp_path / name)

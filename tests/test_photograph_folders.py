@@ -15,7 +15,7 @@ from PIL import Image
 
 from splat.fit.held_out import HoldOut
 from splat.fit.photograph_views import photograph_views
-from splat.photos.folders import read_capture
+from splat.photos.folders import check_no_capture, read_capture
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once
@@ -151,3 +151,69 @@ def test_some_pictures_of_a_transforms_file_may_be_missing(tmp_path: Path) -> No
     (folder / "images" / "02.png").unlink()
     with pytest.raises(SceneError, match=r"6 of its 10 pictures are missing: .*put them there"):
         read_capture(folder)
+
+
+def test_the_largest_of_several_models_is_taken(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    sparse = folder / "sparse"
+    (sparse / "0").rename(sparse / "10")
+    (sparse / "2").mkdir()
+    for name, data in photographs.binary_model(photographs.cameras(10)[:3]).items():
+        (sparse / "2" / name).write_bytes(data)
+    with pytest.warns(UserWarning, match=r"sparse: 2 models, .*sparse/10 is used, the largest"):
+        assert len(read_capture(folder).photographs) == 10
+
+
+def test_pictures_without_cameras_are_counted(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    for name, data in photographs.binary_model(photographs.cameras(10)[:3]).items():
+        (folder / "sparse" / "0" / name).write_bytes(data)
+    with pytest.warns(UserWarning, match=r"no cameras for 7 of the 10 pictures of .*images; these are not used"):
+        assert len(read_capture(folder).photographs) == 3
+
+
+def test_pictures_that_were_made_smaller_are_found(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    (folder / "images").rename(folder / "images_4")
+    assert {photograph.path.parent.name for photograph in read_capture(folder).photographs} == {"images_4"}
+
+
+LAYOUTS = {
+    "photographs": (["a.JPG", "b.jpg"], r"2 pictures without cameras.*automatic_reconstructor --image_path \S+/c "),
+    "their folder": (["images/a.png"], r"1 pictures without cameras.*--image_path \S+images "),
+    "a database": (
+        ["database.db", "images/a.png"],
+        r"colmap mapper --database_path \S+database.db --image_path \S+ima",
+    ),
+    "a folder too many": (["b/sparse/0/cameras.bin"], r"found some in \S+/c/b: fit that one$"),
+    "3DGS's convert.py": (
+        ["distorted/sparse/0/a", "input/a.jpg"],
+        r"found some in \S+distorted: .* --images \S+input$",
+    ),
+    "Polycam": (["keyframes/corrected_cameras/1.json"], "ns-process-data polycam"),
+    "Record3D": (["metadata.json", "rgb/0.jpg"], "ns-process-data record3d"),
+    "OpenDroneMap": (["opensfm/reconstruction.json", "images/a.jpg"], "ns-process-data odm"),
+    "Metashape": (["cameras.xml", "a.jpg"], "ns-process-data metashape"),
+    "RealityCapture": (["cameras.csv", "a.jpg"], "ns-process-data realitycapture"),
+    "LLFF": (["poses_bounds.npy", "images/a.jpg"], "poses_bounds.npy, which is not read"),
+    "a video": (["clip.MOV"], "ns-process-data video"),
+    "nothing": (["notes.txt"], "found none, and no pictures"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_folder_without_cameras_is_told_what_makes_them(tmp_path: Path, layout: str) -> None:
+    names, message = LAYOUTS[layout]
+    for name in names:
+        (tmp_path / "c" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "c" / name).touch()
+    with pytest.raises(SceneError, match=message):
+        read_capture(tmp_path / "c")
+
+
+def test_what_stands_for_no_capture(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").touch()
+    with pytest.raises(SceneError, match=r"a\.zip: a folder of photographs is required, found an archive; unpack it"):
+        check_no_capture(tmp_path / "a.zip")
+    with pytest.raises(FileNotFoundError):
+        check_no_capture(tmp_path / "none")

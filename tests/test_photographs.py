@@ -444,7 +444,7 @@ def test_transforms_that_are_no_json(tmp_path: Path, text: str) -> None:
 
 def test_folders_without_cameras_or_pictures(tmp_path: Path) -> None:
     with pytest.raises(
-        SceneError, match=r"a transforms\.json or a transforms_train\.json; found none.*colmap automatic_reconstructor"
+        SceneError, match=r"a transforms\.json or a transforms_train\.json; found none, and no pictures"
     ):
         read_capture(tmp_path)
     folder = photographs.colmap_folder(tmp_path / "a")

@@ -26,6 +26,10 @@ class FitSize(NamedTuple):
     max_size: int | None = None
     """Pixels of the longer side of photographs."""
 
+    def gaussians_after(self, steps: int) -> int:
+        """So many that a fit of fewer steps has time for them: too many at once do not cover what they have to."""
+        return min(self.gaussians, max(self.gaussians * steps // self.steps, self.gaussians // 6))
+
 
 _WITHOUT_PHOTOGRAPHS: Final = FitSize(1000, 8000)
 _ON_CPU: Final = FitSize(2000, 30_000, 480)

@@ -20,7 +20,8 @@ from ..fit.photograph_views import Preparation, photograph_views
 from ..fit.quality_file import check_quality, write_quality
 from ..fit.training import FitOptions, Quality, Trainer, render
 from ..fit.views import Views, read_views
-from ..photos.folders import is_capture, read_capture
+from ..photos.folders import check_no_capture, is_capture, read_capture
+from ..scene.camera import Camera
 from ..scene.camera_list import cameras_path, check_cameras, write_cameras
 from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians, SceneError
@@ -64,6 +65,14 @@ class _Work(NamedTuple):
     judged: Views
     held_out: bool
 
+    def cameras(self) -> tuple[list[Camera], list[str]]:
+        """The cameras and their pictures' names; the first one, which people see first, is one that was fitted to."""
+        cameras, names = self.trainer.views.cameras()
+        if not self.held_out:
+            return cameras, names
+        others, their_names = self.judged.cameras()
+        return cameras + others, names + their_names
+
     def kind(self) -> str:
         """What it is judged by, in words."""
         if self.held_out:
@@ -100,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
             with enough_memory(lambda: what, _REMEDY):
                 scene = trainer.gaussians()
                 save_scene(outputs.scene, scene)
-                write_cameras(outputs.cameras, *views.cameras())
+                write_cameras(outputs.cameras, *work.cameras())
                 if failure is not None:
                     return _say_failed(args, trainer, failure)
                 if interrupted():
@@ -128,7 +137,8 @@ def _sized(args: argparse.Namespace, photographs: bool, device: torch.device) ->
     """The options, with what they are where they are not given."""
     size = default_size(photographs, device.type)
     found = argparse.Namespace(**vars(args))
-    found.steps, found.gaussians = args.steps or size.steps, args.gaussians or size.gaussians
+    found.steps = args.steps or size.steps
+    found.gaussians = args.gaussians or (size.gaussians_after(found.steps) if photographs else size.gaussians)
     if args.downscale == 1 and not args.max_size:
         found.max_size = size.max_size
     return found
@@ -161,6 +171,8 @@ def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> 
     reading = None if there is None else there * MB
     memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA reports a lack of memory itself
     if not photographs:
+        for source in args.sources:
+            check_no_capture(source)
         if args.images or args.masks or args.downscale != 1 or args.max_size or any(args.background):
             raise ValueError(
                 "--images, --masks, --background, --downscale and --max-size are for a folder of photographs, or a "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
@@ -54,11 +55,40 @@ _Result = TypeVar("_Result")
 
 
 def find_model(folder: Path) -> Path | None:
-    """The folder of the model: `folder` itself, or `sparse/0` or `sparse` in it; None if none of them has one."""
-    for place in (folder, folder / "sparse" / "0", folder / "sparse"):
-        if any((place / f"{part}{ending}").exists() for part in _PARTS for ending in (".bin", ".txt")):
-            return place
-    return None
+    """The folder of the model: `folder` itself, or `sparse/0`, `sparse/1` and so on, or `sparse`; None if it has none.
+
+    A warning says so if there are several in `sparse`, of which the largest is taken: COLMAP writes one for each group
+    of pictures that it could not put together, in no order of size.
+    """
+    if _is_model(folder):
+        return folder
+    sparse = folder / "sparse"
+    numbers = sorted(int(name) for name in _names(sparse) if name.isdecimal() and str(int(name)) == name)
+    models = [sparse / str(number) for number in numbers if _is_model(sparse / str(number))]
+    if not models:
+        return sparse if _is_model(sparse) else None
+    largest = max(models, key=_size)
+    if len(models) > 1:
+        warnings.warn(
+            f"{sparse}: {len(models)} models, for pictures that COLMAP could not put together; {largest} is used, the "
+            "largest",
+            stacklevel=4,
+        )
+    return largest
+
+
+def _names(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _is_model(folder: Path) -> bool:
+    return any((folder / f"{part}{ending}").exists() for part in _PARTS for ending in (".bin", ".txt"))
+
+
+def _size(model: Path) -> int:
+    """Bytes of its images, which are mostly what was seen in them; of two that are alike, `max` takes the first."""
+    found = (model / f"images{ending}" for ending in (".bin", ".txt"))
+    return max((path.stat().st_size for path in found if path.exists()), default=0)
 
 
 def read_model(model: Path, pictures: PictureFolder) -> Capture:

@@ -10,11 +10,15 @@ from typing import Final
 from ..scene.gaussians import SceneError
 from .capture import Capture, Photograph, PictureFolder
 from .colmap_model import find_model, read_model
+from .other_layouts import advice, pictures_in
 from .transforms_file import read_splits, read_transforms
 
 _TRANSFORMS: Final = "transforms.json"
 _TRAIN, _HELD_OUT = "transforms_train.json", ("transforms_test.json", "transforms_val.json")
 """NeRF's scenes have a file for each use. The first of the others that is there is held out."""
+_IMAGES: Final = ("images", "images_2", "images_4", "images_8")
+"""Folders of a model's pictures; the others are those that were made smaller."""
+_ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 _MASKS: Final = "masks"
 _MASK_ENDINGS: Final = ("{name}.png", "{stem}.png", "{name}", "{stem}.jpg")
 """Of a photograph's name, those of its mask; COLMAP's is the first."""
@@ -27,12 +31,23 @@ def is_capture(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".json"
 
 
+def check_no_capture(path: Path) -> None:
+    """SceneError if a path that stands for no photographs with cameras is one of an archive, which may have them.
+
+    OSError if there is nothing.
+    """
+    path.stat()
+    if path.suffix.lower() in _ARCHIVES:
+        raise SceneError(f"{path}: a folder of photographs is required, found an archive; unpack it first")
+
+
 def read_capture(path: Path, pictures: Path | None = None, masks: Path | None = None) -> Capture:
     """Read the cameras of a folder, or of a .json file; the pictures lie in `pictures`, if it is given.
 
     A `transforms.json` in the folder goes first, then the `transforms_train.json` of NeRF's scenes. A model of COLMAP
-    may be in the folder, in `sparse/0` or in `sparse`; its pictures are in a folder `images` in it, or up to two
-    folders above it, and their masks in a folder `masks` beside that one, or in `masks`, if it is given.
+    may be in the folder, in `sparse/0` (or the largest beside it) or in `sparse`; its pictures are in a folder
+    `images`, or `images_2`, `images_4` or `images_8`, in it or up to two folders above it, and their masks in a folder
+    `masks` beside that one, or in `masks`, if it is given.
 
     Raises:
         SceneError: if there are none, they are damaged, or they cannot be used; the message says what is required.
@@ -59,11 +74,24 @@ def _read(path: Path, pictures: Path | None) -> tuple[Capture, Path]:
     if model is None:
         raise SceneError(
             f"{path}: photographs with cameras are required: COLMAP's cameras, images and points3D in the folder, in "
-            f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found none. COLMAP computes cameras from pictures: "
-            f"colmap automatic_reconstructor --image_path PICTURES --workspace_path {path}"
+            f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found {advice(path)}"
         )
     folder = _images(path, model) if pictures is None else PictureFolder(pictures)
-    return read_model(model, folder), folder.path.parent
+    capture = read_model(model, folder)
+    _say_unused(capture, folder.path)
+    return capture, folder.path.parent
+
+
+def _say_unused(capture: Capture, folder: Path) -> None:
+    """A warning if the folder has pictures that COLMAP found no cameras for."""
+    used = {photograph.path for photograph in capture.photographs}
+    unused = [path for path in pictures_in(folder) if path not in used]
+    if unused:
+        warnings.warn(
+            f"{capture.source}: no cameras for {len(unused)} of the {len(used) + len(unused)} pictures of {folder}; "
+            "these are not used",
+            stacklevel=4,
+        )
 
 
 def _read_splits(path: Path, pictures: Path | None) -> Capture:
@@ -107,12 +135,10 @@ def _mask(folder: PictureFolder, photograph: Photograph) -> Path | None:
 
 
 def _images(path: Path, model: Path) -> PictureFolder:
-    places = list(
-        dict.fromkeys([path / "images", *(above / "images" for above in (model, *model.absolute().parents[:2]))])
-    )
-    for place in places:
+    folders = list(dict.fromkeys([path, model, *model.absolute().parents[:2]]))
+    for place in (folder / name for name in _IMAGES for folder in folders):
         if place.is_dir():
             return PictureFolder(place, within=place.parent)
     raise SceneError(
-        f"{path}: the model's pictures are required in {places[0]}, found no such folder; name it: --images"
+        f"{path}: the model's pictures are required in {path / _IMAGES[0]}, found no such folder; name it: --images"
     )

@@ -23,6 +23,10 @@ ALWAYS_ALLOWED: Final = 2**26
 
 _LARGE: Final = 2**20
 """So many bytes may be asked of a file without a look at its size."""
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
+_WEB_PAGES: Final = (b"<!doctype html", b"<html")
+_LOOKED_AT: Final = 256
+"""Bytes of a file, to tell what stands in its place."""
 
 
 class LeftOutWarning(UserWarning):
@@ -39,11 +43,13 @@ class LeftOutWarning(UserWarning):
 def opened_file(path: Path) -> Iterator[BinaryIO]:
     """A regular file, to read from: whatever is read from outside is opened here.
 
-    Raises SceneError if it is a pipe, a socket or a device, OSError if it cannot be opened.
+    Raises SceneError if it is a pipe, a socket or a device, or not the file itself, OSError if it cannot be opened.
     """
     _check_regular(path, path.stat())  # before opening, since some devices do something then
     with _InputFile(io.FileIO(path, opener=_open_without_waiting)) as file:
         _check_regular(path, os.fstat(file.fileno()))
+        _check_itself(path, file.read(_LOOKED_AT))
+        file.seek(0)
         yield file
 
 
@@ -68,6 +74,19 @@ def _check_regular(path: Path, found: os.stat_result) -> None:
     if kind != stat.S_IFREG:
         words = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}.get(kind, "a device")
         raise SceneError(f"{path}: a regular file is required, found {words}; save it to a file first")
+
+
+def _check_itself(path: Path, start: bytes) -> None:
+    """SceneError if this is what clones and downloads leave in a file's place."""
+    if start.startswith(_LFS_POINTER):
+        raise SceneError(
+            f"{path}: the file itself is required, found a pointer of Git LFS to it; to fix: git lfs pull, in its clone"
+        )
+    if start.lstrip().lower().startswith(_WEB_PAGES):
+        raise SceneError(
+            f"{path}: the file itself is required, found a web page, perhaps the one that shows it; download the raw "
+            "file"
+        )
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """The .spz format: quantised Gaussians in a gzip stream (versions 1 to 3) or in Zstandard frames (version 4).
 
 Source: github.com/nianticlabs/spz, README.md, extensions/README.md and src/cc/load-spz.cc (2026). Up to version 3, all
-of the file is one gzip stream: a header of 16 bytes, the attributes, and records of extensions. Version 4 begins with a
-header of 32 bytes, records of extensions and a table of sizes, uncompressed; each attribute is a frame of its own.
+of the file is one gzip stream: a header of 16 bytes, the attributes, and records of extensions. Downloads that were
+unpacked on the way are what was in the stream. Version 4 begins with a header of 32 bytes, records of extensions and a
+table of sizes, uncompressed; each attribute is a frame of its own.
 
 A file may be damaged or hostile: the size that its header implies must agree with that of the file before anything is
 unpacked, and nothing is unpacked beyond it.
@@ -34,6 +35,7 @@ MAX_EXTENSIONS: Final = 2**16
 """Maximum size of all extensions together, in bytes."""
 
 _MAGIC: Final = 0x5053474E  # NGSP
+_START: Final = _MAGIC.to_bytes(4, "little")
 _GZIP: Final = b"\x1f\x8b"
 _HEADER: Final = Struct("<IIIBBBB")
 _FRAMES: Final = Struct("<IIIBBBBI12x")
@@ -126,12 +128,33 @@ def encode_spz_file(scene: Gaussians, version: int) -> bytes:
     return b"".join([header, *table, *frames])
 
 
+class _PlainStream:
+    """A file that a browser or a server has unpacked already."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read."""
+        return not bytes_left(self.file)
+
+    def read(self, size: int) -> bytes:
+        """The next `size` bytes, or what there is until the end."""
+        return self.file.read(size)
+
+
 class _GzipStream:
     """What a gzip stream holds, unpacked only as far as it is asked for."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.inflater = zlib.decompressobj(wbits=31)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read, and is whole."""
+        return self.inflater.eof
 
     def read(self, size: int) -> bytearray:
         """The next `size` bytes, or what there is until the end."""
@@ -148,12 +171,16 @@ class _GzipStream:
         return data
 
 
-def _open(file: BinaryIO) -> tuple[SpzHeader, _GzipStream | None]:
+_Stream = _GzipStream | _PlainStream
+
+
+def _open(file: BinaryIO) -> tuple[SpzHeader, _Stream | None]:
     """The header, and the stream behind it up to version 3."""
     start = file.read(_FRAMES.size)
-    if start[:2] == _GZIP:
+    is_packed = start[:2] == _GZIP
+    if is_packed or (start[:4] == _START and int.from_bytes(start[4:8], "little") in SPZ_VERSIONS[:3]):
         file.seek(0)
-        stream = _GzipStream(file)
+        stream: _Stream = _GzipStream(file) if is_packed else _PlainStream(file)
         return _check_header(bytes(stream.read(_HEADER.size)), _HEADER, SPZ_VERSIONS[:3]), stream
     return _check_header(start, _FRAMES, SPZ_VERSIONS[3:]), None
 
@@ -175,7 +202,7 @@ def _check_header(data: bytes, layout: Struct, versions: tuple[int, ...]) -> Spz
     return SpzHeader(version, count, degree, bits, flags, *(rest if layout is _FRAMES else ()))
 
 
-def _inflate_attributes(header: SpzHeader, stream: _GzipStream) -> tuple[dict[str, Bytes], bytes]:
+def _inflate_attributes(header: SpzHeader, stream: _Stream) -> tuple[dict[str, Bytes], bytes]:
     """The attributes, and the extensions behind them."""
     values = {}
     for name, size in header.attributes.items():
@@ -183,7 +210,7 @@ def _inflate_attributes(header: SpzHeader, stream: _GzipStream) -> tuple[dict[st
     extensions = stream.read(MAX_EXTENSIONS + 1)
     if len(extensions) > MAX_EXTENSIONS:
         raise SceneError(f"at most {MAX_EXTENSIONS} bytes may follow the attributes, found more")
-    if not stream.inflater.eof:
+    if not stream.ended:
         raise SceneError("the gzip stream must have an end, found none: truncated")
     return values, bytes(extensions)
 
