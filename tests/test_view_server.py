@@ -30,7 +30,7 @@ from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
-from splat.view.session import ViewTerms
+from splat.view.session import BUSY, ViewTerms
 
 viser = pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")
 import msgspec  # noqa: E402
@@ -179,18 +179,55 @@ def test_controls_decide_what_is_drawn(viewer: Viewer, drawn: Drawn) -> None:
     wait(lambda: viewer.pages == 1)
     session: Any = next(iter(viewer._sessions.values()))
     for control, value, reached in (
-        ("_background", (255, 0, 51), lambda look: look.background == (1, 0, 0.2)),
-        ("_degree", 1, lambda look: look.degree == 1),
-        ("_degree", 4, lambda look: look.degree == 3),  # the scene has no more
-        ("_mode", "count", lambda look: look.mode == "count"),
+        (session._picture._background, (255, 0, 51), lambda look: look.background == (1, 0, 0.2)),
+        (session._picture._degree, 1, lambda look: look.degree == 1),
+        (session._picture._degree, 4, lambda look: look.degree == 3),  # the scene has no more
+        (session._mode, "count", lambda look: look.mode == "count"),
     ):
-        getattr(session, control).value = value
+        control.value = value
         while not reached(drawn.full()[0]):
             pass
-    session._fov.value = 90
+    session._camera._fov.value = 90
     while drawn.full()[1].K[1, 1].item() != pytest.approx(30):
         pass
     page.wait_for("SetCameraFovMessage")
+
+
+def session_of(viewer: Viewer) -> Any:
+    """The only page's."""
+    wait(lambda: viewer.pages == 1)
+    (session,) = viewer._sessions.values()
+    return session
+
+
+def test_what_is_up_can_be_chosen(viewer: Viewer, drawn: Drawn) -> None:
+    page = Page(viewer.url)
+    page.look(up_direction=[0, 1, 0], wxyz=[0, 0, 0, 1])
+    assert drawn.full()[1].viewmat[1, :3].tolist() == [0, -1, 0]
+    camera = session_of(viewer)._camera
+    for chosen, down in (
+        ("-y", [0, 1, 0]),
+        ("x", [-1, 0, 0]),
+        ("as opened", [0, -1, 0]),
+        ("upside down", [0, 1, 0]),
+        ("-x", [1, 0, 0]),
+        ("this picture's", [1, 0, 0]),
+    ):
+        page.received.clear()
+        camera._up.value = chosen
+        if chosen != "this picture's":  # which changes nothing
+            page.wait_for("SetCameraUpDirectionMessage")
+            while not np.allclose((found := drawn.full()[1].viewmat)[1, :3], down, atol=1e-6):
+                pass
+            assert found[:3, 3].tolist() == pytest.approx([0, 0, 5]), "the camera stays where it is"
+    camera.show_all()
+    wait(lambda: np.allclose(page_up(viewer), UP["y"]))
+    assert camera._up.value == "as opened"
+
+
+def page_up(viewer: Viewer) -> np.ndarray:
+    (client,) = viewer._server.get_clients().values()
+    return client.camera.up_direction
 
 
 def test_two_pages_have_cameras_of_their_own(viewer: Viewer, drawn: Drawn) -> None:
@@ -556,7 +593,7 @@ def test_one_picture_is_saved_at_a_time_and_the_page_says_so(viewer: Viewer, dra
     drawn.gate.clear()
     for _ in range(60):
         page.say("GuiUpdateMessage", uuid=button, updates={"value": True})
-    page.wait_for("a picture is already being saved")
+    page.wait_for(BUSY)
     page.look(position=[0, 0, -7])
     threading.Event().wait(0.3)
     assert len(painters()) == 1
@@ -566,7 +603,7 @@ def test_one_picture_is_saved_at_a_time_and_the_page_says_so(viewer: Viewer, dra
     while drawn.full()[1].viewmat[2, 3] != 7:
         pass
     assert sum(message.count(b"FileTransferStartDownload") for message in page.received) == 1
-    assert sum(message.count(b"a picture is already being saved") for message in page.received) == 1
+    assert sum(message.count(BUSY.encode()) for message in page.received) == 1
     for _ in range(2):  # and it is said whenever it fails
         page.received.clear()
         drawn.error = RuntimeError("drawing needs more memory than there is")

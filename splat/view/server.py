@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from .camera_controls import first_aim, point
 from .choices import Exhibit
-from .pose import aim_of
-from .session import Session, ViewTerms, point
+from .session import Session, ViewTerms
 
 if TYPE_CHECKING:
     import viser
@@ -110,7 +110,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
             raise ViewError(_in_use(host, port))
         server.gui.configure_theme(show_share_button=False, show_logo=False, dark_mode=True)
         server.gui.set_panel_label("splat")
-        aim = aim_of(*exhibit.view, exhibit.middle)
+        aim = first_aim(exhibit)
         server.scene.set_up_direction(aim.up)  # type: ignore[arg-type]
         point(server.initial_camera, server.atomic, aim)
         server.on_client_connect(viewer.connected)
