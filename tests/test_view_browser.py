@@ -115,6 +115,16 @@ def test_the_page_shows_what_render_draws_and_a_drag_turns_it(
     page.get_by_role("button", name="Whole scene").click()
     until(page, lambda whole: apart(whole, seen) < 2, "the whole scene, as in the beginning")
 
+    page.mouse.dblclick(300, 250)  # on the knot
+    focused = until(page, lambda focused: apart(focused, seen) > 5, "a double-click looks there")
+    middle = focused[200 - 120 : 240 - 120, 340 - 10 : 380 - 10]
+    before = seen[230 - 120 : 270 - 120, 280 - 10 : 320 - 10]
+    assert apart(middle, before) < 40, "what was clicked is in the middle"
+    page.mouse.dblclick(20, 20)
+    assert apart(shot(page), focused) < 1, "where nothing is, nothing happens"
+    page.get_by_role("button", name="Whole scene").click()
+    until(page, lambda whole: apart(whole, seen) < 2, "the whole scene again")
+
     other, also_wrong = browser.visit(chromium, url)
     drag(other, -90, 0)
     until(other, lambda turned: apart(turned, seen) > 10, "another page is turned")

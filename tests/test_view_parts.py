@@ -23,6 +23,7 @@ from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices, find_scenes
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
+from splat.view.focus import Click, is_double, point_seen
 from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
 from splat.view.resolution import (
@@ -221,6 +222,41 @@ def test_one_far_pixel_does_not_darken_the_depth() -> None:
     assert grey[0, 1] > 0.95
     assert grey[19, 19] == pytest.approx(0.1, abs=0.02)
     assert grey[5, 5] == 0
+
+
+def test_the_point_that_is_clicked_is_at_the_expected_depth() -> None:
+    """A wall of Gaussians across the left half, slanted, before a camera that is turned and off centre."""
+    across, down = torch.meshgrid(torch.linspace(-3, 0, 60), torch.linspace(-2, 2, 60), indexing="ij")
+    means = torch.stack([across.flatten(), down.flatten(), 5 + across.flatten() / 2], dim=1)
+    count = len(means)
+    scene = Gaussians(
+        means,
+        torch.eye(4)[:1].expand(count, 4),
+        torch.full((count, 3), 0.05),
+        torch.ones(count),
+        torch.ones(count, 1, 3),
+    )
+    camera = camera_of(FRONT._replace(rotation=(1.0, 0.05, -0.1, 0.2), position=(0.1, -0.2, 0.3)), 0.01)
+    for place in ((-2.0, 0.5, 4.0), (-1.0, -1.0, 4.5), (-0.5, 0.7, 4.75)):
+        x, y, depth = (camera.K @ (camera.viewmat[:3, :3] @ torch.tensor(place) + camera.viewmat[:3, 3])).tolist()
+        x, y = int(x / depth), int(y / depth)
+        click = Click((x + 0.5) / camera.width, (y + 0.5) / camera.height)
+        point = point_seen(look(scene, "colour"), camera, click)
+        assert point is not None
+        assert point[2] == pytest.approx(5 + point[0] / 2, abs=0.06), "on the wall"
+        seen = camera.K @ (camera.viewmat[:3, :3] @ torch.tensor(point) + camera.viewmat[:3, 3])
+        assert (seen[:2] / seen[2]).tolist() == pytest.approx([x + 0.5, y + 0.5], abs=1e-2), "under the pixel"
+    for across_page, down_page in ((0.95, 0.5), (-0.1, 0.5), (0.3, 1.5), (math.nan, 0.5), (0.5, math.inf)):
+        assert point_seen(look(scene, "colour"), camera, Click(across_page, down_page)) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [((0.51, 0.49, 1.4), True), ((0.5, 0.5, 1.6), False), ((0.53, 0.5, 1.1), False), ((0.5, 0.45, 1.1), False)],
+)
+def test_two_clicks_are_a_double_click_if_they_are_close(second: tuple[float, float, float], expected: bool) -> None:
+    assert is_double(Click(0.5, 0.5, 1.0), Click(*second)) is expected
+    assert not is_double(None, Click(*second))
 
 
 class Painted:

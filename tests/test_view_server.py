@@ -14,6 +14,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
+from splat.view.focus import Click
 from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
 from splat.view.session import BUSY, ViewTerms
@@ -225,6 +227,37 @@ def test_what_is_up_can_be_chosen(viewer: Viewer, drawn: Drawn) -> None:
     assert camera._up.value == "as opened"
 
 
+def test_a_double_click_makes_the_camera_look_there(drawn: Drawn) -> None:
+    asked: list[tuple[Camera, Click]] = []
+    found: list[tuple[float, float, float] | None] = [None, (1.0, 0.5, 3.0)]
+
+    def measure(look: Look, camera: Camera, click: Click) -> tuple[float, float, float] | None:
+        asked.append((camera, click))
+        return found.pop(0)
+
+    with open_viewer("127.0.0.1", 0, replace(terms(drawn), measure=measure), BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        drawn.full()
+        (client,) = viewer._server.get_clients().values()
+        before = client.camera.look_at.tolist()
+        page.say("ScenePointerMessage", **CLICK)
+        page.say("ScenePointerMessage", **{**CLICK, "screen_pos": [[0.7, 0.25]]})  # two single clicks
+        page.say("ScenePointerMessage", **{**CLICK, "screen_pos": [[0.71, 0.26]]})  # the second of a double-click
+        wait(lambda: len(asked) == 1)
+        assert (asked[0][0].width, asked[0][1].across, asked[0][1].down) == (80, 0.71, 0.26)
+        page.look(position=[0, 0, -6])
+        while drawn.full()[1].viewmat[2, 3] != 6:
+            pass
+        assert client.camera.look_at.tolist() == before, "there is nothing"
+        for _ in range(2):
+            page.say("ScenePointerMessage", **CLICK)
+        wait(lambda: client.camera.look_at.tolist() == [1, 0.5, 3])
+        page.wait_for("SetCameraLookAtMessage")
+        assert client.camera.position.tolist() == [0, 0, -6]
+        assert len(asked) == 2
+
+
 def page_up(viewer: Viewer) -> np.ndarray:
     (client,) = viewer._server.get_clients().values()
     return client.camera.up_direction
@@ -300,7 +333,14 @@ UPLOAD = {
     "part_count": 9,
     "size_bytes": 9,
 }
-# What is no camera and no value of a control, though viser would take some of it.
+CLICK = {
+    "event_type": "click",
+    "ray_origin": [0, 0, -5],
+    "ray_direction": [0, 0, 1],
+    "screen_pos": [[0.5, 0.25]],
+    "modifier": None,
+}
+# What is no camera, no value of a control and no click, though viser would take some of it.
 STRANGE: list[object] = [
     {"type": "ShareUrlRequest"},
     {"type": "ShareUrlDisconnect"},
@@ -310,6 +350,12 @@ STRANGE: list[object] = [
     {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"update_cb": []}},
     {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": True, "removed": True}},
     {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": {"a": 1}}},
+    {"type": "ScenePointerMessage", **CLICK, "event_type": "rect-select"},
+    {"type": "ScenePointerMessage", **CLICK, "screen_pos": [[0.1, 0.1], [0.2, 0.2]]},
+    {"type": "ScenePointerMessage", **CLICK, "screen_pos": []},
+    {"type": "ScenePointerMessage", **CLICK, "ray_origin": None},
+    {"type": "ScenePointerMessage", **CLICK, "modifier": "shift"},
+    {"type": "ScenePointerMessage", **CLICK, "more": 1},
     {"type": "ViewerCameraMessage"},
     {"type": "ViewerCameraMessage", **FRONT, "wxyz": []},
     {"type": "ViewerCameraMessage", **FRONT, "fov": "wide"},
@@ -342,7 +388,7 @@ def test_a_page_that_sends_something_else_is_closed(
     assert caplog.records == []
 
 
-def test_of_viser_s_messages_two_are_taken() -> None:
+def test_of_viser_s_messages_three_are_taken() -> None:
     from viser import _messages
 
     kinds = {kind.__name__ for kind in _messages.Message.get_subclasses()}
@@ -351,10 +397,13 @@ def test_of_viser_s_messages_two_are_taken() -> None:
     assert is_expected(msgspec.msgpack.encode(camera))
     for value in (True, 3, 0.5, "depth", [255, 0, 7]):
         assert is_expected(msgspec.msgpack.encode({**control, "updates": {"value": value}}))
+    click = {**CLICK, "type": "ScenePointerMessage"}
+    assert is_expected(msgspec.msgpack.encode(click))
     assert len(kinds) > 100
-    assert {"ViewerCameraMessage", "GuiUpdateMessage"} <= kinds
-    for kind in kinds - {"ViewerCameraMessage", "GuiUpdateMessage"}:
-        for message in (camera, control, {}):
+    taken = {"ViewerCameraMessage", "GuiUpdateMessage", "ScenePointerMessage"}
+    assert taken <= kinds
+    for kind in kinds - taken:
+        for message in (camera, control, click, {}):
             assert not is_expected(msgspec.msgpack.encode({**message, "type": kind})), kind
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,6 +17,7 @@ from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.choices import Choices, find_scenes
 from ..view.drawing import Look, Picture, draw
+from ..view.focus import Click, Point, point_seen
 from ..view.origin import is_host_name, is_loopback
 from ..view.server import ViewError, open_viewer
 from ..view.session import ViewTerms
@@ -74,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
         choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_view(args, scene, path))
-        terms = ViewTerms(choices, _draw, args.background, args.sh_degree)
+        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
@@ -97,13 +100,24 @@ def _read(path: Path | None, device: torch.device) -> Gaussians:
 
 
 def _draw(look: Look, camera: Camera) -> Picture:
+    with _enough_memory(look, camera):
+        return draw(look, camera)
+
+
+def _measure(look: Look, camera: Camera, click: Click) -> Point | None:
+    with _enough_memory(look, camera):
+        return point_seen(look, camera, click)
+
+
+@contextmanager
+def _enough_memory(look: Look, camera: Camera) -> Iterator[None]:
     count, size = len(look.scene), f"{camera.width}x{camera.height}"
     with enough_memory(
         lambda: f"drawing {count} Gaussians at {size}", "make the page smaller, or choose another scene"
     ):
         pixels = image_bytes(1, camera.height, camera.width, 3)
         try_memory(pixels + GAUSSIAN_BYTES * count, look.scene.means.device)
-        return draw(look, camera)
+        yield
 
 
 def _browser() -> webbrowser.BaseBrowser:

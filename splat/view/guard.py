@@ -46,7 +46,9 @@ class GuardedConnection(ServerConnection):
         message = await super().recv(decode)
         if is_expected(message):
             return message
-        await self.close(CloseCode.POLICY_VIOLATION, "a camera or a control's value is required, found another message")
+        await self.close(
+            CloseCode.POLICY_VIOLATION, "a camera, a control's value or a click is required, found another message"
+        )
         return await super().recv(decode)
 
 

@@ -1,8 +1,8 @@
-"""What the viewer accepts from a page: its camera and the values of its controls, and nothing else that viser would."""
+"""What the viewer accepts from a page: its camera, values of its controls and clicks; not all that viser would take."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -37,7 +37,17 @@ class ControlMessage(msgspec.Struct, tag_field="type", tag="GuiUpdateMessage", f
     updates: NewValue
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage)
+class ClickMessage(msgspec.Struct, tag_field="type", tag="ScenePointerMessage", forbid_unknown_fields=True):
+    """A click on the picture, without a key held; where, as shares of the page, is checked by point_seen()."""
+
+    event_type: Literal["click"]
+    ray_origin: tuple[float, float, float]
+    ray_direction: tuple[float, float, float]
+    screen_pos: tuple[tuple[float, float]]
+    modifier: None
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage | ClickMessage)
 
 
 def is_expected(message: str | bytes) -> bool:

@@ -13,6 +13,7 @@ from ..scene.camera import Camera
 from .camera_controls import CameraControls, set_value
 from .choices import Choices, Exhibit
 from .drawing import MODES, Look, Picture
+from .focus import Focus, Measure, point_seen
 from .painter import Painter
 from .picture_controls import PictureControls
 from .pose import Pose, camera_of, resized
@@ -21,7 +22,7 @@ from .resolution import scaled_size
 if TYPE_CHECKING:
     import viser
 
-BUSY: Final = "a file is already being made; wait until it has been downloaded"
+BUSY: Final = "a file is already being made, or a click looked at; wait until that is done"
 """What the page says, once, if it asks for another meanwhile."""
 NARROW: Final = 900
 """Pages of fewer pixels across begin with a panel that is folded: it is 320 wide."""
@@ -37,6 +38,7 @@ class ViewTerms:
     background: tuple[float, float, float]
     degree: int
     """The highest degree of spherical harmonics to start with."""
+    measure: Measure = point_seen
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Session:
         self._look: Look | None = look
         self._painter: Painter[PageRequest] = Painter(f"splat-view-{client.client_id}", self._paint, self._failed)
         self._add_controls(look, exhibit)
+        Focus(self)
         client.camera.on_update(self._camera_moved)
         self.ask()
 
