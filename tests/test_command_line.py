@@ -379,6 +379,17 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
+def test_ctrl_c_in_a_terminal_while_a_video_is_made(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    words = ["render", "--path", "orbit", "--seconds", "600", "--size", "64x48", "-o", "out.mp4"]
+    status, said = interrupt_once_it_says(words, b"frames", tmp_path)
+    assert status == 130
+    assert re.search(r"splat: interrupted after \d+ of 18000 frames; nothing was written\r\n$", said), said
+    assert re.search(r"render.*/18000", said), said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("words", [["render", "-o", "out.png"], ["doctor"], ["cache", "list"], SMALL_FIT], ids=" ".join)
 def test_other_commands_end_without_a_word_of_python_s(tmp_path: Path, words: list[str]) -> None:
     # At the first thing that the command does.

@@ -20,8 +20,8 @@ from PIL import Image
 from test_fit_command import run
 
 from splat.commands import fit_command, fit_progress
-from splat.commands.fit_progress import duration
 from splat.commands.memory import NotEnoughMemory
+from splat.commands.progress_bar import duration
 from splat.fit.checkpoints import digest_of, resume, write_checkpoint
 from splat.fit.comparison_page import MOST_ROWS, MOST_SIDE, comparison
 from splat.fit.photograph_views import photograph_views

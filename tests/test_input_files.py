@@ -19,6 +19,7 @@ from splat.fit.views import read_views
 from splat.photos.folders import read_capture
 from splat.photos.pictures import picture_size, read_resized
 from splat.scene.camera_file import read_camera
+from splat.scene.camera_path import read_path
 from splat.scene.file_input import opened_file
 from splat.scene.formats import FORMATS, read_scene
 from splat.scene.gaussians import SceneError
@@ -32,6 +33,7 @@ READERS: list[tuple[str, Callable[[Path], Any]]] = [
     *((f"a{suffix}", FORMATS[suffix].describe) for suffix in (".ply", ".spz")),
     *((f"a{suffix}", FORMATS[suffix].read) for suffix in FORMATS),
     ("camera.json", read_camera),
+    ("path.json", read_path),
     ("a.png", lambda path: read_views([path], 9, 0)),
     ("a.png", picture_size),
     ("a.png", lambda path: read_resized(path, (9, 9))),

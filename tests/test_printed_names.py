@@ -62,6 +62,7 @@ def ply_of(path: Path, text: str) -> Path:
 XYZ = "property float x\nproperty float y\nproperty float z\n"
 WORD = HOSTILE.replace("\n", "").replace("\r", "").replace(" ", "").replace("\u2028", "")
 RENDER = ("render", "-o", "a.png", "--size", "8x8", "--device", "cpu")
+MOVING = (*RENDER[3:], "--seconds", "0.1", "--fps", "10", "--path")
 FIT = ("fit", "-o", "a.ply", "--steps", "1", "--gaussians", "9", "--device", "cpu")
 
 
@@ -106,6 +107,17 @@ CASES: dict[str, Callable[[Path], tuple[str | Path, ...]]] = {
     "render": lambda t: (*RENDER[:2], t / f"{HOSTILE}.png", *RENDER[3:], scene_at(t / f"{HOSTILE}.ply")),
     "render broken": lambda t: (*RENDER, broken_at(t / f"{HOSTILE}.spz")),
     "render camera": lambda t: ("render", "-o", "a.png", "--camera", broken_at(t / f"{HOSTILE}.json")),
+    "render path": lambda t: ("render", "-o", t / "a", "--path", broken_at(t / f"{HOSTILE}.json")),
+    "path key": lambda t: ("render", "-o", t / "a", "--path", keyed(t / "a.json")),
+    "path warning": lambda t: (*RENDER[:2], t / HOSTILE, *MOVING, nerfstudio_path(t / f"{HOSTILE}.json")),
+    "render video": lambda t: (*RENDER[:2], t / f"{HOSTILE}.mp4", *MOVING, "orbit"),
+    "render frames": lambda t: (*RENDER[:2], t / HOSTILE, *MOVING, "orbit"),
+    "render full folder": lambda t: (
+        *RENDER[:2],
+        photograph_at(folder_at(t / HOSTILE) / "a.png").parent,
+        *MOVING,
+        "orbit",
+    ),
     "camera key": lambda t: ("render", "-o", "a.png", "--camera", keyed(t / "a.json")),
     "export": lambda t: ("export", "-o", t / f"{HOSTILE}.html", scene_at(t / f"{HOSTILE}.ply")),
     "export ending": lambda t: ("export", "-o", t / f"a.{HOSTILE}", scene_at(t / "a.ply")),
@@ -138,6 +150,13 @@ CASES: dict[str, Callable[[Path], tuple[str | Path, ...]]] = {
 
 def keyed(path: Path) -> Path:
     path.write_text(json.dumps({HOSTILE: 1, "near": HOSTILE}))
+    return path
+
+
+def nerfstudio_path(path: Path) -> Path:
+    """A path with keys that are not used."""
+    frame = {"camera_to_world": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 9, 0, 0, 0, 1], "fov": 50, HOSTILE: 1}
+    path.write_text(json.dumps({"camera_path": [frame], "render_width": 8, "render_height": 6, HOSTILE: 1}))
     return path
 
 

@@ -184,7 +184,7 @@ def test_cuda_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[
     ("arguments", "message"),
     [
         ([], "the following arguments are required: -o"),
-        (["-o", "a.jpg"], "the name must end in .png, found 'a.jpg'"),
+        (["-o", "a.jpg"], "the name must end in .png, or with --path in .mp4, or be a folder's, "),
         (["-o", "none/a.png"], "the folder 'none' for 'a.png' must exist"),
         (["-o", "folder.png"], "a file name is required, found the folder 'folder.png'"),
         (["-o", "a.png", "--size", "800"], "a size like 800x600, each side 1 to 16384, is required, found '800'"),

@@ -36,25 +36,25 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--azimuth",
-        type=_between(-3600, 3600),
+        type=between(-3600, 3600),
         metavar="DEGREES",
         help="direction of the camera, counter-clockwise from the front as seen from above; default: 45",
     )
     parser.add_argument(
         "--elevation",
-        type=_between(-90, 90),
+        type=between(-90, 90),
         metavar="DEGREES",
         help="angle of the camera above the horizon, -90 to 90; default: 20",
     )
     parser.add_argument(
         "--fov",
-        type=_between(1, 170),
+        type=between(1, 170),
         metavar="DEGREES",
         help="field of view along the shorter side; default: 40",
     )
     parser.add_argument(
         "--distance",
-        type=_between(1e-3, 1e3),
+        type=between(1e-3, 1e3),
         metavar="FACTOR",
         help="distance of the camera; at 1 the scene's bounding sphere just fits; default: 0.9",
     )
@@ -84,9 +84,19 @@ def add_background_argument(parser: argparse.ArgumentParser) -> None:
 
 def check_camera_arguments(args: argparse.Namespace, beside: Collection[str] = ()) -> None:
     """End the program with status 2 if --camera is given together with an option that it overrides."""
-    given = [f"--{name}" for name in ("size", *_PLACE) if name not in beside and getattr(args, name, None) is not None]
-    if args.camera is not None and given:
-        args.wrong_usage(f"--camera already says where the camera is; leave out {', '.join(given)}")
+    if args.camera is not None:
+        _refuse(args, "--camera", [name for name in ("size", *_PLACE) if name not in beside])
+
+
+def refuse_camera_arguments(args: argparse.Namespace, option: str) -> None:
+    """End the program with status 2 if an option is given that says where the camera is, as `option` does."""
+    _refuse(args, option, ["camera", *_PLACE])
+
+
+def _refuse(args: argparse.Namespace, option: str, names: list[str]) -> None:
+    given = [f"--{name}" for name in names if getattr(args, name, None) is not None]
+    if given:
+        args.wrong_usage(f"{option} already says where the camera is; leave out {', '.join(given)}")
 
 
 def find_view(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> FirstView:
@@ -108,6 +118,16 @@ def find_view(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> 
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
     place["up"] = axis = args.up or _UP[path is not None]
     return FirstView(orbit(scene, *(size or _SIZE), **place), UP[axis])
+
+
+def find_up(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> tuple[float, float, float]:
+    """The direction that is up in a scene: as --up says, in the pictures it was fitted to, or of such files' axes."""
+    if args.up is None:
+        cameras = _cameras_beside(path, scene) if path else []
+        found = up_of(cameras) if cameras else None
+        if found is not None:
+            return found
+    return UP[args.up or _UP[path is not None]]
 
 
 def _shown_size(camera: Camera) -> tuple[int, int]:
@@ -142,13 +162,14 @@ def _size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-class _between:
+class between:
     """A number in a closed range, as an argparse type."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high
 
     def __call__(self, text: str) -> float:
+        """The number; ArgumentTypeError if it is none or outside."""
         try:
             value = float(text)
         except ValueError:

@@ -49,10 +49,9 @@ def read_camera(path: str | Path) -> Camera:
         OSError: if it cannot be opened.
     """
     path = Path(path)
-    hooks = {"parse_constant": _refuse_constant, "object_pairs_hook": _without_repetition}
-    values = read_json(path, "a camera as JSON", _LIMITS, **hooks)
+    values = read_json(path, "a camera as JSON", _LIMITS, **STRICT)
     with named_errors(path):
-        return _camera(_named(values))
+        return camera_from(values)
 
 
 def camera_json(camera: Camera) -> str:
@@ -73,16 +72,6 @@ def write_camera(path: str | Path, camera: Camera) -> None:
         file.write(camera_json(camera).encode())
 
 
-def _named(values: object) -> dict[str, Any]:
-    """The values of a camera by their names, if that is what the file holds."""
-    if not isinstance(values, dict):
-        raise SceneError(f"a JSON object with the camera is required, found {_kind(values)}")
-    unknown = [name for name in values if name not in _KEYS]
-    if unknown:
-        raise SceneError(f"a camera has the keys {', '.join(_KEYS)}; found {listed(unknown)} too")
-    return values
-
-
 def _refuse_constant(name: str) -> float:
     raise SceneError(f"all numbers of a camera must be finite, found {name}")
 
@@ -94,11 +83,21 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _camera(values: dict[str, Any]) -> Camera:
+STRICT: Final[dict[str, Any]] = {"parse_constant": _refuse_constant, "object_pairs_hook": _without_repetition}
+"""The hooks of `read_json` by which numbers are finite and keys there once."""
+
+
+def camera_from(values: object) -> Camera:
+    """The camera of an object as camera files have it, once parsed; SceneError if it is none."""
+    if not isinstance(values, dict):
+        raise SceneError(f"a JSON object with the camera is required, found {kind_of(values)}")
+    unknown = [name for name in values if name not in _KEYS]
+    if unknown:
+        raise SceneError(f"a camera has the keys {', '.join(_KEYS)}; found {listed(unknown)} too")
     width, height = (_side(values, name) for name in ("width", "height"))
     viewmat = _viewmat(values)
     K = _intrinsics(values, width, height)
-    near = _numbers(values["near"], "near", (1,))[0] if "near" in values else _NEAR
+    near = finite_numbers(values["near"], "near", (1,))[0] if "near" in values else _NEAR
     if near < _SMALLEST:
         raise SceneError(f"near must be at least {_SMALLEST:g}, found {near:g}")
     return Camera(viewmat=viewmat.float(), K=K.float(), width=width, height=height, near=near)
@@ -114,7 +113,7 @@ def _side(values: dict[str, Any], name: str) -> int:
 def _viewmat(values: dict[str, Any]) -> Tensor:
     """[4, 4] world to camera, float64."""
     if _one_way(values, "viewmat", ("position", "rotation")):
-        rows = _numbers(values["viewmat"], "viewmat", (4, 4))
+        rows = finite_numbers(values["viewmat"], "viewmat", (4, 4))
         viewmat = torch.tensor(rows, dtype=torch.float64).reshape(4, 4)
         turn = viewmat[:3, :3]
         if (turn @ turn.T - torch.eye(3)).abs().max() > _TOLERANCE or torch.linalg.det(turn) < 0:
@@ -122,8 +121,8 @@ def _viewmat(values: dict[str, Any]) -> Tensor:
         if viewmat[3].tolist() != [0, 0, 0, 1]:
             raise SceneError(f"the last row of viewmat must be 0, 0, 0, 1, found {viewmat[3].tolist()}")
         return viewmat
-    position = torch.tensor(_numbers(values["position"], "position", (3,)), dtype=torch.float64)
-    w, x, y, z = _numbers(values["rotation"], "rotation", (4,))
+    position = torch.tensor(finite_numbers(values["position"], "position", (3,)), dtype=torch.float64)
+    w, x, y, z = finite_numbers(values["rotation"], "rotation", (4,))
     length = math.sqrt(w * w + x * x + y * y + z * z)
     if length < 1e-6:
         raise SceneError("rotation must be a quaternion w, x, y, z with a length above 0, found one of length 0")
@@ -147,12 +146,12 @@ def viewmat_of(rotation: Sequence[float], position: Tensor) -> Tensor:
 def _intrinsics(values: dict[str, Any], width: int, height: int) -> Tensor:
     """[3, 3] in pixels, float64."""
     if not _one_way(values, "K", ("fov",)):
-        (fov,) = _numbers(values["fov"], "fov", (1,))
+        (fov,) = finite_numbers(values["fov"], "fov", (1,))
         if not 1 <= fov <= 170:
             raise SceneError(f"fov must be from 1 to 170 degrees, found {fov:g}")
         focal = 0.5 * min(width, height) / math.tan(math.radians(fov) / 2)
         return torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]], dtype=torch.float64)
-    K = torch.tensor(_numbers(values["K"], "K", (3, 3)), dtype=torch.float64).reshape(3, 3)
+    K = torch.tensor(finite_numbers(values["K"], "K", (3, 3)), dtype=torch.float64).reshape(3, 3)
     if min(K[0, 0], K[1, 1]) < _SMALLEST:
         raise SceneError(f"the focal lengths in K must be at least {_SMALLEST:g}, found {K[0, 0]:g} and {K[1, 1]:g}")
     if [*K[:2, :2].flip(1).diag().tolist(), *K[2].tolist()] != [0, 0, 0, 0, 1]:
@@ -168,10 +167,13 @@ def _one_way(values: dict[str, Any], one: str, other: tuple[str, ...]) -> bool:
     return found == [one]
 
 
-def _numbers(value: object, name: str, shape: tuple[int, ...]) -> list[float]:
-    """The finite numbers of nested lists of this shape, in order; a shape of (1,) is a number by itself."""
+def finite_numbers(value: object, name: str, shape: tuple[int, ...]) -> list[float]:
+    """The finite numbers of nested lists of this shape, in order; a shape of (1,) is a number by itself.
+
+    Raises SceneError if `value` is something else; `name` is its key.
+    """
     if len(shape) == 2 and isinstance(value, list) and len(value) == shape[0]:
-        return [number for row in value for number in _numbers(row, name, shape[1:])]
+        return [number for row in value for number in finite_numbers(row, name, shape[1:])]
     numbers = [value] if shape == (1,) else value
     if not isinstance(numbers, list) or len(numbers) != shape[-1]:
         raise SceneError(f"{name} must be {_required(name)}, found {_shown(value)}")
@@ -182,13 +184,14 @@ def _numbers(value: object, name: str, shape: tuple[int, ...]) -> list[float]:
 
 
 def _required(name: str) -> str:
-    shapes = {"viewmat": "4 rows of 4 numbers", "K": "3 rows of 3 numbers", "position": "3 numbers"}
-    return shapes.get(name, "4 numbers" if name == "rotation" else "a number")
+    shapes = {"viewmat": "4 rows of 4", "K": "3 rows of 3", "position": "3", "rotation": "4", "camera_to_world": "16"}
+    return f"{shapes[name]} numbers" if name in shapes else "a number"
 
 
 def _shown(value: object) -> str:
-    return _kind(value) if isinstance(value, (list, dict)) else quoted(json.dumps(value))
+    return kind_of(value) if isinstance(value, (list, dict)) else quoted(json.dumps(value))
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What a JSON value is, for a message."""
     return f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__

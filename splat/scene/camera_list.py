@@ -24,7 +24,8 @@ from .json_input import JsonLimits, read_json
 
 _MOST: Final = 20_000
 """Cameras of a list."""
-_LIMITS: Final = JsonLimits(2**24, nests=8 * _MOST, values=60 * _MOST)
+LIMITS: Final = JsonLimits(2**24, nests=8 * _MOST, values=60 * _MOST)
+"""What a file of cameras may have."""
 _LARGEST: Final = 1e9
 _TOLERANCE: Final = 1e-3
 _STEM: Final = re.compile(r"(\.compressed)?\.[^.]+$", re.IGNORECASE)
@@ -72,11 +73,16 @@ def read_cameras(path: Path) -> list[Camera]:
         SceneError: if it is no such list, or a camera is not finite; the message names the file.
         OSError: if it cannot be opened.
     """
-    values = read_json(path, "a list of cameras as 3DGS writes it", _LIMITS)
+    values = read_json(path, "a list of cameras as 3DGS writes it", LIMITS)
     with named_errors(path):
-        if not isinstance(values, list) or not 0 < len(values) <= _MOST:
-            raise SceneError(f"a list of 1 to {_MOST} cameras, as 3DGS writes it, is required, found something else")
-        return [_camera(value, f"camera {number}") for number, value in enumerate(values)]
+        return cameras_from(values)
+
+
+def cameras_from(values: object) -> list[Camera]:
+    """The cameras of such a list, once parsed; SceneError if it is none."""
+    if not isinstance(values, list) or not 0 < len(values) <= _MOST:
+        raise SceneError(f"a list of 1 to {_MOST} cameras, as 3DGS writes it, is required, found something else")
+    return [_camera(value, f"camera {number}") for number, value in enumerate(values)]
 
 
 def up_of(cameras: Sequence[Camera]) -> tuple[float, float, float] | None:

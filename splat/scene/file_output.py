@@ -21,11 +21,26 @@ def check_writable(path: str | Path, suffix: str, what: str) -> Path:
         raise ValueError(f"{what} are written as {kind}, so the name must end in {suffix}, found {str(path)!r}")
     if path.is_dir():
         raise IsADirectoryError(f"a file name is required, found the folder {str(path)!r}")
+    _check_parent(path)
+    return path
+
+
+def check_new_folder(path: str | Path) -> Path:
+    """Raise OSError if files cannot be written to a folder of their own, before any work is done for them."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"a folder is required, found the file {str(path)!r}")
+    if path.is_dir() and any(path.iterdir()):
+        raise FileExistsError(f"a new folder or an empty one is required, found {str(path)!r}, which has files")
+    _check_parent(path)
+    return path
+
+
+def _check_parent(path: Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {str(path.parent)!r} for {path.name!r} must exist; make it first")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"the folder {str(path.parent)!r} for {path.name!r} must be writable; it is not")
-    return path
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def turned(scene: Gaussians, rotation: Tensor) -> Gaussians:
     for degree, matrix in enumerate(harmonic_rotations(rotation, scene.degree)):
         own = slice(degree**2, (degree + 1) ** 2)
         sh[:, own] = torch.einsum("ij,njc->nic", matrix.to(device, kind), scene.sh[:, own])
-    turn = _left_product(quaternion(rotation)).to(device, kind)
+    turn = left_product(quaternion(rotation)).to(device, kind)
     return Gaussians(scene.means @ rotation.T.to(device, kind), scene.quats @ turn.T, scene.scales, scene.opacities, sh)
 
 
@@ -112,7 +112,7 @@ def _next_level(first: Tensor, below: Tensor, level: int) -> Tensor:
     return torch.stack([torch.stack([entry(m, n) for n in orders]) for m in orders])
 
 
-def _left_product(quat: Tensor) -> Tensor:
+def left_product(quat: Tensor) -> Tensor:
     """The matrix [4, 4] that multiplies a quaternion w, x, y, z by `quat` from the left."""
     w, x, y, z = quat.unbind()
     return torch.stack(
