@@ -96,7 +96,9 @@ def black(look: Look, camera: Camera) -> Picture:
 
 @pytest.fixture(scope="module")
 def viewer() -> Iterator[Viewer]:
-    choices = Choices({BUILT_IN: None}, lambda _: knot_scene(), lambda scene, _: FirstView(orbit(scene, 80, 60), None))
+    choices = Choices(
+        {BUILT_IN: None}, lambda _: knot_scene(), lambda scene, _: (FirstView(orbit(scene, 80, 60), None), ())
+    )
     with open_viewer("127.0.0.1", 0, ViewTerms(choices, black, (0.0, 0.0, 0.0), 4), BUILT_IN) as viewer:
         yield viewer
 

@@ -8,6 +8,7 @@ import math
 import queue
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,13 @@ from test_render_command import render
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, FirstView, orbit
+from splat.scene.camera_list import TakenPicture
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices, find_scenes
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
 from splat.view.focus import Click, is_double, point_seen
+from splat.view.frusta import MOST_SHOWN, clicked_frustum, frustum_corners, frustum_lines, shown_pictures
 from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
 from splat.view.resolution import (
@@ -259,6 +262,46 @@ def test_two_clicks_are_a_double_click_if_they_are_close(second: tuple[float, fl
     assert not is_double(None, Click(*second))
 
 
+def test_frusta_are_where_the_cameras_are() -> None:
+    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in range(0, 360, 40)]
+    corners = frustum_corners(cameras, (0.0, 0.0, 0.0))
+    for camera, (centre, *ends) in zip(cameras, corners, strict=True):
+        turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
+        assert (turn @ centre + shift).norm() < 1e-5
+        pixels = [camera.K.double() @ (turn @ end + shift) for end in ends]
+        found = [(pixel[:2] / pixel[2]).round().tolist() for pixel in pixels]
+        assert found == [[0, 0], [80, 0], [80, 60], [0, 60]]
+    lines = frustum_lines(corners)
+    assert lines.shape == (8 * len(cameras), 2, 3)
+    assert np.allclose(lines[0, 0], corners[0, 0])
+
+    alone = frustum_corners(cameras[:1], (0.0, 0.0, 0.0))[0]
+    assert 0 < (alone[1] - alone[0]).norm() < 0.2 * alone[0].norm()
+
+
+def test_the_frustum_under_a_click_is_found() -> None:
+    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in (0, 20, 180)]
+    corners = frustum_corners(cameras, (0.0, 0.0, 0.0))
+    viewer = orbit(knot_scene(), 400, 300, azimuth=10, elevation=30, distance=4)
+    for index in range(3):
+        place = viewer.K @ (viewer.viewmat[:3, :3] @ corners[index].mean(dim=0).float() + viewer.viewmat[:3, 3])
+        across, down = float(place[0] / place[2] / 400), float(place[1] / place[2] / 300)
+        assert clicked_frustum(corners, viewer, across, down) == index
+    assert clicked_frustum(corners, viewer, 0.02, 0.02) is None
+    assert clicked_frustum(corners, viewer, math.nan, 0.5) is None
+    assert clicked_frustum(corners, cameras[0], 0.5, 0.5) != 0, "the one that looks is not seen"
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST_SHOWN, MOST_SHOWN + 1, 20_000])
+def test_of_many_cameras_some_are_shown(count: int) -> None:
+    camera = orbit(knot_scene(), 8, 6)
+    shown = shown_pictures([TakenPicture(str(index), camera) for index in range(count)])
+    names = [int(picture.name) for picture in shown]
+    assert len(names) == len(set(names)) == min(count, MOST_SHOWN)
+    assert names == sorted(names)
+    assert not names or (names[0], names[-1]) == (0, count - 1)
+
+
 class Painted:
     """A painter whose pictures the test lets through one by one."""
 
@@ -360,8 +403,8 @@ def test_a_closed_painter_ends_and_keeps_nothing() -> None:
     assert gone() is None
 
 
-def place(scene: Gaussians, path: Path | None) -> FirstView:
-    return FirstView(orbit(scene, 80, 60), None)
+def place(scene: Gaussians, path: Path | None) -> tuple[FirstView, Sequence[TakenPicture]]:
+    return FirstView(orbit(scene, 80, 60), None), ()
 
 
 def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from splat import cli
 from splat.commands import view_command
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP, Camera, FirstView, orbit
+from splat.scene.camera_list import TakenPicture
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
@@ -131,8 +132,9 @@ def terms(
     return ViewTerms(choices, drawn, (0.0, 0.0, 0.0), 4)
 
 
-def place(scene: Gaussians, path: Path | None) -> FirstView:
-    return FirstView(orbit(scene, 80, 60), UP["y"])
+def place(scene: Gaussians, path: Path | None) -> tuple[FirstView, Sequence[TakenPicture]]:
+    camera = orbit(scene, 80, 60)
+    return FirstView(camera, UP["y"]), [TakenPicture("a.png", camera)] if path else []
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def test_controls_decide_what_is_drawn(viewer: Viewer, drawn: Drawn) -> None:
         control.value = value
         while not reached(drawn.full()[0]):
             pass
-    session._camera._fov.value = 90
+    session.camera._fov.value = 90
     while drawn.full()[1].K[1, 1].item() != pytest.approx(30):
         pass
     page.wait_for("SetCameraFovMessage")
@@ -206,7 +208,7 @@ def test_what_is_up_can_be_chosen(viewer: Viewer, drawn: Drawn) -> None:
     page = Page(viewer.url)
     page.look(up_direction=[0, 1, 0], wxyz=[0, 0, 0, 1])
     assert drawn.full()[1].viewmat[1, :3].tolist() == [0, -1, 0]
-    camera = session_of(viewer)._camera
+    camera = session_of(viewer).camera
     for chosen, down in (
         ("-y", [0, 1, 0]),
         ("x", [-1, 0, 0]),
@@ -256,6 +258,55 @@ def test_a_double_click_makes_the_camera_look_there(drawn: Drawn) -> None:
         page.wait_for("SetCameraLookAtMessage")
         assert client.camera.position.tolist() == [0, 0, -6]
         assert len(asked) == 2
+
+
+def test_cameras_are_drawn_and_gone_to_and_their_photographs_shown(drawn: Drawn) -> None:
+    asked: list[str] = []
+
+    def photograph(name: str) -> Picture | None:
+        asked.append(name)
+        return np.zeros((3, 4, 3), np.uint8) if name == "a.png" else None
+
+    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in (40, 130)]
+    taken = [TakenPicture("a.png", cameras[0]), TakenPicture("../b.png", cameras[1])]
+    choices = Choices(
+        {"one": None, "other": Path("other")},
+        lambda _: knot_scene(),
+        lambda scene, path: (FirstView(orbit(scene, 80, 60), UP["y"]), () if path else taken),
+    )
+    with open_viewer("127.0.0.1", 0, ViewTerms(choices, drawn, (0, 0, 0), 4, photograph=photograph), "one") as viewer:
+        page = Page(viewer.url)
+        page.look(position=[0, 0, -9])
+        drawn.full()
+        session = session_of(viewer)
+        photos = session.photos
+        assert photos._folder.visible
+        assert photos._chosen.options == ("none", "1: a.png", "2: ../b.png")
+        page.say("ScenePointerMessage", **CLICK)  # they are not drawn
+        photos._drawn.value = True
+        page.wait_for("LineSegmentsMessage")
+        assert asked == []
+
+        photos._chosen.value = "1: a.png"
+        while not torch.allclose(drawn.full()[1].viewmat, cameras[0].viewmat, atol=1e-4):
+            pass
+        wait(lambda: photos._photograph.visible)
+        assert photos._photograph.image.shape == (3, 4, 3)
+        photos._chosen.value = "2: ../b.png"
+        page.wait_for("the photograph '../b.png' in the folder is required, found none")
+        assert not photos._photograph.visible
+        assert asked == ["a.png", "../b.png"]
+
+        centre = session.photos._corners[0].mean(dim=0)
+        page.look(position=[*(centre - torch.tensor([0, 0, 5.0])).tolist()])
+        while drawn.full()[1].viewmat[2, 3].item() != pytest.approx(5 - centre[2].item(), abs=1e-4):
+            pass
+        page.say("ScenePointerMessage", **{**CLICK, "screen_pos": [[0.5, 0.5]]})
+        wait(lambda: photos._chosen.value == "1: a.png")
+
+        session._scene.value = "other"
+        wait(lambda: not photos._folder.visible)
+        assert photos._chosen.value == "none"
 
 
 def page_up(viewer: Viewer) -> np.ndarray:
@@ -758,6 +809,7 @@ def test_what_is_wrong_is_one_line(
         (["--host", "192.0.2.1", "--port", "0"], "an address of this machine and a port that you may use are required"),
         (["--host", "no such host"], "choose others with --host and --port"),
         (["--open", "--port", "0"], "--open needs a browser, found none on this machine; leave it out"),
+        (["--photographs", "none", "--port", "0"], "--photographs: a folder is required, found 'none'"),
         (["none.ply"], "No such file or directory: 'none.ply'"),
         (["bad.ply", "--port", "0"], "bad.ply: a PLY file, which starts with"),
         (["--camera", "camera.json", "--port", "0"], "all numbers of a camera must be finite, found NaN"),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import torch
 
 from ..ops.checks import image_bytes
+from ..photos.named_picture import find_picture, read_small
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
@@ -21,12 +23,15 @@ from ..view.focus import Click, Point, point_seen
 from ..view.origin import is_host_name, is_loopback
 from ..view.server import ViewError, open_viewer
 from ..view.session import ViewTerms
-from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
+from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_views
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
 from .printing import print_error, print_result, print_warning
+
+_PHOTOGRAPH: Final = 640
+"""Pixels of the longer side of a photograph on a page."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_background_argument(parser)
     add_device_argument(parser)
     parser.add_argument(
+        "--photographs",
+        type=Path,
+        metavar="FOLDER",
+        help="show the photographs that a scene was fitted to beside it; FOLDER has them by the names in the list of "
+        "cameras beside the scene",
+    )
+    parser.add_argument(
         "--sh-degree",
         type=int,
         choices=range(5),
@@ -76,8 +88,9 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
-        choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_view(args, scene, path))
-        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure)
+        choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_views(args, scene, path))
+        photograph = _photographs(args.photographs) if args.photographs else None
+        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure, photograph)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
@@ -107,6 +120,19 @@ def _draw(look: Look, camera: Camera) -> Picture:
 def _measure(look: Look, camera: Camera, click: Click) -> Point | None:
     with _enough_memory(look, camera):
         return point_seen(look, camera, click)
+
+
+def _photographs(folder: Path) -> Callable[[str], Picture | None]:
+    """Reads the photographs of a folder by their names."""
+    if not folder.is_dir():
+        raise NotADirectoryError(f"--photographs: a folder is required, found {str(folder)!r}")
+
+    def read(name: str) -> Picture | None:
+        path = find_picture(folder, name)
+        with enough_memory(lambda: f"reading the photograph {path}", "make it smaller first"):
+            return None if path is None else read_small(path, _PHOTOGRAPH)
+
+    return read
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..scene.camera import FirstView
+from ..scene.camera_list import TakenPicture
 from ..scene.formats import ENDINGS, FORMATS
 from ..scene.gaussians import Gaussians, SceneError
 
@@ -26,6 +27,8 @@ class Exhibit:
     view: FirstView
     middle: tuple[float, ...]
     """x, y, z of the point around which pages orbit."""
+    taken: Sequence[TakenPicture] = ()
+    """What it was fitted to, if that is known."""
 
 
 class Choices:
@@ -35,9 +38,10 @@ class Choices:
         self,
         paths: dict[str, Path | None],
         read: Callable[[Path | None], Gaussians],
-        place: Callable[[Gaussians, Path | None], FirstView],
+        place: Callable[[Gaussians, Path | None], tuple[FirstView, Sequence[TakenPicture]]],
     ) -> None:
-        """`read` reads a scene, the built-in one for None; `place` says how it is first seen."""
+        """`read` reads a scene, the built-in one for None; `place` says how it is first seen, and
+        what it was fitted to."""
         self._paths, self._read, self._place = paths, read, place
         self._kept: weakref.WeakValueDictionary[str, Exhibit] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -58,10 +62,14 @@ class Choices:
             exhibit = self._kept.get(name)
             if exhibit is None:
                 scene = self._read(self._paths[name])
-                lower, upper = scene.bounds()
-                middle = tuple(((lower + upper) / 2).tolist())
-                exhibit = self._kept[name] = Exhibit(scene, self._place(scene, self._paths[name]), middle)
+                exhibit = self._kept[name] = exhibit_of(scene, *self._place(scene, self._paths[name]))
             return exhibit
+
+
+def exhibit_of(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> Exhibit:
+    """A scene as it is shown. Raises SceneError if nothing in it is visible."""
+    lower, upper = scene.bounds()
+    return Exhibit(scene, view, tuple(((lower + upper) / 2).tolist()), taken)
 
 
 def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:

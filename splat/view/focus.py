@@ -82,7 +82,10 @@ def point_seen(look: Look, camera: Camera, click: Click) -> Point | None:
 
 
 class Focus:
-    """A double-click on the picture makes the page's camera look at what was clicked, and orbit around it."""
+    """A double-click on the picture makes the page's camera look at what was clicked, and orbit around it.
+
+    A click on a frustum is the photographs' (`photo_controls.py`).
+    """
 
     def __init__(self, page: Session) -> None:
         self._page = page
@@ -92,6 +95,13 @@ class Focus:
     async def _clicked(self, event: viser.SceneClickEvent) -> None:
         # In the event loop, so that clicks stay in order.
         click = Click(*event.screen_pos)
+        try:
+            if self._page.photos.click(click):
+                self._last = None
+                return
+        except Exception as error:  # a page's camera may be none
+            self._page.say(error)
+            return
         double = is_double(self._last, click)
         self._last = None if double else click
         if double:

@@ -15,6 +15,7 @@ from .choices import Choices, Exhibit
 from .drawing import MODES, Look, Picture
 from .focus import Focus, Measure, point_seen
 from .painter import Painter
+from .photo_controls import PhotoControls
 from .picture_controls import PictureControls
 from .pose import Pose, camera_of, resized
 from .resolution import scaled_size
@@ -39,6 +40,8 @@ class ViewTerms:
     degree: int
     """The highest degree of spherical harmonics to start with."""
     measure: Measure = point_seen
+    photograph: Callable[[str], Picture | None] | None = None
+    """Reads a photograph by its name in the list of cameras, small; None if no folder of them was given."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,9 @@ class Session:
         gui = self.client.gui
         self._scene = gui.add_dropdown("Scene", self.terms.choices.names, initial_value=self._name)
         self._mode = gui.add_dropdown("Show", MODES, initial_value=look.mode)
-        self._camera = CameraControls(self, exhibit)
+        self.camera = CameraControls(self, exhibit)
         self._picture = PictureControls(self, look)
+        self.photos = PhotoControls(self, exhibit)
         self.when(self._scene.on_update, self._swap)
         self.when(self._mode.on_update, self._change_mode)
 
@@ -113,7 +117,7 @@ class Session:
             try:
                 work()
             except Exception as error:
-                self._say(error)
+                self.say(error)
 
         register(happened)
 
@@ -152,7 +156,8 @@ class Session:
             self._name, self._exhibit = name, exhibit
             degree = self._picture.degree_for(exhibit.scene.degree)
             self._look = replace(self._look, scene=exhibit.scene, near=exhibit.view.camera.near, degree=degree)
-        self._camera.show_all()
+        self.camera.show_all()
+        self.photos.show(exhibit)
         self.ask()
 
     def pose(self) -> Pose:
@@ -208,8 +213,9 @@ class Session:
         """Say why pictures fail, once rather than for every picture."""
         if str(error) != self._complaint:
             self._complaint = str(error)
-            self._say(error)
+            self.say(error)
 
-    def _say(self, error: Exception) -> None:
+    def say(self, error: Exception) -> None:
+        """Show an error on the page."""
         if not self._painter.closed:
             self.client.add_notification("splat", str(error) or type(error).__name__, color="red")
