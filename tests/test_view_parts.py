@@ -24,6 +24,7 @@ from splat.scene.camera_list import TakenPicture
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices, find_scenes
+from splat.view.crop_controls import box_lines, slider_ends, unlimited
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
 from splat.view.focus import Click, is_double, point_seen
 from splat.view.frusta import MOST_SHOWN, clicked_frustum, frustum_corners, frustum_lines, shown_pictures
@@ -300,6 +301,23 @@ def test_of_many_cameras_some_are_shown(count: int) -> None:
     assert len(names) == len(set(names)) == min(count, MOST_SHOWN)
     assert names == sorted(names)
     assert not names or (names[0], names[-1]) == (0, count - 1)
+
+
+def test_boxes_have_twelve_edges_and_no_limit_at_the_ends() -> None:
+    lower, upper = (-1.0, -2.0, -3.0), (1.0, 2.0, 3.0)
+    lines = box_lines(lower, upper)
+    assert lines.shape == (12, 2, 3)
+    assert sorted(np.abs(lines[:, 1] - lines[:, 0]).sum(axis=1).tolist()) == [2] * 4 + [4] * 4 + [6] * 4
+    assert unlimited((-1.0, -1.9, -3.5), (0.5, 2.0, 2.9), lower, upper) == (
+        (-math.inf, -1.9, -math.inf),
+        (0.5, math.inf, 2.9),
+    )
+    scene = knot_scene()
+    low, high = (torch.tensor(corner) for corner in slider_ends(scene))
+    least, most = scene.bounds()
+    assert ((low < least) & (high > most)).all()
+    one = scene.select(torch.arange(len(scene)) == 7)
+    assert all(a < b for a, b in zip(*slider_ends(one), strict=True)), "a point has a box, too"
 
 
 class Painted:

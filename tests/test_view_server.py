@@ -27,6 +27,7 @@ from splat.commands import view_command
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
+from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
@@ -92,6 +93,8 @@ class Page:
             address, subprotocols=names, additional_headers=headers, max_size=None
         )
         self.received: list[bytes] = []
+        self.reads = threading.Event()
+        self.reads.set()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -99,6 +102,7 @@ class Page:
         with contextlib.suppress(websockets.ConnectionClosed):
             for message in self.socket:
                 assert isinstance(message, bytes)
+                assert self.reads.wait(20)
                 size = int.from_bytes(message[8:16], "little")  # of the part without pictures, which is compressed
                 self.received.append(zstandard.decompress(message[16 : 16 + size]))
 
@@ -309,6 +313,79 @@ def test_cameras_are_drawn_and_gone_to_and_their_photographs_shown(drawn: Drawn)
         assert photos._chosen.value == "none"
 
 
+def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_path: Path) -> None:
+    page = Page(viewer.url)
+    page.look()
+    assert len(drawn.full()[0].scene) == len(knot_scene())
+    session = session_of(viewer)
+    crop, saved = session._crop, queue.Queue[tuple[str, bytes]]()
+    session.download = lambda name, content: saved.put((name, content))
+    uuids = {slider._impl.props.label: slider._impl.uuid for slider in crop._sliders}
+    crop._on.value = True
+    page.wait_for("LineSegmentsMessage")
+    (_, high), depth = crop._sliders[0].value, crop._sliders[2].value
+    page.say("GuiUpdateMessage", uuid=uuids["x"], updates={"value": [-0.5, high]})
+    page.say("GuiUpdateMessage", uuid=uuids["z"], updates={"value": [depth[0], 0.25]})
+    scene = knot_scene()
+    inside = (scene.means[:, 0] >= -0.5) & (scene.means[:, 2] <= 0.25)
+    count = int(inside.sum())
+    assert 0 < count < len(scene)
+    while len(drawn.full()[0].scene) != count:
+        pass
+    for ending in (".ply", ".splat"):
+        crop._format.value = ending
+        session.send(crop._save)
+        name, content = saved.get(timeout=20)
+        assert name == f"crop{ending}"
+        write_scene(tmp_path / f"whole{ending}", scene.select(inside))
+        assert content == (tmp_path / f"whole{ending}").read_bytes()
+    page.wait_for("crop.splat: ")
+
+    page.say("GuiUpdateMessage", uuid=uuids["x"], updates={"value": [high, high]})
+    page.say("GuiUpdateMessage", uuid=uuids["z"], updates={"value": [depth[0], depth[0]]})
+    while len(drawn.full()[0].scene):
+        pass
+    session.send(crop._save)
+    page.wait_for("a box with Gaussians in it is required, found none")
+    page.say("GuiUpdateMessage", uuid=uuids["y"], updates={"value": [1, 2, 3]})  # no range
+    while len(drawn.full()[0].scene) != len(scene):
+        pass
+    assert saved.empty()
+    session._scene.value = "other"
+    wait(lambda: session._name == "other")
+    wait(lambda: crop._sliders[0]._impl.uuid not in uuids.values())
+    assert not crop._on.value
+
+
+def test_a_crop_that_is_large_is_not_saved(viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splat.view.crop_controls.MOST_BYTES", 2**21)
+    page = Page(viewer.url)
+    page.look()
+    drawn.full()
+    session = session_of(viewer)
+    session.send(session._crop._save)
+    page.wait_for("a crop of at most 2 MB as .ply is required, found 3 MB; choose a smaller box")
+
+
+def test_a_page_that_reads_no_file_gets_no_second_one(viewer: Viewer, drawn: Drawn) -> None:
+    page = Page(viewer.url)
+    page.look()
+    drawn.full()
+    page.reads.clear()
+    session = session_of(viewer)
+    session.send(lambda look, pose: session.download("a.bin", bytes(200 << 20)))
+    wait(lambda: session._is_sending())
+    wait(lambda: session._painter._errand is None)
+    again: list[int] = []
+    session.send(lambda look, pose: again.append(1))
+    assert session._told
+    page.reads.set()
+    wait(lambda: not session._is_sending())
+    session.send(lambda look, pose: again.append(2))
+    wait(lambda: again == [2])
+    page.wait_for(BUSY)
+
+
 def page_up(viewer: Viewer) -> np.ndarray:
     (client,) = viewer._server.get_clients().values()
     return client.camera.up_direction
@@ -401,6 +478,8 @@ STRANGE: list[object] = [
     {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"update_cb": []}},
     {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": True, "removed": True}},
     {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": {"a": 1}}},
+    {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": [1, 2, 3, 4]}},
+    {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": [[1], [2]]}},
     {"type": "ScenePointerMessage", **CLICK, "event_type": "rect-select"},
     {"type": "ScenePointerMessage", **CLICK, "screen_pos": [[0.1, 0.1], [0.2, 0.2]]},
     {"type": "ScenePointerMessage", **CLICK, "screen_pos": []},
@@ -446,7 +525,7 @@ def test_of_viser_s_messages_three_are_taken() -> None:
     camera = {**FRONT, **{"type": "ViewerCameraMessage"}}
     control = {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": 1}}
     assert is_expected(msgspec.msgpack.encode(camera))
-    for value in (True, 3, 0.5, "depth", [255, 0, 7]):
+    for value in (True, 3, 0.5, "depth", [255, 0, 7], [-0.5, 2]):
         assert is_expected(msgspec.msgpack.encode({**control, "updates": {"value": value}}))
     click = {**CLICK, "type": "ScenePointerMessage"}
     assert is_expected(msgspec.msgpack.encode(click))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -27,7 +27,8 @@ class CameraMessage(msgspec.Struct, tag_field="type", tag="ViewerCameraMessage",
 class NewValue(msgspec.Struct, forbid_unknown_fields=True):
     """A control's value, and no other attribute of it, which viser would set."""
 
-    value: bool | float | str | tuple[float, float, float]
+    value: bool | float | str | Annotated[list[float], msgspec.Meta(min_length=2, max_length=3)]
+    """A list: a colour, or the two ends of a slider's range."""
 
 
 class ControlMessage(msgspec.Struct, tag_field="type", tag="GuiUpdateMessage", forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ..scene.camera import Camera
 from .camera_controls import CameraControls, set_value
 from .choices import Choices, Exhibit
+from .crop_controls import CropControls
 from .drawing import MODES, Look, Picture
 from .focus import Focus, Measure, point_seen
 from .painter import Painter
@@ -107,6 +108,7 @@ class Session:
         self.camera = CameraControls(self, exhibit)
         self._picture = PictureControls(self, look)
         self.photos = PhotoControls(self, exhibit)
+        self._crop = CropControls(self, exhibit)
         self.when(self._scene.on_update, self._swap)
         self.when(self._mode.on_update, self._change_mode)
 
@@ -158,6 +160,7 @@ class Session:
             self._look = replace(self._look, scene=exhibit.scene, near=exhibit.view.camera.near, degree=degree)
         self.camera.show_all()
         self.photos.show(exhibit)
+        self._crop.show(exhibit)
         self.ask()
 
     def pose(self) -> Pose:
@@ -198,11 +201,22 @@ class Session:
         if look is None:
             return
         with self._lock:
-            if self._painter.send(lambda: errand(look, pose)):
+            if not self._is_sending() and self._painter.send(lambda: errand(look, pose)):
                 self._complaint, self._told = "", False
             elif not self._told:
                 self._told = True
-                self.client.add_notification("splat", BUSY)
+                self.tell(BUSY)
+
+    def _is_sending(self) -> bool:
+        """Whether much of a file is still on its way: a page that reads none must not make the server keep many.
+
+        viser keeps what it is sending, at most 128 MB, elsewhere.
+        """
+        from viser import _messages
+
+        buffer = self.client._websock_connection.get_message_buffer()
+        with buffer.buffer_lock:
+            return any(isinstance(message, _messages.FileTransferPart) for message in buffer.message_from_id.values())
 
     def download(self, name: str, content: bytes) -> None:
         """Give the page's browser a file to save."""
@@ -214,6 +228,11 @@ class Session:
         if str(error) != self._complaint:
             self._complaint = str(error)
             self.say(error)
+
+    def tell(self, text: str) -> None:
+        """Show a notice on the page."""
+        if not self._painter.closed:
+            self.client.add_notification("splat", text)
 
     def say(self, error: Exception) -> None:
         """Show an error on the page."""
