@@ -27,6 +27,7 @@ from splat.commands import view_command
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
+from splat.scene.camera_path import read_path
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
@@ -384,6 +385,53 @@ def test_a_page_that_reads_no_file_gets_no_second_one(viewer: Viewer, drawn: Dra
     session.send(lambda look, pose: again.append(2))
     wait(lambda: again == [2])
     page.wait_for(BUSY)
+
+
+def test_keyframes_are_played_and_saved(viewer: Viewer, drawn: Drawn, tmp_path: Path) -> None:
+    page = Page(viewer.url)
+    page.look()
+    drawn.full()
+    session = session_of(viewer)
+    path, saved = session._path, tmp_path / "path.json"
+    session.download = lambda name, content: (tmp_path / name).write_bytes(content)
+    with pytest.raises(SceneError, match="one keyframe or more is required, found none"):
+        path._save()
+    for depth in (-5, -6, -8, -7):
+        page.look(position=[0, 0, depth])
+        while drawn.full()[1].viewmat[2, 3] != -depth:
+            pass
+        path._add()
+    assert path._count.content == "4 keyframes"
+    path._remove()
+    path._seconds.value = 1
+    path._save()
+    found = read_path(saved)
+    assert [camera.viewmat[2, 3].item() for camera in found.keyframes] == [5, 6, 8]
+    assert (found.seconds, found.keyframes[0].width, found.closed) == (1, 80, False)
+
+    (client,) = viewer._server.get_clients().values()
+    passed: list[float] = []
+    point = session.camera.point
+    session.camera.point = lambda aim: (passed.append(aim.position[2]), point(aim))
+    path._play()
+    assert passed == sorted(passed, reverse=True)
+    assert (passed[0], passed[-1]) == (pytest.approx(-5, abs=0.1), pytest.approx(-8))
+    assert any(-6.5 < depth < -5.5 for depth in passed)
+    assert client.camera.position.tolist() == pytest.approx([0, 0, -8])
+
+    path._seconds.value = 60
+    player = threading.Thread(target=path._play)
+    player.start()
+    wait(path._playing.locked)
+    path._play()
+    player.join(20)
+    assert not player.is_alive(), "the second click stops it"
+    player = threading.Thread(target=path._play)
+    player.start()
+    wait(path._playing.locked)
+    page.socket.close()
+    player.join(20)
+    assert not player.is_alive(), "and so does the page when it goes"
 
 
 def page_up(viewer: Viewer) -> np.ndarray:

@@ -16,6 +16,7 @@ from .crop_controls import CropControls
 from .drawing import MODES, Look, Picture
 from .focus import Focus, Measure, point_seen
 from .painter import Painter
+from .path_controls import PathControls
 from .photo_controls import PhotoControls
 from .picture_controls import PictureControls
 from .pose import Pose, camera_of, resized
@@ -85,6 +86,7 @@ class Session:
     def close(self) -> None:
         """Forget the page: its thread ends, and its scene is freed unless another page shows it."""
         self._painter.close()
+        self._path.close()
         with self._lock:
             self._look = self._exhibit = None
 
@@ -109,6 +111,7 @@ class Session:
         self._picture = PictureControls(self, look)
         self.photos = PhotoControls(self, exhibit)
         self._crop = CropControls(self, exhibit)
+        self._path = PathControls(self)
         self.when(self._scene.on_update, self._swap)
         self.when(self._mode.on_update, self._change_mode)
 
