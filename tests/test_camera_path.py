@@ -109,11 +109,17 @@ def test_the_speed_is_the_same_on_a_straight_and_even_way() -> None:
     assert [angle(found[0], one) for one in found] == pytest.approx([2 * n for n in range(31)], abs=0.06)
 
 
-def test_rotations_go_the_shortest_way() -> None:
-    # 350 degrees, and the same rotation with the other sign of its quaternion.
-    for rotation in (about_y(350), [-part for part in about_y(350)]):
-        path = CameraPath((camera(rotation=about_y(0)), camera(rotation=rotation)))
-        assert max(angle(path.keyframes[0], one) for one in cameras_along(path, 20)) < 10.1
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (about_y(0), about_y(350)),
+        (about_y(0), [-part for part in about_y(350)]),
+        (about_y(-85), about_y(-95)),  # whose largest components, w and y, have different signs
+    ],
+)
+def test_rotations_go_the_shortest_way(start: list[float], end: list[float]) -> None:
+    path = CameraPath((camera(rotation=start), camera(rotation=end)))
+    assert [angle(path.keyframes[0], one) for one in cameras_along(path, 11)] == pytest.approx(list(range(11)), abs=0.1)
 
 
 def middle_of(scene: Gaussians) -> Tensor:
@@ -265,6 +271,12 @@ def with_frame(**values: object) -> dict[str, object]:
     return nerfstudio(camera_path=[frame])
 
 
+def with_focal(length: float) -> dict[str, object]:
+    """A camera of 3DGS's list."""
+    turn = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    return {"width": 9, "height": 9, "fx": length, "fy": length, "position": [0, 0, 0], "rotation": turn}
+
+
 KEYFRAMES = [GOOD, GOOD]
 WRONG: list[tuple[object, str]] = [
     ("", "a camera path as JSON is required, found something else"),
@@ -276,6 +288,7 @@ WRONG: list[tuple[object, str]] = [
     (GOOD, "an object with keyframes, is required, found one with K, height, near, viewmat, width"),
     ([], "a list of 1 to 20000 cameras, as 3DGS writes it, is required"),
     ([GOOD], "camera 0: fx, a number"),
+    ([with_focal(1e-300)], "camera 0: focal lengths of at least 1e-15 are required, found 1e-300 and 1e-300"),
     ({"keyframes": []}, "a list of 1 to 10000 cameras is required, found a list of 0"),
     ({"keyframes": {}}, "a list of 1 to 10000 cameras is required, found dict"),
     ({"keyframes": [1] * (MOST_KEYFRAMES + 1)}, "a list of 1 to 10000 cameras is required, found a list of 10001"),

@@ -72,7 +72,7 @@ def test_a_list_of_3dgs_has_no_principal_point(tmp_path: Path) -> None:
     [
         ({"width": 0}, "camera 0: a size from 1 to 16384 pixels is required, found 0x30"),
         ({"width": "40"}, "camera 0: width, a number of at most 1e[+]09, is required, found '40'"),
-        ({"fx": -1}, "camera 0: focal lengths above 0 are required"),
+        ({"fx": -1}, "camera 0: focal lengths of at least 1e-15 are required"),
         ({"fx": None}, "camera 0: fx, a number"),
         ({"cx": [1]}, "camera 0: cx, a number"),
         ({"position": [1, 2]}, "camera 0: position, 3 numbers, is required"),

@@ -21,6 +21,7 @@ from test_render_command import failure, parse, render
 from splat.commands import frame_writing, render_command
 from splat.commands.memory import NotEnoughMemory
 from splat.commands.path_arguments import find_motion
+from splat.scene import moving_pictures
 from splat.scene.camera import Camera, orbit
 from splat.scene.camera_file import write_camera
 from splat.scene.camera_list import cameras_path, write_cameras
@@ -87,7 +88,7 @@ def test_the_file_says_how_long_and_options_say_otherwise(tmp_path: Path, scene:
 def test_without_a_word_a_path_takes_six_seconds_of_thirty_frames(scene: Path) -> None:
     for words in (("--path", "orbit"), ("--path", path_file(scene))):
         motion = find_motion(parse(scene, "-o", "frames", *words), read_scene(scene))
-        assert (motion.count, motion.fps) == (180, 30)
+        assert (motion.frames, motion.fps) == (180, 30)
         assert len(list(motion.cameras)) == 180
 
 
@@ -192,9 +193,14 @@ def test_odd_sides_of_a_video_are_cut(tmp_path: Path, scene: Path, capsys: pytes
 def test_without_pyav_there_are_folders(
     tmp_path: Path, scene: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    words = ("-o", tmp_path / "a.mp4", tmp_path / "not-read.ply", "--path", "orbit")
+    with monkeypatch.context() as patched:
+        pytest.importorskip("av")
+        patched.setattr(moving_pictures, "_ENCODER", "h999")
+        assert "PyAV with h999 is required to write an .mp4 file, found none (" in failure(capsys, *words)
     monkeypatch.setitem(sys.modules, "av", None)
-    message = failure(capsys, "-o", tmp_path / "a.mp4", tmp_path / "not-read.ply", "--path", "orbit")
-    assert "PyAV is required to write an .mp4 file, found none" in message
+    message = failure(capsys, *words)
+    assert "PyAV with libx264 is required to write an .mp4 file, found none" in message
     assert "pip install 'av>=12', or name a folder, which gets the frames as PNG files" in message
     assert len(frames(tmp_path / "a", scene, "--path", path_file(scene, seconds=0.1, fps=20))) == 2
 

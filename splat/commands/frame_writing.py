@@ -56,7 +56,7 @@ def write_frames(output: Path, motion: Motion, draw: Callable[[Camera], Tensor])
         with (
             noted_interrupt() as interrupted,
             moving_pictures(output, motion.width, motion.height, motion.fps) as write,
-            _frame_progress(motion.count) as show,
+            _frame_progress(motion.frames) as show,
         ):
             for camera in motion.cameras:
                 if interrupted():
@@ -65,11 +65,11 @@ def write_frames(output: Path, motion: Motion, draw: Callable[[Camera], Tensor])
                 done += 1
                 show(done)
     except _Interrupted:
-        print_error(f"interrupted after {done} of {motion.count} frames; {_left(output, done)}")
+        print_error(f"interrupted after {done} of {motion.frames} frames; {_left(output, done)}")
         return INTERRUPTED
     except Exception:
         if done:
-            print_error(f"{done} of {motion.count} frames were rendered; {_left(output, done)}")
+            print_error(f"{done} of {motion.frames} frames were rendered; {_left(output, done)}")
         raise
     return 0
 

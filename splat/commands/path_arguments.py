@@ -28,7 +28,7 @@ class Motion(NamedTuple):
     cameras: Iterator[Camera]
     width: int
     height: int
-    count: int
+    frames: int
     """How many there are."""
     fps: float
 
@@ -38,8 +38,8 @@ def add_path_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path",
         metavar="FILE.json|orbit",
-        help="make moving pictures: along the cameras of this file, as `splat view` saves them, Nerfstudio's "
-        "camera_path.json, or a list of the cameras that a scene was fitted to; or one turn about the scene",
+        help="make moving pictures: along the keyframes of this file, Nerfstudio's camera_path.json, "
+        "or a list of the cameras that a scene was fitted to; or one turn about the scene",
     )
     parser.add_argument(
         "--seconds",
@@ -76,9 +76,9 @@ def find_motion(args: argparse.Namespace, scene: Gaussians) -> Motion:
         first = find_view(args, scene, args.scene).camera
         count, fps = _count(args.seconds or _SECONDS, args.fps or _FPS)
         lower, upper = scene.bounds()
-        middle = ((lower + upper) / 2).tolist()
+        x, y, z = ((lower + upper) / 2).tolist()
         up = find_up(args, scene, args.scene)
-        cameras = cameras_around(first, aim_of(first, up, middle).look_at, up, count)
+        cameras = cameras_around(first, aim_of(first, up, (x, y, z)).look_at, up, count)
         return Motion(cameras, first.width, first.height, count, fps)
     with printed_warnings():
         path = read_path(Path(args.path))

@@ -118,7 +118,7 @@ def _render_path(args: argparse.Namespace, scene: Gaussians, device: torch.devic
     motion = find_motion(args, scene)
     if is_video(args.output):
         motion = even_sides(motion)
-    facts = f"{motion.count} frames of {motion.width}x{motion.height}"
+    facts = f"{motion.frames} frames of {motion.width}x{motion.height}"
     with enough_memory(lambda: f"rendering {facts}, {len(scene)} Gaussians,", _remedy(args)):
         there = scene.to(device)
         status = write_frames(args.output, motion, lambda camera: _render(args, there, camera))

@@ -35,7 +35,8 @@ _LIMITS: Final = JsonLimits(MAX_BYTES, nests=1000, values=2000)
 _KEYS: Final = ("width", "height", "viewmat", "position", "rotation", "K", "fov", "near")
 # float32 holds more on both sides, but products of such numbers must be finite and above 0 too.
 _LARGEST: Final = 1e15
-_SMALLEST: Final = 1e-15
+SMALLEST: Final = 1e-15
+"""The least focal length in pixels, and the least distance of a near plane."""
 _NEAR: Final = 0.01
 # How far from a rotation a matrix may be: files are written by hand and with few digits.
 _TOLERANCE: Final = 1e-3
@@ -98,8 +99,8 @@ def camera_from(values: object) -> Camera:
     viewmat = _viewmat(values)
     K = _intrinsics(values, width, height)
     near = finite_numbers(values["near"], "near", (1,))[0] if "near" in values else _NEAR
-    if near < _SMALLEST:
-        raise SceneError(f"near must be at least {_SMALLEST:g}, found {near:g}")
+    if near < SMALLEST:
+        raise SceneError(f"near must be at least {SMALLEST:g}, found {near:g}")
     return Camera(viewmat=viewmat.float(), K=K.float(), width=width, height=height, near=near)
 
 
@@ -152,8 +153,8 @@ def _intrinsics(values: dict[str, Any], width: int, height: int) -> Tensor:
         focal = 0.5 * min(width, height) / math.tan(math.radians(fov) / 2)
         return torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]], dtype=torch.float64)
     K = torch.tensor(finite_numbers(values["K"], "K", (3, 3)), dtype=torch.float64).reshape(3, 3)
-    if min(K[0, 0], K[1, 1]) < _SMALLEST:
-        raise SceneError(f"the focal lengths in K must be at least {_SMALLEST:g}, found {K[0, 0]:g} and {K[1, 1]:g}")
+    if min(K[0, 0], K[1, 1]) < SMALLEST:
+        raise SceneError(f"the focal lengths in K must be at least {SMALLEST:g}, found {K[0, 0]:g} and {K[1, 1]:g}")
     if [*K[:2, :2].flip(1).diag().tolist(), *K[2].tolist()] != [0, 0, 0, 0, 1]:
         raise SceneError("K must be fx, 0, cx; 0, fy, cy; 0, 0, 1: there is no skew")
     return K

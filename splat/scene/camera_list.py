@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from .camera import Camera
-from .camera_file import MAX_SIDE
+from .camera_file import MAX_SIDE, SMALLEST
 from .file_input import named_errors
 from .file_output import check_writable, replacing
 from .gaussians import SceneError
@@ -123,8 +123,8 @@ def _camera(value: object, what: str) -> Camera:
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise SceneError(f"{what}: a size from 1 to {MAX_SIDE} pixels is required, found {width:g}x{height:g}")
     fx, fy = (_number(value, name, what) for name in ("fx", "fy"))
-    if min(fx, fy) <= 0:
-        raise SceneError(f"{what}: focal lengths above 0 are required, found {fx:g} and {fy:g}")
+    if min(fx, fy) < SMALLEST:
+        raise SceneError(f"{what}: focal lengths of at least {SMALLEST:g} are required, found {fx:g} and {fy:g}")
     cx = _number(value, "cx", what) if "cx" in value else width / 2
     cy = _number(value, "cy", what) if "cy" in value else height / 2
     position = torch.tensor(_numbers(value, "position", what, 3), dtype=torch.float64)

@@ -51,10 +51,10 @@ def camera_at(path: CameraPath, place: float) -> Camera:
         for part, space in enumerate((_FLAT, _SPHERE, _FLAT))
     )
     fx, fy, near = lens[:3].exp().tolist()
-    cx, cy = lens[3:].tolist()
+    across, down = lens[3:].tolist()
     viewmat = viewmat_of(turn.tolist(), position)
     first = path.keyframes[0]
-    K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
+    K = torch.tensor([[fx, 0, across * first.width], [0, fy, down * first.height], [0, 0, 1]])
     return Camera(viewmat.float(), K, first.width, first.height, near)
 
 
@@ -95,13 +95,13 @@ class _Pose(NamedTuple):
     turn: Tensor
     """[4], quaternion w, x, y, z from the camera's axes to the world's."""
     lens: Tensor
-    """[5], the logarithms of both focal lengths and of the near plane, and the principal point."""
+    """[5], the logarithms of both focal lengths and of the near plane, and the principal point by the sides."""
 
 
 def _pose(camera: Camera) -> _Pose:
     turn, shift = camera.viewmat[:3, :3].double().T, camera.viewmat[:3, 3].double()
     (fx, _, cx), (_, fy, cy), _ = camera.K.tolist()
-    lens = [math.log(fx), math.log(fy), math.log(camera.near), cx, cy]
+    lens = [math.log(fx), math.log(fy), math.log(camera.near), cx / camera.width, cy / camera.height]
     return _Pose(-turn @ shift, quaternion(turn), torch.tensor(lens, dtype=torch.float64))
 
 

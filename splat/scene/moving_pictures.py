@@ -19,6 +19,7 @@ WriteFrame = Callable[[Tensor], None]
 """Takes the next picture, [H, W, 3] of values from 0 to 1."""
 _SUFFIX: Final = ".mp4"
 _REQUIRED: Final = "av>=12"
+_ENCODER: Final = "libx264"
 _BT709: Final = 1
 _SRGB: Final = 13
 _VIDEO_RANGE: Final = 1
@@ -36,14 +37,16 @@ def is_video(path: str | Path) -> bool:
 
 
 def require_encoder() -> Any:
-    """PyAV, the module; SceneError if it is not there."""
+    """PyAV, the module; SceneError if it, or its encoder, is not there."""
     try:
-        return import_module("av")
-    except ImportError as error:
+        av = import_module("av")
+        av.codec.Codec(_ENCODER, "w")
+    except (ImportError, ValueError) as error:  # ValueError: FFmpeg was built without it
         raise SceneError(
-            f"PyAV is required to write an {_SUFFIX} file, found none ({error}); to fix: pip install '{_REQUIRED}', or "
-            "name a folder, which gets the frames as PNG files"
+            f"PyAV with {_ENCODER} is required to write an {_SUFFIX} file, found none ({error}); to fix: pip install "
+            f"'{_REQUIRED}', or name a folder, which gets the frames as PNG files"
         ) from None
+    return av
 
 
 def moving_pictures(path: Path, width: int, height: int, fps: float) -> AbstractContextManager[WriteFrame]:
@@ -77,7 +80,7 @@ def _video(path: Path, width: int, height: int, fps: float) -> Iterator[WriteFra
         # By its name, since FFmpeg opens it again to put the index first; an absolute one is no URL.
         name = str(Path(file.name).absolute())
         with av.open(name, "w", format="mp4", options={"movflags": "+faststart"}) as container:
-            stream = container.add_stream("libx264", Fraction(fps).limit_denominator(1001), options={"crf": "18"})
+            stream = container.add_stream(_ENCODER, Fraction(fps).limit_denominator(1001), options={"crf": "18"})
             stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
             encoder = stream.codec_context
             encoder.colorspace = encoder.color_primaries = _BT709
