@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from itertools import product
@@ -46,6 +47,7 @@ class CropControls:
             self._format = gui.add_dropdown("Format", _FORMATS)
             page.when(gui.add_button("Save crop").on_click, lambda: page.send(self._save))
         self._sliders: list[Any] = []
+        self._was: tuple[Corner, Corner] | None = None
         self.show(exhibit)
         page.when(self._on.on_update, self._change)
 
@@ -74,7 +76,7 @@ class CropControls:
     def _change(self) -> None:
         with self._cropping:  # one at a time: each makes a copy of what is left
             box, exhibit = self._box(), self._page.exhibit
-            if exhibit is None:
+            if exhibit is None or box == self._was:
                 return
             if box is None:
                 scene = exhibit.scene
@@ -87,6 +89,7 @@ class CropControls:
                 )
             if self._page.exhibit is exhibit:
                 self._page.change(lambda look: replace(look, scene=scene))
+            self._was = box
 
     def _save(self, look: Look, pose: Pose) -> None:
         """Called in the painter's thread."""
@@ -114,8 +117,14 @@ def slider_ends(scene: Gaussians) -> tuple[Corner, Corner]:
     """The corners of the largest box that sliders give: half as much again, on each side, as `Gaussians.bounds`."""
     lower, upper = (corner.double().cpu() for corner in scene.bounds())
     more = ((upper - lower) / 2).clamp_min(1e-6)
-    (x0, y0, z0), (x1, y1, z1) = (lower - more).tolist(), (upper + more).tolist()
+    (x0, x1), (y0, y1), (z0, z1) = map(_short, (lower - more).tolist(), (upper + more).tolist())
     return (x0, y0, z0), (x1, y1, z1)
+
+
+def _short(low: float, high: float) -> tuple[float, float]:
+    """Two numbers with no more digits than their distance needs: they are shown below a slider."""
+    digits = math.ceil(2 - math.log10(high - low))
+    return round(low, digits), round(high, digits)
 
 
 def unlimited(lower: Corner, upper: Corner, least: Corner, most: Corner) -> tuple[Corner, Corner]:

@@ -38,7 +38,7 @@ class PathControls:
                 ("Add keyframe", self._add),
                 ("Remove last", self._remove),
                 ("Play or stop", self._play),
-                ("Save path", self._save),
+                ("Save path", lambda: page.send(lambda look, pose: self._save())),
             ):
                 page.when(gui.add_button(label).on_click, work)
         self._tell()
