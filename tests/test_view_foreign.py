@@ -18,7 +18,7 @@ from splat.scene.camera import Camera, FirstView, orbit
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.server import Viewer, open_viewer
-from splat.view.session import ViewTerms
+from splat.view.session import NARROW, ViewTerms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -112,7 +112,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def page(chromium: Browser, viewer: Viewer) -> Iterator[Page]:
-    page = chromium.new_page(viewport={"width": 640, "height": 480})
+    page = chromium.new_page(viewport={"width": NARROW, "height": 600})
     yield page
     page.close()
     wait(lambda: viewer.pages == 0)
