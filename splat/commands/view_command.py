@@ -17,13 +17,20 @@ from ..photos.named_picture import find_picture, read_small
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
-from ..view.choices import Choices, find_scenes
+from ..view.choices import Choices, Exhibit, exhibit_of, find_scenes
 from ..view.drawing import Look, Picture, draw
 from ..view.focus import Click, Point, point_seen
 from ..view.origin import is_host_name, is_loopback
 from ..view.server import ViewError, open_viewer
 from ..view.session import ViewTerms
-from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_views
+from ..view.upload_controls import UploadTerms
+from .camera_arguments import (
+    add_background_argument,
+    add_camera_arguments,
+    check_camera_arguments,
+    find_view,
+    find_views,
+)
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
@@ -32,6 +39,8 @@ from .printing import print_error, print_result, print_warning
 
 _PHOTOGRAPH: Final = 640
 """Pixels of the longer side of a photograph on a page."""
+_UPLOAD: Final = 512 * 2**20
+"""Bytes of a scene that a page may upload."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cameras beside the scene",
     )
     parser.add_argument(
+        "--allow-upload",
+        action="store_true",
+        help=f"let pages upload scenes of up to {_UPLOAD >> 20} MB, which each page shows for itself",
+    )
+    parser.add_argument(
         "--sh-degree",
         type=int,
         choices=range(5),
@@ -90,14 +104,16 @@ def run(args: argparse.Namespace) -> int:
         browser = _browser() if args.open else None
         choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_views(args, scene, path))
         photograph = _photographs(args.photographs) if args.photographs else None
-        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure, photograph)
+        upload = UploadTerms(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
+        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
         ):
             print_result(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
             if not is_loopback(args.host):
-                print_warning(f"everybody who can reach {args.host} can see the scenes")
+                more = " and upload others" if args.allow_upload else ""
+                print_warning(f"everybody who can reach {args.host} can see the scenes{more}")
             if browser is not None:
                 browser.open(viewer.url)
             while not interrupted():
@@ -110,6 +126,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(path: Path | None, device: torch.device) -> Gaussians:
     return load_scene(path).to(device)
+
+
+def _uploaded(args: argparse.Namespace, path: Path, device: torch.device) -> Exhibit:
+    scene = _read(path, device)
+    return exhibit_of(scene, find_view(args, scene, path))
 
 
 def _draw(look: Look, camera: Camera) -> Picture:

@@ -53,7 +53,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage | Click
 
 def is_expected(message: str | bytes) -> bool:
     """Whether this is a message that our own page sends."""
-    if isinstance(message, str):
+    if isinstance(message, str) or len(message) > LONGEST:
         return False
     try:
         _DECODER.decode(message)

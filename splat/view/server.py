@@ -100,7 +100,8 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
     exhibit = terms.choices.get(name)
-    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}) as asked:
+    most = terms.upload.most if terms.upload else 0
+    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}, most) as asked:
         server = viser.ViserServer(host=host, port=port, verbose=False)
     viewer = Viewer(server, terms, (name, exhibit), host)
     try:

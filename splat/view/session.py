@@ -21,6 +21,7 @@ from .photo_controls import PhotoControls
 from .picture_controls import PictureControls
 from .pose import Pose, camera_of, resized
 from .resolution import scaled_size
+from .upload_controls import UploadControls, UploadTerms
 
 if TYPE_CHECKING:
     import viser
@@ -44,6 +45,8 @@ class ViewTerms:
     measure: Measure = point_seen
     photograph: Callable[[str], Picture | None] | None = None
     """Reads a photograph by its name in the list of cameras, small; None if no folder of them was given."""
+    upload: UploadTerms | None = None
+    """None: no page may upload a scene."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Session:
         self._complaint, self._told = "", False
         self._name = name
         self._exhibit: Exhibit | None = exhibit
+        self._uploaded: tuple[str, Exhibit] | None = None
         degree = min(terms.degree, exhibit.scene.degree)
         look = Look(exhibit.scene, MODES[0], degree, terms.background, exhibit.view.camera.near)
         self._look: Look | None = look
@@ -88,7 +92,7 @@ class Session:
         self._painter.close()
         self._path.close()
         with self._lock:
-            self._look = self._exhibit = None
+            self._look = self._exhibit = self._uploaded = None
 
     def ended(self, seconds: float = 0.0) -> bool:
         """Wait up to `seconds` until nothing is drawn for a closed page any more; return whether that is so."""
@@ -112,6 +116,7 @@ class Session:
         self.photos = PhotoControls(self, exhibit)
         self._crop = CropControls(self, exhibit)
         self._path = PathControls(self)
+        self._upload = None if self.terms.upload is None else UploadControls(self, self.terms.upload)
         self.when(self._scene.on_update, self._swap)
         self.when(self._mode.on_update, self._change_mode)
 
@@ -153,8 +158,21 @@ class Session:
                 set_value(self._scene, self._name)
             raise
 
+    def show_uploaded(self, name: str, exhibit: Exhibit) -> None:
+        """Offer an uploaded scene on this page, instead of the one before, and show it."""
+        with self._lock:
+            if self._look is None:
+                return
+            self._uploaded = (name, exhibit)
+        if self._name == name:  # the one before had the same name, and is shown
+            self._open(name)
+        else:
+            self._scene.options = (*dict.fromkeys([*self.terms.choices.names, self._name, name]),)
+            set_value(self._scene, name)
+
     def _open(self, name: str) -> None:
-        exhibit = self.terms.choices.get(name)
+        uploaded = self._uploaded
+        exhibit = uploaded[1] if uploaded and uploaded[0] == name else self.terms.choices.get(name)
         with self._lock:
             if self._look is None or self._scene.value != name:  # the page was closed, or another scene was chosen
                 return
