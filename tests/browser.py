@@ -18,6 +18,8 @@ import pytest
 from PIL import Image
 from programs import find_optional
 
+from splat.view.session import NARROW
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
@@ -77,6 +79,8 @@ def serve(folder: Path, *words: str) -> Iterator[str]:
 
 
 WIDTH, HEIGHT = 720, 440
+PHONE = 576
+"""Narrower pages have their panel at the bottom."""
 # viser's page says so once: it makes a function from text for its own way of drawing splats, which is not used.
 FORBIDDEN = "'unsafe-eval' is not an allowed source of script"
 
@@ -92,12 +96,20 @@ def visit(browser: Browser, url: str, width: int = WIDTH, height: int = HEIGHT) 
     # Else the page takes fewer pixels where WebGL is slow. The server takes no query.
     page.add_init_script("history.replaceState(null, '', '/?fixedDpr=1')")
     page.goto(url)
+    if PHONE < width < NARROW:
+        page.get_by_role("button", name="Expand panel").click(timeout=30000)
     all_pixels(page, width, height).wait_for(timeout=30000)
     notice = page.get_by_text("Software WebGL rendering detected")
     if notice.count():  # it lies above the picture
         page.locator(".mantine-Notification-closeButton").first.click()
         notice.wait_for(state="detached")
     return page, wrong
+
+
+def unfold(page: Page, *folders: str) -> None:
+    """Open these folders of the page's panel, which begin closed."""
+    for folder in folders:
+        page.get_by_text(folder, exact=True).click()
 
 
 def all_pixels(page: Page, width: int = WIDTH, height: int = HEIGHT) -> Locator:
@@ -111,13 +123,13 @@ def picture(page: Page) -> np.ndarray:
         return np.asarray(image.convert("RGB"), dtype=float)
 
 
-def resting_picture(page: Page) -> np.ndarray:
+def resting_picture(page: Page, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
     """What is seen of the page when it shows all pixels and does not change any more."""
     before, seen = picture(page), None
     for _ in range(60):
         page.wait_for_timeout(250)
         seen = picture(page)
-        if all_pixels(page).count() and np.array_equal(before, seen):
+        if all_pixels(page, width, height).count() and np.array_equal(before, seen):
             return seen
         before = seen
     raise AssertionError("the page does not come to rest")

@@ -99,6 +99,7 @@ def test_the_page_shows_what_render_draws_and_a_drag_turns_it(
     page, wrong = browser.visit(chromium, url)
     seen = until(page, lambda seen: apart(seen, placed) < 2, "the page begins where render would")
 
+    browser.unfold(page, "Camera", "Picture")
     drag(page, 100, 30)
     turned = until(page, lambda turned: apart(turned, seen) > 10, "a drag turns it")
     camera, picture = (saved(page, button, tmp_path) for button in ("Save camera", "Save picture"))
@@ -107,12 +108,22 @@ def test_the_page_shows_what_render_draws_and_a_drag_turns_it(
     with Image.open(picture) as image:
         assert np.array_equal(np.asarray(image, dtype=float), again), "the picture that was saved is render's"
 
-    angle = page.locator("input[type=text]").nth(1)
+    angle = page.locator("input[type=text]").nth(0)
     angle.fill("70")
     angle.press("Enter")
     until(page, lambda wide: apart(wide, turned) > 10, "another field of view")
     page.get_by_role("button", name="Whole scene").click()
     until(page, lambda whole: apart(whole, seen) < 2, "the whole scene, as in the beginning")
+
+    page.mouse.dblclick(300, 250)  # on the knot
+    focused = until(page, lambda focused: apart(focused, seen) > 5, "a double-click looks there")
+    middle = focused[200 - 120 : 240 - 120, 340 - 10 : 380 - 10]
+    before = seen[230 - 120 : 270 - 120, 280 - 10 : 320 - 10]
+    assert apart(middle, before) < 40, "what was clicked is in the middle"
+    page.mouse.dblclick(20, 20)
+    assert apart(shot(page), focused) < 1, "where nothing is, nothing happens"
+    page.get_by_role("button", name="Whole scene").click()
+    until(page, lambda whole: apart(whole, seen) < 2, "the whole scene again")
 
     other, also_wrong = browser.visit(chromium, url)
     drag(other, -90, 0)
@@ -163,5 +174,24 @@ def test_modes_scenes_and_what_cannot_be_opened(chromium: Browser, url: str) -> 
     assert apart(shot(page), seen) < 1, "the scene before is still there"
     choose(page, "Scene", "part.ply")
     until(page, lambda part: apart(part, seen) > 10, "another scene")
+    page.close()
+    assert wrong == []
+
+
+def test_a_phone_shows_the_scene_and_what_is_up_can_be_chosen(chromium: Browser, url: str) -> None:
+    page, wrong = browser.visit(chromium, url, 390, 844)
+    folded = page.get_by_text("Controls", exact=True)
+    box = folded.bounding_box()
+    assert box is not None
+    assert box["y"] > 0.8 * 844, "the panel takes the lowest part"
+    assert page.get_by_role("combobox", name="Show").count() == 0
+    above = (slice(140, 640), slice(None))
+    seen = browser.resting_picture(page, 390, 844)[above]
+    browser.unfold(page, "Controls", "Camera")
+    choose(page, "Up", "upside down")
+    browser.unfold(page, "Controls")
+    turned = browser.resting_picture(page, 390, 844)[204:704][::-1, ::-1]
+    assert seen.std() > 30
+    assert apart(turned, seen) < 4, "the same, turned by 180 degrees"
     page.close()
     assert wrong == []

@@ -18,7 +18,7 @@ from splat.scene.camera import Camera, FirstView, orbit
 from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
 from splat.view.server import Viewer, open_viewer
-from splat.view.session import ViewTerms
+from splat.view.session import NARROW, ViewTerms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -96,7 +96,9 @@ def black(look: Look, camera: Camera) -> Picture:
 
 @pytest.fixture(scope="module")
 def viewer() -> Iterator[Viewer]:
-    choices = Choices({BUILT_IN: None}, lambda _: knot_scene(), lambda scene, _: FirstView(orbit(scene, 80, 60), None))
+    choices = Choices(
+        {BUILT_IN: None}, lambda _: knot_scene(), lambda scene, _: (FirstView(orbit(scene, 80, 60), None), ())
+    )
     with open_viewer("127.0.0.1", 0, ViewTerms(choices, black, (0.0, 0.0, 0.0), 4), BUILT_IN) as viewer:
         yield viewer
 
@@ -110,7 +112,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def page(chromium: Browser, viewer: Viewer) -> Iterator[Page]:
-    page = chromium.new_page(viewport={"width": 640, "height": 480})
+    page = chromium.new_page(viewport={"width": NARROW, "height": 600})
     yield page
     page.close()
     wait(lambda: viewer.pages == 0)

@@ -8,6 +8,7 @@ import math
 import queue
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,14 @@ from test_render_command import render
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, FirstView, orbit
+from splat.scene.camera_list import TakenPicture
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices, find_scenes
+from splat.view.crop_controls import box_lines, slider_ends, unlimited
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
+from splat.view.focus import Click, is_double, point_seen
+from splat.view.frusta import MOST_SHOWN, clicked_frustum, frustum_corners, frustum_lines, shown_pictures
 from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
 from splat.view.prominence import Prominence, prominences
@@ -288,6 +293,98 @@ def test_one_far_pixel_does_not_darken_the_depth() -> None:
     assert grey[5, 5] == 0
 
 
+def test_the_point_that_is_clicked_is_at_the_expected_depth() -> None:
+    """A wall of Gaussians across the left half, slanted, before a camera that is turned and off centre."""
+    across, down = torch.meshgrid(torch.linspace(-3, 0, 60), torch.linspace(-2, 2, 60), indexing="ij")
+    means = torch.stack([across.flatten(), down.flatten(), 5 + across.flatten() / 2], dim=1)
+    count = len(means)
+    scene = Gaussians(
+        means,
+        torch.eye(4)[:1].expand(count, 4),
+        torch.full((count, 3), 0.05),
+        torch.ones(count),
+        torch.ones(count, 1, 3),
+    )
+    camera = camera_of(FRONT._replace(rotation=(1.0, 0.05, -0.1, 0.2), position=(0.1, -0.2, 0.3)), 0.01)
+    for place in ((-2.0, 0.5, 4.0), (-1.0, -1.0, 4.5), (-0.5, 0.7, 4.75)):
+        x, y, depth = (camera.K @ (camera.viewmat[:3, :3] @ torch.tensor(place) + camera.viewmat[:3, 3])).tolist()
+        x, y = int(x / depth), int(y / depth)
+        click = Click((x + 0.5) / camera.width, (y + 0.5) / camera.height)
+        point = point_seen(look(scene, "colour"), camera, click)
+        assert point is not None
+        assert point[2] == pytest.approx(5 + point[0] / 2, abs=0.06), "on the wall"
+        seen = camera.K @ (camera.viewmat[:3, :3] @ torch.tensor(point) + camera.viewmat[:3, 3])
+        assert (seen[:2] / seen[2]).tolist() == pytest.approx([x + 0.5, y + 0.5], abs=1e-2), "under the pixel"
+    for across_page, down_page in ((0.95, 0.5), (-0.1, 0.5), (0.3, 1.5), (math.nan, 0.5), (0.5, math.inf)):
+        assert point_seen(look(scene, "colour"), camera, Click(across_page, down_page)) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [((0.51, 0.49, 1.4), True), ((0.5, 0.5, 1.6), False), ((0.53, 0.5, 1.1), False), ((0.5, 0.45, 1.1), False)],
+)
+def test_two_clicks_are_a_double_click_if_they_are_close(second: tuple[float, float, float], expected: bool) -> None:
+    assert is_double(Click(0.5, 0.5, 1.0), Click(*second)) is expected
+    assert not is_double(None, Click(*second))
+
+
+def test_frusta_are_where_the_cameras_are() -> None:
+    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in range(0, 360, 40)]
+    corners = frustum_corners(cameras, (0.0, 0.0, 0.0))
+    for camera, (centre, *ends) in zip(cameras, corners, strict=True):
+        turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
+        assert (turn @ centre + shift).norm() < 1e-5
+        pixels = [camera.K.double() @ (turn @ end + shift) for end in ends]
+        found = [(pixel[:2] / pixel[2]).round().tolist() for pixel in pixels]
+        assert found == [[0, 0], [80, 0], [80, 60], [0, 60]]
+    lines = frustum_lines(corners)
+    assert lines.shape == (8 * len(cameras), 2, 3)
+    assert np.allclose(lines[0, 0], corners[0, 0])
+
+    alone = frustum_corners(cameras[:1], (0.0, 0.0, 0.0))[0]
+    assert 0 < (alone[1] - alone[0]).norm() < 0.2 * alone[0].norm()
+
+
+def test_the_frustum_under_a_click_is_found() -> None:
+    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in (0, 20, 180)]
+    corners = frustum_corners(cameras, (0.0, 0.0, 0.0))
+    viewer = orbit(knot_scene(), 400, 300, azimuth=10, elevation=30, distance=4)
+    for index in range(3):
+        place = viewer.K @ (viewer.viewmat[:3, :3] @ corners[index].mean(dim=0).float() + viewer.viewmat[:3, 3])
+        across, down = float(place[0] / place[2] / 400), float(place[1] / place[2] / 300)
+        assert clicked_frustum(corners, viewer, across, down) == index
+    assert clicked_frustum(corners, viewer, 0.02, 0.02) is None
+    assert clicked_frustum(corners, viewer, math.nan, 0.5) is None
+    assert clicked_frustum(corners, cameras[0], 0.5, 0.5) != 0, "the one that looks is not seen"
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST_SHOWN, MOST_SHOWN + 1, 20_000])
+def test_of_many_cameras_some_are_shown(count: int) -> None:
+    camera = orbit(knot_scene(), 8, 6)
+    shown = shown_pictures([TakenPicture(str(index), camera) for index in range(count)])
+    names = [int(picture.name) for picture in shown]
+    assert len(names) == len(set(names)) == min(count, MOST_SHOWN)
+    assert names == sorted(names)
+    assert not names or (names[0], names[-1]) == (0, count - 1)
+
+
+def test_boxes_have_twelve_edges_and_no_limit_at_the_ends() -> None:
+    lower, upper = (-1.0, -2.0, -3.0), (1.0, 2.0, 3.0)
+    lines = box_lines(lower, upper)
+    assert lines.shape == (12, 2, 3)
+    assert sorted(np.abs(lines[:, 1] - lines[:, 0]).sum(axis=1).tolist()) == [2] * 4 + [4] * 4 + [6] * 4
+    assert unlimited((-1.0, -1.9, -3.5), (0.5, 2.0, 2.9), lower, upper) == (
+        (-math.inf, -1.9, -math.inf),
+        (0.5, math.inf, 2.9),
+    )
+    scene = knot_scene()
+    low, high = (torch.tensor(corner) for corner in slider_ends(scene))
+    least, most = scene.bounds()
+    assert ((low < least) & (high > most)).all()
+    one = scene.select(torch.arange(len(scene)) == 7)
+    assert all(a < b for a, b in zip(*slider_ends(one), strict=True)), "a point has a box, too"
+
+
 def strewn(**changes: object) -> Gaussians:
     """Four Gaussians that differ in what is given, 1 away from the middle."""
     places = torch.tensor([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
@@ -449,8 +546,8 @@ def test_a_closed_painter_ends_and_keeps_nothing() -> None:
     assert gone() is None
 
 
-def place(scene: Gaussians, path: Path | None) -> FirstView:
-    return FirstView(orbit(scene, 80, 60), None)
+def place(scene: Gaussians, path: Path | None) -> tuple[FirstView, Sequence[TakenPicture]]:
+    return FirstView(orbit(scene, 80, 60), None), ()
 
 
 def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:

@@ -11,7 +11,7 @@ from PIL import ImageColor
 
 from ..scene.camera import UP, UP_AXES, Camera, FirstView, orbit, seen_share
 from ..scene.camera_file import MAX_SIDE, read_camera
-from ..scene.camera_list import find_cameras, read_cameras, up_of
+from ..scene.camera_list import TakenPicture, find_cameras, read_taken, up_of
 from ..scene.gaussians import Gaussians, SceneError
 from .printing import print_warning
 
@@ -109,10 +109,25 @@ def find_view(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> 
         SceneError: if the file holds no camera, or nothing in the scene is visible.
         OSError: if the file cannot be opened.
     """
+    return find_views(args, scene, path, with_taken=False)[0]
+
+
+def find_views(
+    args: argparse.Namespace, scene: Gaussians, path: Path | None, with_taken: bool = True
+) -> tuple[FirstView, list[TakenPicture]]:
+    """The same, and the pictures that the scene was fitted to; of these none, unless the view needs them, if not asked.
+
+    Raises as `find_view`.
+    """
+    placed = args.camera is not None or any(getattr(args, name) is not None for name in _PLACE)
+    taken = _taken_beside(path, scene) if path and (with_taken or not placed) else []
+    return _first_view(args, scene, path, [picture.camera for picture in taken]), taken
+
+
+def _first_view(args: argparse.Namespace, scene: Gaussians, path: Path | None, cameras: list[Camera]) -> FirstView:
     if args.camera is not None:
         return FirstView(read_camera(args.camera), UP[args.up] if args.up else None)
     size = getattr(args, "size", None)
-    cameras = _cameras_beside(path, scene) if path else []
     if cameras and all(getattr(args, name) is None for name in _PLACE):
         return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
@@ -123,8 +138,8 @@ def find_view(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> 
 def find_up(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> tuple[float, float, float]:
     """The direction that is up in a scene: as --up says, in the pictures it was fitted to, or of such files' axes."""
     if args.up is None:
-        cameras = _cameras_beside(path, scene) if path else []
-        found = up_of(cameras) if cameras else None
+        taken = _taken_beside(path, scene) if path else []
+        found = up_of([picture.camera for picture in taken]) if taken else None
         if found is not None:
             return found
     return UP[args.up or _UP[path is not None]]
@@ -136,17 +151,17 @@ def _shown_size(camera: Camera) -> tuple[int, int]:
     return max(round(camera.width * scale), 1), max(round(camera.height * scale), 1)
 
 
-def _cameras_beside(path: Path, scene: Gaussians) -> list[Camera]:
-    """The cameras that a scene was fitted to; none if there are none, or, with a warning, if they cannot be its own."""
+def _taken_beside(path: Path, scene: Gaussians) -> list[TakenPicture]:
+    """The pictures that a scene was fitted to; none if there are none, or, with a warning, if they are not its own."""
     found = find_cameras(path)
     try:
-        cameras = read_cameras(found) if found else []
-        if cameras and seen_share(cameras[0], scene) < _LEAST_SEEN:
+        taken = read_taken(found) if found else []
+        if taken and seen_share(taken[0].camera, scene) < _LEAST_SEEN:
             raise SceneError(f"{found}: cameras that see the scene are required, found the first one looking past it")
     except (SceneError, OSError) as error:
         print_warning(f"the cameras beside the scene are not used: {error}")
         return []
-    return cameras
+    return taken
 
 
 def _size(text: str) -> tuple[int, int]:

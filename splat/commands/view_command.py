@@ -5,25 +5,42 @@ from __future__ import annotations
 import argparse
 import time
 import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import torch
 
 from ..ops.checks import image_bytes
+from ..photos.named_picture import find_picture, read_small
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
-from ..view.choices import Choices, find_scenes
+from ..view.choices import Choices, Exhibit, exhibit_of, find_scenes
 from ..view.drawing import Look, Picture, draw
+from ..view.focus import Click, Point, point_seen
 from ..view.origin import is_host_name, is_loopback
 from ..view.server import ViewError, open_viewer
 from ..view.session import ViewTerms
-from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
+from ..view.upload_controls import UploadTerms
+from .camera_arguments import (
+    add_background_argument,
+    add_camera_arguments,
+    check_camera_arguments,
+    find_view,
+    find_views,
+)
 from .command_files import load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
 from .printing import print_error, print_result, print_warning
+
+_PHOTOGRAPH: Final = 640
+"""Pixels of the longer side of a photograph on a page."""
+_UPLOAD: Final = 512 * 2**20
+"""Bytes of a scene that a page may upload."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +74,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_background_argument(parser)
     add_device_argument(parser)
     parser.add_argument(
+        "--photographs",
+        type=Path,
+        metavar="FOLDER",
+        help="show the photographs that a scene was fitted to beside it; FOLDER has them by the names in the list of "
+        "cameras beside the scene",
+    )
+    parser.add_argument(
+        "--allow-upload",
+        action="store_true",
+        help=f"let pages upload scenes of up to {_UPLOAD >> 20} MB, which each page shows for itself",
+    )
+    parser.add_argument(
         "--sh-degree",
         type=int,
         choices=range(5),
@@ -73,15 +102,18 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
-        choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_view(args, scene, path))
-        terms = ViewTerms(choices, _draw, args.background, args.sh_degree)
+        choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_views(args, scene, path))
+        photograph = _photographs(args.photographs) if args.photographs else None
+        upload = UploadTerms(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
+        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
         with (
             noted_interrupt() as interrupted,
             open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
         ):
             print_result(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
             if not is_loopback(args.host):
-                print_warning(f"everybody who can reach {args.host} can see the scenes")
+                more = " and upload others" if args.allow_upload else ""
+                print_warning(f"everybody who can reach {args.host} can see the scenes{more}")
             if browser is not None:
                 browser.open(viewer.url)
             while not interrupted():
@@ -96,14 +128,43 @@ def _read(path: Path | None, device: torch.device) -> Gaussians:
     return load_scene(path).to(device)
 
 
+def _uploaded(args: argparse.Namespace, path: Path, device: torch.device) -> Exhibit:
+    scene = _read(path, device)
+    return exhibit_of(scene, find_view(args, scene, path))
+
+
 def _draw(look: Look, camera: Camera) -> Picture:
+    with _enough_memory(look, camera):
+        return draw(look, camera)
+
+
+def _measure(look: Look, camera: Camera, click: Click) -> Point | None:
+    with _enough_memory(look, camera):
+        return point_seen(look, camera, click)
+
+
+def _photographs(folder: Path) -> Callable[[str], Picture | None]:
+    """Reads the photographs of a folder by their names."""
+    if not folder.is_dir():
+        raise NotADirectoryError(f"--photographs: a folder is required, found {str(folder)!r}")
+
+    def read(name: str) -> Picture | None:
+        path = find_picture(folder, name)
+        with enough_memory(lambda: f"reading the photograph {path}", "make it smaller first"):
+            return None if path is None else read_small(path, _PHOTOGRAPH)
+
+    return read
+
+
+@contextmanager
+def _enough_memory(look: Look, camera: Camera) -> Iterator[None]:
     count, size = len(look.scene), f"{camera.width}x{camera.height}"
     with enough_memory(
         lambda: f"drawing {count} Gaussians at {size}", "make the page smaller, or choose another scene"
     ):
         pixels = image_bytes(1, camera.height, camera.width, 3)
         try_memory(pixels + GAUSSIAN_BYTES * count, look.scene.means.device)
-        return draw(look, camera)
+        yield
 
 
 def _browser() -> webbrowser.BaseBrowser:

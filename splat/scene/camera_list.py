@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -26,6 +26,7 @@ _MOST: Final = 20_000
 """Cameras of a list."""
 LIMITS: Final = JsonLimits(2**24, nests=8 * _MOST, values=60 * _MOST)
 """What a file of cameras may have."""
+_LONGEST_NAME: Final = 1000
 _LARGEST: Final = 1e9
 _TOLERANCE: Final = 1e-3
 _STEM: Final = re.compile(r"(\.compressed)?\.[^.]+$", re.IGNORECASE)
@@ -66,8 +67,22 @@ def write_cameras(path: Path, cameras: Sequence[Camera], names: Sequence[str]) -
         file.write(("[\n" + ",\n".join(map(json.dumps, values)) + "\n]\n").encode())
 
 
+class TakenPicture(NamedTuple):
+    """A picture that a scene was fitted to."""
+
+    name: str
+    """As the list has it: a path, or a file's name, with or without its ending; empty if it has none."""
+    camera: Camera
+    """Which took it."""
+
+
 def read_cameras(path: Path) -> list[Camera]:
-    """Read the cameras of a list.
+    """Read the cameras of a list. Raises as `read_taken`."""
+    return [picture.camera for picture in read_taken(path)]
+
+
+def read_taken(path: Path) -> list[TakenPicture]:
+    """Read the cameras of a list, with the names of their pictures.
 
     Raises:
         SceneError: if it is no such list, or a camera is not finite; the message names the file.
@@ -75,7 +90,8 @@ def read_cameras(path: Path) -> list[Camera]:
     """
     values = read_json(path, "a list of cameras as 3DGS writes it", LIMITS)
     with named_errors(path):
-        return cameras_from(values)
+        cameras = cameras_from(values)
+    return [TakenPicture(_name(value), camera) for value, camera in zip(values, cameras, strict=True)]
 
 
 def cameras_from(values: object) -> list[Camera]:
@@ -93,6 +109,11 @@ def up_of(cameras: Sequence[Camera]) -> tuple[float, float, float] | None:
         return None
     x, y, z = (ups / length).tolist()
     return x, y, z
+
+
+def _name(value: dict[str, Any]) -> str:
+    name = value.get("img_name")
+    return name[:_LONGEST_NAME] if isinstance(name, str) else ""
 
 
 def _camera(value: object, what: str) -> Camera:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..scene.camera import FirstView
+from ..scene.camera_list import TakenPicture
 from ..scene.formats import ENDINGS, FORMATS
 from ..scene.gaussians import Gaussians, SceneError
 from .prominence import Prominence
@@ -29,6 +30,8 @@ class Exhibit:
     """x, y, z of the point around which pages orbit."""
     prominence: Prominence
     """What of the scene is drawn while the camera moves."""
+    taken: Sequence[TakenPicture] = ()
+    """What it was fitted to, if that is known."""
 
 
 class Choices:
@@ -38,9 +41,10 @@ class Choices:
         self,
         paths: dict[str, Path | None],
         read: Callable[[Path | None], Gaussians],
-        place: Callable[[Gaussians, Path | None], FirstView],
+        place: Callable[[Gaussians, Path | None], tuple[FirstView, Sequence[TakenPicture]]],
     ) -> None:
-        """`read` reads a scene, the built-in one for None; `place` says how it is first seen."""
+        """`read` reads a scene, the built-in one for None; `place` says how it is first seen, and
+        what it was fitted to."""
         self._paths, self._read, self._place = paths, read, place
         self._kept: weakref.WeakValueDictionary[str, Exhibit] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -61,11 +65,15 @@ class Choices:
             exhibit = self._kept.get(name)
             if exhibit is None:
                 scene = self._read(self._paths[name])
-                lower, upper = scene.bounds()
-                middle = tuple(((lower + upper) / 2).tolist())
-                view, prominence = self._place(scene, self._paths[name]), Prominence(scene, middle)
-                exhibit = self._kept[name] = Exhibit(scene, view, middle, prominence)
+                exhibit = self._kept[name] = exhibit_of(scene, *self._place(scene, self._paths[name]))
             return exhibit
+
+
+def exhibit_of(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> Exhibit:
+    """A scene as it is shown. Raises SceneError if nothing in it is visible."""
+    lower, upper = scene.bounds()
+    middle = tuple(((lower + upper) / 2).tolist())
+    return Exhibit(scene, view, middle, Prominence(scene, middle), taken)
 
 
 def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:

@@ -17,6 +17,7 @@ from websockets.http11 import Request, Response
 
 from .origin import HEADERS, Refusal, name_refusal, origin_refusal, query_refusal
 from .page_messages import LONGEST, is_expected
+from .upload_gate import LONGEST_PART, UploadGate
 
 MOST_PAGES: Final = 16
 """How many pages may be open at once; each has a thread."""
@@ -34,6 +35,8 @@ class GuardedConnection(ServerConnection):
 
     is_page = False
     """Whether a websocket was opened on it, or is about to be."""
+    uploads: UploadGate | None = None
+    """Which uploads it may send; None: none."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start, or drop the connection at once if there are too many."""
@@ -44,21 +47,26 @@ class GuardedConnection(ServerConnection):
     async def recv(self, decode: bool | None = None) -> str | bytes:  # type: ignore[override]
         """The next message; a page that sends something else is closed, and this raises ConnectionClosed."""
         message = await super().recv(decode)
-        if is_expected(message):
+        if is_expected(message) or (
+            self.uploads is not None and isinstance(message, bytes) and self.uploads.takes(message)
+        ):
             return message
-        await self.close(CloseCode.POLICY_VIOLATION, "a camera or a control's value is required, found another message")
+        await self.close(
+            CloseCode.POLICY_VIOLATION, "a camera, a control's value or a click is required, found another message"
+        )
         return await super().recv(decode)
 
 
 Answer = Callable[[GuardedConnection, Request], Response | None]
 
 
-def guarded_answer(answer: Answer, names: Collection[str]) -> Answer:
+def guarded_answer(answer: Answer, names: Collection[str], most_uploaded: int = 0) -> Answer:
     """Wrap `answer`, which is how viser answers a connection's first request, in our checks.
 
     Args:
         answer: gives a response, or None where a websocket is to be opened.
         names: by which the server may be reached, besides IP addresses and localhost.
+        most_uploaded: bytes of a file that a page may upload; 0: it may not.
     """
 
     def guarded(connection: GuardedConnection, request: Request) -> Response | None:
@@ -73,6 +81,7 @@ def guarded_answer(answer: Answer, names: Collection[str]) -> Answer:
             refusal = origin_refusal(request.headers.get_all("Origin"), hosts[0])
         if refusal is None:
             connection.is_page = True
+            connection.uploads = UploadGate(most_uploaded) if most_uploaded else None
             return None
         response = connection.respond(refusal.status, f"splat view: {refusal.text}\n")
         if refusal.status == HTTPStatus.SEE_OTHER:
@@ -94,7 +103,7 @@ def add_headers(connection: ServerConnection, request: Request, response: Respon
 
 
 @contextmanager
-def guarded_listening(names: Collection[str]) -> Iterator[list[int]]:
+def guarded_listening(names: Collection[str], most_uploaded: int = 0) -> Iterator[list[int]]:
     """Within the block, put the guard in front of any server that viser starts; yields the ports it asked for.
 
     viser offers no hook for this, so the function that it listens with is replaced for that time.
@@ -105,9 +114,9 @@ def guarded_listening(names: Collection[str]) -> Iterator[list[int]]:
     def listen_guarded(handler: Any, host: str, port: int, *, process_request: Answer, **options: Any) -> Any:
         ports.append(port)
         options |= {
-            "process_request": guarded_answer(process_request, names),
+            "process_request": guarded_answer(process_request, names, most_uploaded),
             "process_response": add_headers,
-            "max_size": LONGEST,
+            "max_size": LONGEST_PART if most_uploaded else LONGEST,
             "create_connection": GuardedConnection,
             "logger": _logger(),
         }

@@ -1,8 +1,8 @@
-"""What the viewer accepts from a page: its camera and the values of its controls, and nothing else that viser would."""
+"""What the viewer accepts from a page: its camera, values of its controls and clicks; not all that viser would take."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -27,7 +27,8 @@ class CameraMessage(msgspec.Struct, tag_field="type", tag="ViewerCameraMessage",
 class NewValue(msgspec.Struct, forbid_unknown_fields=True):
     """A control's value, and no other attribute of it, which viser would set."""
 
-    value: bool | float | str | tuple[float, float, float]
+    value: bool | float | str | Annotated[list[float], msgspec.Meta(min_length=2, max_length=3)]
+    """A list: a colour, or the two ends of a slider's range."""
 
 
 class ControlMessage(msgspec.Struct, tag_field="type", tag="GuiUpdateMessage", forbid_unknown_fields=True):
@@ -37,12 +38,22 @@ class ControlMessage(msgspec.Struct, tag_field="type", tag="GuiUpdateMessage", f
     updates: NewValue
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage)
+class ClickMessage(msgspec.Struct, tag_field="type", tag="ScenePointerMessage", forbid_unknown_fields=True):
+    """A click on the picture, without a key held; where, as shares of the page, is checked by point_seen()."""
+
+    event_type: Literal["click"]
+    ray_origin: tuple[float, float, float]
+    ray_direction: tuple[float, float, float]
+    screen_pos: tuple[tuple[float, float]]
+    modifier: None
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage | ClickMessage)
 
 
 def is_expected(message: str | bytes) -> bool:
     """Whether this is a message that our own page sends."""
-    if isinstance(message, str):
+    if isinstance(message, str) or len(message) > LONGEST:
         return False
     try:
         _DECODER.decode(message)

@@ -32,7 +32,7 @@ class Prominence:
 
     def __init__(self, scene: Gaussians, middle: tuple[float, ...]) -> None:
         """`middle` is the scene's, as for `prominences`."""
-        self._scene, self._middle = scene, middle
+        self.scene, self._middle = scene, middle
         self._order: Tensor | None = None
         self._kept = scene.select(slice(0))
         self._lock = threading.Lock()
@@ -43,12 +43,12 @@ class Prominence:
         The largest share that was asked for is kept, as a copy; smaller ones are parts of it.
         """
         if share >= 1:
-            return self._scene
-        count = max(1, round(share * len(self._scene)))
+            return self.scene
+        count = max(1, round(share * len(self.scene)))
         with self._lock:
             if self._order is None:
-                values = prominences(self._scene, self._middle)
+                values = prominences(self.scene, self._middle)
                 self._order = values.argsort(descending=True, stable=True)
             if len(self._kept) < count:
-                self._kept = self._scene.select(self._order[:count])
+                self._kept = self.scene.select(self._order[:count])
             return self._kept.select(slice(count))

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from .camera_controls import first_aim, point
 from .choices import Exhibit
-from .pose import aim_of
-from .session import Session, ViewTerms, point
+from .session import Session, ViewTerms
 
 if TYPE_CHECKING:
     import viser
@@ -100,7 +100,8 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
     exhibit = terms.choices.get(name)
-    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}) as asked:
+    most = terms.upload.most if terms.upload else 0
+    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}, most) as asked:
         server = viser.ViserServer(host=host, port=port, verbose=False)
     viewer = Viewer(server, terms, (name, exhibit), host)
     try:
@@ -110,7 +111,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
             raise ViewError(_in_use(host, port))
         server.gui.configure_theme(show_share_button=False, show_logo=False, dark_mode=True)
         server.gui.set_panel_label("splat")
-        aim = aim_of(*exhibit.view, exhibit.middle)
+        aim = first_aim(exhibit)
         server.scene.set_up_direction(aim.up)  # type: ignore[arg-type]
         point(server.initial_camera, server.atomic, aim)
         server.on_client_connect(viewer.connected)

@@ -1,31 +1,36 @@
-"""One open page: its controls, its camera, and the painter that draws for it."""
+"""One open page: what it shows, the folders of its controls, and the painter that draws for it."""
 
 from __future__ import annotations
 
-import io
-import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
-
-from PIL import Image
+from typing import TYPE_CHECKING, Final
 
 from ..scene.camera import Camera
-from ..scene.camera_file import camera_json
+from .camera_controls import CameraControls, set_value
 from .choices import Choices, Exhibit
+from .crop_controls import CropControls
 from .drawing import MODES, Look, Picture
+from .focus import Focus, Measure, point_seen
 from .painter import Painter
-from .pose import Aim, Pose, aim_of, camera_of, resized
+from .path_controls import PathControls
+from .photo_controls import PhotoControls
+from .picture_controls import PictureControls
+from .pose import Pose, camera_of, resized
+from .prominence import Prominence
 from .resolution import FULL, Detail, scaled_size
+from .upload_controls import UploadControls, UploadTerms
 
 if TYPE_CHECKING:
     import viser
 
-BUSY: Final = "a picture is already being saved; wait until it has been downloaded"
-"""What the page says, once, if the button is clicked again meanwhile."""
+BUSY: Final = "a file is already being made, or a click looked at; wait until that is done"
+"""What the page says, once, if it asks for another meanwhile."""
+NARROW: Final = 900
+"""Pages of fewer pixels across begin with a panel that is folded: it is 320 wide."""
 _QUALITY: Final = {"moving": 80, "resting": 95}
 
 
@@ -38,6 +43,11 @@ class ViewTerms:
     background: tuple[float, float, float]
     degree: int
     """The highest degree of spherical harmonics to start with."""
+    measure: Measure = point_seen
+    photograph: Callable[[str], Picture | None] | None = None
+    """Reads a photograph by its name in the list of cameras, small; None if no folder of them was given."""
+    upload: UploadTerms | None = None
+    """None: no page may upload a scene."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class PageRequest:
 
     look: Look
     pose: Pose
-    exhibit: Exhibit
+    prominence: Prominence
     """Of the look's scene."""
 
 
@@ -55,80 +65,90 @@ class Session:
 
     def __init__(self, client: viser.ClientHandle, terms: ViewTerms, exhibit: Exhibit, name: str) -> None:
         """Add the controls to the page, and draw what its camera sees of `exhibit`, the scene called `name`."""
-        self._client, self._terms = client, terms
+        self.client, self.terms = client, terms
         self._lock = threading.Lock()
         self._complaint, self._told = "", False
         self._name = name
         self._exhibit: Exhibit | None = exhibit
+        self._uploaded: tuple[str, Exhibit] | None = None
+        self._cropped: Prominence | None = None
         degree = min(terms.degree, exhibit.scene.degree)
         look = Look(exhibit.scene, MODES[0], degree, terms.background, exhibit.view.camera.near)
         self._look: Look | None = look
         self._painter: Painter[PageRequest] = Painter(f"splat-view-{client.client_id}", self._paint, self._failed)
-        self._add_controls(look, self._aim_of(exhibit).fov)
-        self._limit_zoom(exhibit)
+        self._add_controls(look, exhibit)
+        Focus(self)
         client.camera.on_update(self._camera_moved)
-        self._ask()
+        self.ask()
+
+    @property
+    def look(self) -> Look | None:
+        """What is drawn; None once the page is closed."""
+        return self._look
+
+    @property
+    def exhibit(self) -> Exhibit | None:
+        """The scene that was chosen, as a whole; None once the page is closed."""
+        return self._exhibit
 
     def close(self) -> None:
         """Forget the page: its thread ends, and its scene is freed unless another page shows it."""
         self._painter.close()
+        self._path.close()
         with self._lock:
-            self._look = self._exhibit = None
+            self._look = self._exhibit = self._uploaded = self._cropped = None
 
     def ended(self, seconds: float = 0.0) -> bool:
         """Wait up to `seconds` until nothing is drawn for a closed page any more; return whether that is so."""
         return self._painter.ended(seconds)
 
-    def _add_controls(self, look: Look, fov: float) -> None:
-        gui = self._client.gui
-        self._scene = gui.add_dropdown("Scene", self._terms.choices.names, initial_value=self._name)
-        self._mode = gui.add_dropdown("Show", MODES, initial_value=look.mode)
-        self._degree = gui.add_slider("SH degree", 0, 4, 1, look.degree, hint="of what the scene has")
-        self._fov = gui.add_slider("Field of view", 5, 150, 1, _slider_degrees(fov), hint="degrees, vertical")
-        self._background = gui.add_rgb("Background", _bytes(look.background))
-        for label, work in (
-            ("Whole scene", self._show_all),
-            ("Save picture", self._save_picture),
-            ("Save camera", self._save_camera),
-        ):
-            self._when(gui.add_button(label).on_click, work)
+    def _add_controls(self, look: Look, exhibit: Exhibit) -> None:
+        gui, camera = self.client.gui, self.client.camera
+        if camera.image_width < NARROW:
+            gui.main_panel.minimize()
+        upright = camera.image_height > camera.image_width  # a phone, whose panel the server cannot fold
+        with gui.add_folder("Controls", expand_by_default=False) if upright else nullcontext():
+            self._add_groups(look, exhibit)
         self._status = gui.add_markdown("")
-        self._when(self._scene.on_update, self._swap)
-        self._when(self._fov.on_update, self._zoom)
-        for handle in (self._mode, self._degree, self._background):
-            self._when(handle.on_update, self._change)
 
-    def _when(self, register: Callable[[Callable[[object], None]], object], work: Callable[[], None]) -> None:
+    def _add_groups(self, look: Look, exhibit: Exhibit) -> None:
+        gui = self.client.gui
+        self._scene = gui.add_dropdown("Scene", self.terms.choices.names, initial_value=self._name)
+        self._mode = gui.add_dropdown("Show", MODES, initial_value=look.mode)
+        self.camera = CameraControls(self, exhibit)
+        self._picture = PictureControls(self, look)
+        self.photos = PhotoControls(self, exhibit)
+        self._crop = CropControls(self, exhibit)
+        self._path = PathControls(self)
+        self._upload = None if self.terms.upload is None else UploadControls(self, self.terms.upload)
+        self.when(self._scene.on_update, self._swap)
+        self.when(self._mode.on_update, self._change_mode)
+
+    def when(self, register: Callable[[Callable[[object], None]], object], work: Callable[[], None]) -> None:
         """Run `work` when the page triggers it; an error, such as an unreadable scene, is shown on the page."""
 
         def happened(_: object) -> None:
             try:
                 work()
             except Exception as error:
-                self._say(error)
+                self.say(error)
 
         register(happened)
 
     async def _camera_moved(self, camera: viser.CameraHandle) -> None:
         # In the event loop, where no other message can change the camera between two of its values.
-        self._ask()
+        self.ask()
 
-    def _change(self) -> None:
-        mode = self._mode.value if self._mode.value in MODES else MODES[0]
-        red, green, blue = (min(255, max(0, int(value))) / 255 for value in self._background.value)
+    def change(self, changed: Callable[[Look], Look]) -> None:
+        """Draw something else from now on: what `changed` makes of what is drawn; not if the page is closed."""
         with self._lock:
             if self._look is not None:
-                degree = min(max(0, int(self._degree.value)), self._look.scene.degree)
-                self._look = replace(self._look, mode=mode, degree=degree, background=(red, green, blue))
-        self._ask()
+                self._look = changed(self._look)
+        self.ask()
 
-    def _zoom(self) -> None:
-        degrees = min(150, max(5, float(self._fov.value)))
-        if degrees != _slider_degrees(
-            self._client.camera.fov
-        ):  # the camera's angle may lie between two values of the slider
-            self._client.camera.fov = math.radians(degrees)
-            self._ask()
+    def _change_mode(self) -> None:
+        mode = self._mode.value if self._mode.value in MODES else MODES[0]
+        self.change(lambda look: replace(look, mode=mode))
 
     def _swap(self) -> None:
         """Read the chosen scene and show it; the previous one stays until then, and if reading fails."""
@@ -139,41 +159,38 @@ class Session:
             self._open(name)
         except Exception:
             if not self._painter.closed:
-                _set(self._scene, self._name)
+                set_value(self._scene, self._name)
             raise
 
+    def show_uploaded(self, name: str, exhibit: Exhibit) -> None:
+        """Offer an uploaded scene on this page, instead of the one before, and show it."""
+        with self._lock:
+            if self._look is None:
+                return
+            self._uploaded = (name, exhibit)
+        if self._name == name:  # the one before had the same name, and is shown
+            self._open(name)
+        else:
+            self._scene.options = (*dict.fromkeys([*self.terms.choices.names, self._name, name]),)
+            set_value(self._scene, name)
+
     def _open(self, name: str) -> None:
-        exhibit = self._terms.choices.get(name)
+        uploaded = self._uploaded
+        exhibit = uploaded[1] if uploaded and uploaded[0] == name else self.terms.choices.get(name)
         with self._lock:
             if self._look is None or self._scene.value != name:  # the page was closed, or another scene was chosen
                 return
             self._name, self._exhibit = name, exhibit
-            degree = min(max(0, int(self._degree.value)), exhibit.scene.degree)
+            degree = self._picture.degree_for(exhibit.scene.degree)
             self._look = replace(self._look, scene=exhibit.scene, near=exhibit.view.camera.near, degree=degree)
-        self._show_all()
-        self._ask()
+        self.camera.show_all()
+        self.photos.show(exhibit)
+        self._crop.show(exhibit)
+        self.ask()
 
-    def _show_all(self) -> None:
-        """Point the page's camera at the scene as it was first seen."""
-        exhibit = self._exhibit
-        if exhibit is not None:
-            self._limit_zoom(exhibit)
-            aim = self._aim_of(exhibit)
-            point(self._client.camera, self._client.atomic, aim)
-            _set(self._fov, _slider_degrees(aim.fov))
-
-    def _aim_of(self, exhibit: Exhibit) -> Aim:
-        return aim_of(*exhibit.view, exhibit.middle)
-
-    def _limit_zoom(self, exhibit: Exhibit) -> None:
-        """Limit how close and how far the page can zoom, to what makes sense for the scene's size."""
-        aim = self._aim_of(exhibit)
-        distance = math.dist(aim.position, aim.look_at)
-        self._client.camera.min_orbit_distance = distance / 1000
-        self._client.camera.max_orbit_distance = distance * 1000
-
-    def _pose(self) -> Pose:
-        camera = self._client.camera
+    def pose(self) -> Pose:
+        """Where the page's camera is."""
+        camera = self.client.camera
         return Pose(
             tuple(camera.wxyz.ravel().tolist()),
             tuple(camera.position.ravel().tolist()),
@@ -182,22 +199,32 @@ class Session:
             camera.image_height,
         )
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Draw what the page's camera sees now."""
         with self._lock:
             if self._look is not None and self._exhibit is not None:
-                self._painter.ask(PageRequest(self._look, self._pose(), self._exhibit))
+                self._painter.ask(PageRequest(self._look, self.pose(), self._prominence_of(self._look, self._exhibit)))
+
+    def _prominence_of(self, look: Look, exhibit: Exhibit) -> Prominence:
+        """What of the scene is drawn in motion; a crop of it has an order of its own."""
+        if look.scene is exhibit.scene:
+            self._cropped = None
+            return exhibit.prominence
+        if self._cropped is None or self._cropped.scene is not look.scene:
+            self._cropped = Prominence(look.scene, exhibit.middle)
+        return self._cropped
 
     def _paint(self, request: PageRequest, detail: Detail) -> float:
         """Draw in some detail and show it; called in the painter's thread. Returns how many seconds that took."""
         camera = camera_of(request.pose, request.look.near)
-        scene = request.exhibit.prominence.first(detail.share)
+        scene = request.prominence.first(detail.share)
         start = time.perf_counter()
-        picture = self._terms.draw(replace(request.look, scene=scene), resized(camera, detail.scale))
+        picture = self.terms.draw(replace(request.look, scene=scene), resized(camera, detail.scale))
         if self._painter.closed:
             return time.perf_counter() - start
         quality = _QUALITY["resting" if detail == FULL else "moving"]
-        self._client.scene.set_background_image(picture, format="jpeg", jpeg_quality=quality)
-        self._client.flush()
+        self.client.scene.set_background_image(picture, format="jpeg", jpeg_quality=quality)
+        self.client.flush()
         width, height = scaled_size(camera.width, camera.height, detail.scale)
         seconds = time.perf_counter() - start
         some = "" if detail.share == 1 else f"{len(scene)} of {len(request.look.scene)} Gaussians, "
@@ -205,67 +232,46 @@ class Session:
         self._complaint = ""
         return seconds
 
-    def _save_picture(self) -> None:
-        """Have the painter do it, one picture at a time, since one may take long and need much memory."""
-        look, pose = self._look, self._pose()
+    def send(self, errand: Callable[[Look, Pose], None]) -> None:
+        """Have the painter do it, one at a time for a page, since it may take long and need much memory."""
+        look, pose = self._look, self.pose()
         if look is None:
             return
         with self._lock:
-            if self._painter.send(partial(self._send_picture, look, pose)):
+            if not self._is_sending() and self._painter.send(lambda: errand(look, pose)):
                 self._complaint, self._told = "", False
             elif not self._told:
                 self._told = True
-                self._client.add_notification("splat", BUSY)
+                self.tell(BUSY)
 
-    def _send_picture(self, look: Look, pose: Pose) -> None:
-        """Called in the painter's thread."""
-        file = io.BytesIO()
-        Image.fromarray(self._terms.draw(look, camera_of(pose, look.near))).save(file, format="PNG")
+    def _is_sending(self) -> bool:
+        """Whether much of a file is still on its way: a page that reads none must not make the server keep many.
+
+        viser keeps what it is sending, at most 128 MB, elsewhere.
+        """
+        from viser import _messages
+
+        buffer = self.client._websock_connection.get_message_buffer()
+        with buffer.buffer_lock:
+            return any(isinstance(message, _messages.FileTransferPart) for message in buffer.message_from_id.values())
+
+    def download(self, name: str, content: bytes) -> None:
+        """Give the page's browser a file to save."""
         if not self._painter.closed:
-            self._client.send_file_download("splat.png", file.getvalue(), save_immediately=True)
-
-    def _save_camera(self) -> None:
-        look = self._look
-        if look is None:
-            return
-        text = camera_json(camera_of(self._pose(), look.near))
-        self._client.send_file_download("camera.json", text.encode(), save_immediately=True)
+            self.client.send_file_download(name, content, save_immediately=True)
 
     def _failed(self, error: Exception) -> None:
         """Say why pictures fail, once rather than for every picture."""
         if str(error) != self._complaint:
             self._complaint = str(error)
-            self._say(error)
+            self.say(error)
 
-    def _say(self, error: Exception) -> None:
+    def tell(self, text: str) -> None:
+        """Show a notice on the page."""
         if not self._painter.closed:
-            self._client.add_notification("splat", str(error) or type(error).__name__, color="red")
+            self.client.add_notification("splat", text)
 
-
-def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callable[[], Any], aim: Aim) -> None:
-    """Point the camera of a page, or of all pages opened from now on, at `aim`."""
-    with atomic():
-        camera.position = _triple(aim.position)
-        camera.look_at = _triple(aim.look_at)
-        if hasattr(camera, "up_direction"):
-            camera.up_direction = _triple(aim.up)
-        camera.fov = aim.fov
-
-
-def _slider_degrees(fov: float) -> int:
-    return min(150, max(5, round(math.degrees(fov))))
-
-
-def _set(handle: Any, value: object) -> None:
-    # Typed as read-only, because mypy has no setters of another type than the getter's.
-    handle.value = value
-
-
-def _triple(values: tuple[float, ...]) -> tuple[float, float, float]:
-    x, y, z = values
-    return x, y, z
-
-
-def _bytes(color: tuple[float, float, float]) -> tuple[int, int, int]:
-    red, green, blue = (round(255 * value) for value in color)
-    return red, green, blue
+    def say(self, error: Exception) -> None:
+        """Show an error on the page."""
+        if not self._painter.closed:
+            self.client.add_notification("splat", str(error) or type(error).__name__, color="red")

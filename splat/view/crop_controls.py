@@ -1,0 +1,145 @@
+"""The page's controls of a box that limits what is drawn, and saving what lies in it as a scene of its own."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..scene.edits import Corner, crop_scene
+from ..scene.formats import WRITERS, losses_of, write_scene
+from ..scene.gaussians import Gaussians, SceneError
+from .camera_controls import set_value
+from .choices import Exhibit
+from .drawing import Look
+from .pose import Numbers, Pose
+
+if TYPE_CHECKING:
+    from .session import Session
+
+MOST_BYTES: Final = 2**29
+"""Of a scene that a page saves, as a PLY file."""
+_FORMATS: Final = (".ply", *(ending for ending in WRITERS if ending != ".ply"))
+_AXES: Final = ("x", "y", "z")
+_STEPS: Final = 500
+_NODE: Final = "/crop"
+_COLOR: Final = (80, 220, 120)
+_PIXELS: Final = 2.0
+
+
+class CropControls:
+    """A folder of a page's panel."""
+
+    def __init__(self, page: Session, exhibit: Exhibit) -> None:
+        self._page = page
+        self._cropping = threading.Lock()
+        gui = page.client.gui
+        with gui.add_folder("Crop", expand_by_default=False):
+            self._on = gui.add_checkbox("Crop", initial_value=False, hint="draw only what lies in the box")
+            self._group = gui.add_folder(None)
+            self._format = gui.add_dropdown("Format", _FORMATS)
+            page.when(gui.add_button("Save crop").on_click, lambda: page.send(self._save))
+        self._sliders: list[Any] = []
+        self._was: tuple[Corner, Corner] | None = None
+        self.show(exhibit)
+        page.when(self._on.on_update, self._change)
+
+    def show(self, exhibit: Exhibit) -> None:
+        """Offer boxes for another scene, and crop nothing of it until that is asked for."""
+        set_value(self._on, False)
+        self._lower, self._upper = slider_ends(exhibit.scene)
+        for slider in self._sliders:
+            slider.remove()
+        with self._group:
+            self._sliders = [
+                self._page.client.gui.add_multi_slider(axis, low, high, (high - low) / _STEPS, (low, high))
+                for axis, low, high in zip(_AXES, self._lower, self._upper, strict=True)
+            ]
+        for slider in self._sliders:
+            self._page.when(slider.on_update, self._change)
+
+    def _box(self) -> tuple[Corner, Corner] | None:
+        """The corners of the box that was chosen; None if nothing is cropped."""
+        values = [slider.value for slider in self._sliders]
+        if not self._on.value or any(len(value) != 2 for value in values):
+            return None
+        (x0, x1), (y0, y1), (z0, z1) = values
+        return (x0, y0, z0), (x1, y1, z1)
+
+    def _change(self) -> None:
+        with self._cropping:  # one at a time: each makes a copy of what is left
+            box, exhibit = self._box(), self._page.exhibit
+            if exhibit is None or box == self._was:
+                return
+            if box is None:
+                scene = exhibit.scene
+                self._page.client.scene.remove_by_name(_NODE)
+            else:
+                scene = crop_scene(exhibit.scene, *unlimited(*box, self._lower, self._upper))
+                lines = box_lines(*box)
+                self._page.client.scene.add_line_segments(
+                    _NODE, lines, _COLOR, thickness=_PIXELS, thickness_units="screen"
+                )
+            if self._page.exhibit is exhibit:
+                self._page.change(lambda look: replace(look, scene=scene))
+            self._was = box
+
+    def _save(self, look: Look, pose: Pose) -> None:
+        """Called in the painter's thread."""
+        ending = self._format.value
+        if ending not in WRITERS:
+            raise SceneError("one of the formats on offer is required, found another")
+        scene = look.scene
+        if not len(scene):
+            raise SceneError("a box with Gaussians in it is required, found none in this one; move its sides")
+        size = 4 * len(scene) * (14 + 3 * scene.sh.shape[1])
+        if size > MOST_BYTES:
+            raise SceneError(
+                f"a crop of at most {MOST_BYTES >> 20} MB as .ply is required, found {size >> 20} MB; choose a smaller "
+                "box, or use `splat convert --crop`"
+            )
+        for loss in losses_of(ending, scene):
+            self._page.tell(f"crop{ending}: {loss}")
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"crop{ending}"
+            write_scene(path, scene.to("cpu"))
+            self._page.download(path.name, path.read_bytes())
+
+
+def slider_ends(scene: Gaussians) -> tuple[Corner, Corner]:
+    """The corners of the largest box that sliders give: half as much again, on each side, as `Gaussians.bounds`."""
+    lower, upper = (corner.double().cpu() for corner in scene.bounds())
+    more = ((upper - lower) / 2).clamp_min(1e-6)
+    (x0, x1), (y0, y1), (z0, z1) = map(_short, (lower - more).tolist(), (upper + more).tolist())
+    return (x0, y0, z0), (x1, y1, z1)
+
+
+def _short(low: float, high: float) -> tuple[float, float]:
+    """Two numbers with no more digits than their distance needs: they are shown below a slider."""
+    digits = math.ceil(2 - math.log10(high - low))
+    return round(low, digits), round(high, digits)
+
+
+def unlimited(lower: Corner, upper: Corner, least: Corner, most: Corner) -> tuple[Corner, Corner]:
+    """A box without limits where its sides are at the sliders' ends: scenes have Gaussians far away."""
+    x0, y0, z0 = (-np.inf if side <= end else side for side, end in zip(lower, least, strict=True))
+    x1, y1, z1 = (np.inf if side >= end else side for side, end in zip(upper, most, strict=True))
+    return (x0, y0, z0), (x1, y1, z1)
+
+
+def box_lines(lower: Corner, upper: Corner) -> npt.NDArray[np.float32]:
+    """[12, 2, 3]: the edges of a box."""
+    corners = list(product(*zip(lower, upper, strict=True)))
+    edges = [(one, other) for one in corners for other in corners if one < other and _differences(one, other) == 1]
+    return np.array(edges, np.float32)
+
+
+def _differences(one: Numbers, other: Numbers) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))

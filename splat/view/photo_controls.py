@@ -1,0 +1,95 @@
+"""The page's controls of the cameras that the scene was fitted to: their frusta, going to one, and its photograph."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ..scene.gaussians import SceneError
+from ..scene.names import quoted
+from .camera_controls import set_value
+from .choices import Exhibit
+from .focus import Click
+from .frusta import clicked_frustum, frustum_corners, frustum_lines, shown_pictures
+from .pose import aim_of, camera_of
+
+if TYPE_CHECKING:
+    from .session import Session
+
+NONE: Final = "none"
+_NODE: Final = "/cameras"
+_COLOR: Final = (255, 160, 40)
+_PIXELS: Final = 2.0
+
+
+class PhotoControls:
+    """A folder of a page's panel, which is there if the scene has such cameras."""
+
+    def __init__(self, page: Session, exhibit: Exhibit) -> None:
+        self._page = page
+        self._reading = threading.Lock()
+        gui = page.client.gui
+        self._folder = gui.add_folder("Photographs", expand_by_default=False)
+        with self._folder:
+            self._drawn = gui.add_checkbox("Cameras", initial_value=False, hint="draw them; click on one to go there")
+            self._chosen = gui.add_dropdown("Go to", (NONE,))
+            self._note = gui.add_markdown("", visible=False)
+            self._photograph = gui.add_image(np.zeros((1, 1, 3), np.uint8), visible=False)
+        self.show(exhibit)
+        page.when(self._drawn.on_update, self._draw)
+        page.when(self._chosen.on_update, self._go)
+
+    def show(self, exhibit: Exhibit) -> None:
+        """Offer the cameras of another scene."""
+        taken = shown_pictures(exhibit.taken)
+        self._folder.visible = bool(taken)
+        self._by_name = {f"{number + 1}: {quoted(picture.name)}": picture for number, picture in enumerate(taken)}
+        self._corners = frustum_corners([picture.camera for picture in taken], exhibit.middle) if taken else None
+        few = f"{len(taken)} of {len(exhibit.taken)} cameras, evenly chosen" if len(taken) < len(exhibit.taken) else ""
+        self._note.content, self._note.visible = few, bool(few)
+        self._chosen.options = (NONE, *self._by_name)
+        self._photograph.visible = False
+        self._draw()
+
+    def click(self, click: Click) -> bool:
+        """Go to the camera that was clicked; whether there was one, and they are drawn."""
+        exhibit, corners = self._page.exhibit, self._corners
+        if not self._drawn.value or exhibit is None or corners is None:
+            return False
+        camera = camera_of(self._page.pose(), exhibit.view.camera.near)
+        found = clicked_frustum(corners, camera, click.across, click.down)
+        if found is None:
+            return False
+        set_value(self._chosen, list(self._by_name)[found])
+        return True
+
+    def _draw(self) -> None:
+        scene = self._page.client.scene
+        if self._drawn.value and self._corners is not None:
+            lines = frustum_lines(self._corners)
+            scene.add_line_segments(_NODE, lines, _COLOR, thickness=_PIXELS, thickness_units="screen")
+        else:
+            scene.remove_by_name(_NODE)
+
+    def _go(self) -> None:
+        name, exhibit = self._chosen.value, self._page.exhibit
+        picture = self._by_name.get(name)
+        if picture is None or exhibit is None:
+            self._photograph.visible = False
+            return
+        # The camera's own up, so that what is drawn can be compared with the photograph.
+        self._page.camera.point(aim_of(picture.camera, None, exhibit.middle))
+        self._page.ask()
+        if self._page.terms.photograph is None:
+            return
+        with self._reading:  # one at a time, and only the newest
+            if self._chosen.value != name:
+                return
+            self._photograph.visible = False
+            photograph = self._page.terms.photograph(picture.name)
+            if photograph is None:
+                raise SceneError(f"the photograph {picture.name!r} in the folder is required, found none")
+            self._photograph.image = photograph
+            self._photograph.visible = True

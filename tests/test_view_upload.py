@@ -1,0 +1,149 @@
+"""Scenes that a page uploads: only with --allow-upload, one at a time, bounded, and for that page alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from test_view_server import FRONT, Drawn, Page, place, session_of, terms, wait
+
+from splat.scene.builtin import knot_scene
+from splat.scene.formats import read_scene, write_scene
+from splat.view.choices import BUILT_IN, Exhibit, exhibit_of
+from splat.view.page_messages import LONGEST, is_expected
+from splat.view.server import Viewer, open_viewer
+from splat.view.upload_controls import UploadTerms
+from splat.view.upload_gate import LONGEST_PART, PART, UploadGate
+
+pytestmark = pytest.mark.once
+
+MOST = 3 * 2**20
+
+
+def read(path: Path) -> Exhibit:
+    assert path.parent.stat().st_mode & 0o077 == 0, "nobody else can read it"
+    scene = read_scene(path)
+    return exhibit_of(scene, *place(scene, None))
+
+
+@pytest.fixture
+def drawn() -> Drawn:
+    return Drawn()
+
+
+@pytest.fixture
+def viewer(drawn: Drawn) -> Iterator[Viewer]:
+    with open_viewer("127.0.0.1", 0, replace(terms(drawn), upload=UploadTerms(MOST, read)), BUILT_IN) as viewer:
+        yield viewer
+
+
+def messages(content: bytes, name: str = "a.ply", button: str = "u", **changes: object) -> list[dict[str, Any]]:
+    """What a page says to upload a file."""
+    ids = {"source_component_uuid": button, "transfer_uuid": "t"}
+    parts = [content[start : start + PART] for start in range(0, len(content), PART)]
+    start = {"filename": name, "mime_type": "", "part_count": len(parts), "size_bytes": len(content), **changes}
+    return [
+        {"type": "FileTransferStartUpload", **ids, **start},
+        *(
+            {"type": "FileTransferPart", **ids, "part_index": index, "content": part}
+            for index, part in enumerate(parts)
+        ),
+    ]
+
+
+def upload(page: Page, viewer: Viewer, content: bytes, name: str) -> None:
+    session = session_of(viewer)
+    for message in messages(content, name, session._upload._button._impl.uuid):
+        page.socket.send(msgspec.msgpack.encode(message))
+
+
+def test_an_uploaded_scene_is_shown_on_its_page_alone(viewer: Viewer, drawn: Drawn, tmp_path: Path) -> None:
+    scene = knot_scene()
+    part = scene.select(scene.means[:, 1] > -1)
+    write_scene(tmp_path / "a.ply", part)
+    page = Page(viewer.url)
+    page.look()
+    drawn.full()
+    session = session_of(viewer)
+    upload(page, viewer, (tmp_path / "a.ply").read_bytes(), "../../a.ply")
+    while len(drawn.full()[0].scene) != len(part):
+        pass
+    wait(lambda: session._scene.value == session._name == "uploaded: ../../a.ply")
+    assert session._upload._button.value.content == b"", "it is not kept"
+    for content, name, message in (
+        (b"GIF89a", "b.ply", "b.ply: a PLY file, which starts with"),
+        (b"GIF89a", "b.exe", "b.exe: the name of a scene must end in one of"),
+    ):
+        page.received.clear()
+        upload(page, viewer, content, name)
+        page.wait_for(message)
+        assert not any(b"/tmp" in text for text in page.received)
+        assert session._name == "uploaded: ../../a.ply"
+    session._scene.value = "other"
+    wait(lambda: session._name == "other")
+    upload(page, viewer, (tmp_path / "a.ply").read_bytes(), "c.ply")
+    wait(lambda: session._name == "uploaded: c.ply")
+    assert session._scene.options == (BUILT_IN, "other", "uploaded: c.ply")
+    Page(viewer.url).look()
+    wait(lambda: viewer.pages == 2)
+    (other,) = (found for found in viewer._sessions.values() if found is not session)
+    assert other._scene.options == (BUILT_IN, "other")
+
+
+LARGE = messages(bytes(2 * PART + 5))
+START, FIRST, SECOND, LAST = LARGE
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "too large": messages(bytes(9), size_bytes=MOST + 1, part_count=7)[:1],
+    "negative": messages(bytes(9), size_bytes=-1)[:1],
+    "empty": messages(b""),
+    "more parts": messages(bytes(9), part_count=2)[:1],
+    "no start": [FIRST],
+    "another start": [START, START],
+    "no order": [START, SECOND],
+    "twice": [START, FIRST, FIRST],
+    "short part": [START, {**FIRST, "content": bytes(5)}],
+    "long part": [START, FIRST, SECOND, {**LAST, "content": bytes(6)}],
+    "another transfer": [START, {**FIRST, "transfer_uuid": "v"}],
+    "another button": [START, {**FIRST, "source_component_uuid": "v"}],
+    "beyond the end": [*LARGE, LAST],
+    "long name": messages(bytes(9), "a" * 1001)[:1],
+    "more": [{**START, "more": 1}],
+    "text": [START, {**FIRST, "content": "a" * PART}],
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_upload_is_refused(case: str) -> None:
+    gate = UploadGate(MOST)
+    *before, last = [msgspec.msgpack.encode(message) for message in REFUSED[case]]
+    assert all(gate.takes(message) for message in before)
+    assert not gate.takes(last)
+
+
+def test_uploads_follow_each_other_and_other_messages_stay_short() -> None:
+    gate = UploadGate(MOST)
+    for message in [*LARGE, *messages(b"abc"), *LARGE]:
+        packed = msgspec.msgpack.encode(message)
+        assert len(packed) <= LONGEST_PART
+        assert gate.takes(packed)
+        assert not is_expected(packed), "without the option"
+    control = {"type": "GuiUpdateMessage", "uuid": "u", "updates": {"value": "a" * LONGEST}}
+    assert not is_expected(msgspec.msgpack.encode(control))
+
+
+def test_a_page_that_uploads_too_much_is_closed(viewer: Viewer, drawn: Drawn) -> None:
+    for sent in (
+        messages(bytes(9), size_bytes=MOST + 1, part_count=7)[:1],
+        [START, SECOND],
+        [{**FRONT, "type": "a" * PART}],
+    ):
+        page = Page(viewer.url)
+        for message in sent:
+            page.socket.send(msgspec.msgpack.encode(message))
+        page.reader.join(20)
+        assert page.socket.close_code == 1008
+    assert viewer._server.gui._current_file_upload_states == {}
