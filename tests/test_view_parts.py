@@ -356,6 +356,10 @@ def test_the_frustum_under_a_click_is_found() -> None:
     assert clicked_frustum(corners, viewer, 0.02, 0.02) is None
     assert clicked_frustum(corners, viewer, math.nan, 0.5) is None
     assert clicked_frustum(corners, cameras[0], 0.5, 0.5) != 0, "the one that looks is not seen"
+    inside = cameras[0].viewmat.clone()
+    inside[2, 3] -= float((corners[0, 1:].mean(dim=0) - corners[0, 0]).norm()) / 2
+    for across in (0.3, 0.5, 0.7):
+        assert clicked_frustum(corners[:1], replace(cameras[0], viewmat=inside), across, 0.4) is None, "half behind"
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST_SHOWN, MOST_SHOWN + 1, 20_000])

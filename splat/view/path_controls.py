@@ -43,10 +43,6 @@ class PathControls:
                 page.when(gui.add_button(label).on_click, work)
         self._tell()
 
-    def close(self) -> None:
-        """Play no more."""
-        self._stop.set()
-
     def _add(self) -> None:
         look = self._page.look
         if look is None:

@@ -94,7 +94,6 @@ class Session:
     def close(self) -> None:
         """Forget the page: its thread ends, and its scene is freed unless another page shows it."""
         self._painter.close()
-        self._path.close()
         with self._lock:
             self._look = self._exhibit = self._uploaded = self._cropped = None
 
