@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from measure import table
 
 from splat.fit import training
 from splat.fit.adapted_quality import judge_adapted
+from splat.fit.camera_corrections import CameraCorrections
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.training import FitOptions, Quality, Trainer, judge
 from splat.fit.views import Views
@@ -30,8 +32,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--appearance affine": {"appearance": "affine"},
     "--refine-cameras": {"refine_cameras": True},
     "antialiased": {},
+    "none, cameras disturbed": {},
+    "--refine-cameras, cameras disturbed": {"refine_cameras": True},
 }
 """What `fit` is given. It has no option to be antialiased: docs/fit.md says why."""
+DISTURBED = 0.006
+"""Radians, and shares of the scene's extent, by which cameras are turned and moved: the root mean square."""
 
 
 def main(folder: Path, every: int, seeds: int, chosen: list[str]) -> None:
@@ -58,6 +64,8 @@ def _measured(option: str, read: Callable[[int, int], tuple[Views, Views]], seed
     found: dict[str, list[Quality]] = {}
     for seed in range(seeds):
         trained, judged = read(seed, SIZE)
+        if "disturbed" in option:
+            trained = _disturbed(trained)
         with _mode("antialiased" if option == "antialiased" else "classic"):
             trainer = Trainer(trained, FitOptions(STEPS, GAUSSIANS, 2, seed, **OPTIONS[option]))
             trainer.fit(lambda *_: None)
@@ -65,7 +73,7 @@ def _measured(option: str, read: Callable[[int, int], tuple[Views, Views]], seed
             ways: dict[str, Quality] = {"as given": judge(scene, judged)}
             if option != "antialiased":
                 ways["colours fitted"] = judge_adapted(scene, judged, extent, False, True).quality
-            if option in ("none", "--refine-cameras"):
+            if option.startswith(("none", "--refine-cameras")):
                 ways["camera refined"] = judge_adapted(scene, judged, extent, True, False).quality
             if option in ("none", "antialiased"):
                 for size in (SIZE // 2, 2 * SIZE):
@@ -79,6 +87,15 @@ def _measured(option: str, read: Callable[[int, int], tuple[Views, Views]], seed
         [option, way, _said([q.psnr for q in qualities], 2), _said([q.ssim for q in qualities], 4)]
         for way, qualities in found.items()
     ]
+
+
+def _disturbed(views: Views) -> Views:
+    extent = Trainer(views, FitOptions(1, 1, 0)).extent
+    cameras = CameraCorrections(views.viewmats, extent, 1, common=True)
+    drawn = torch.randn(len(views), 6, generator=torch.Generator().manual_seed(5)) / 3**0.5
+    changes = drawn * torch.tensor([DISTURBED] * 3 + [DISTURBED * extent] * 3)
+    cameras.values.restore({**cameras.values.state(), "": changes / cameras.values.reach})
+    return replace(views, viewmats=cameras.corrected())
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from .picture_values import PictureValues
 
-_TURN: Final = 0.01
+_TURN: Final = 0.005
 """How far a camera turns at most, in radians; and how far it moves, as a share of the scene's extent."""
-_SHIFT: Final = 0.01
+_SHIFT: Final = 0.005
 
 
 class CameraCorrections:

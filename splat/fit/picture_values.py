@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import torch
@@ -18,7 +19,8 @@ class PictureValues:
     """K numbers for each of C pictures, first 0. A step concerns one picture, and Adam counts each one's steps alone.
 
     `reach` [K] is how far each number gets at most, about, while a fit takes its `steps`: Adam moves a number by its
-    rate at most, and the rates, which fall to 0, add up to it.
+    rate at most, and the rates add up to it. They rise from 0, since at first it is the scene that is wrong, and fall
+    to 0 again.
     """
 
     def __init__(self, pictures: int, reach: Tensor, steps: int) -> None:
@@ -37,7 +39,7 @@ class PictureValues:
         """Take the step, numbered from 1, for the picture whose gradient there is."""
         visits = max(self.steps / len(self.rows), _FEWEST)
         for group in self.optimizer.param_groups:
-            group["lr"] = 2 * (1 - (step - 1) / self.steps) / visits
+            group["lr"] = math.pi / 2 * math.sin(math.pi * step / (self.steps + 1)) / visits
         self.optimizer.step()
         self.rows[picture].grad = None
         self._note(picture)
