@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..fit.checkpoints import check_checkpoint
+from ..fit.color_maps import APPEARANCES
 from ..fit.comparison_page import check_page
 from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
@@ -104,9 +105,27 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
     parser.add_argument("--verbose", action="store_true", help="print the quality of each picture, too")
+    _add_picture_arguments(parser)
     _add_photograph_arguments(parser)
     _add_checkpoint_arguments(parser)
     add_device_argument(parser)
+
+
+def _add_picture_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is fitted of each picture, besides the scene."""
+    parser.add_argument(
+        "--appearance",
+        choices=APPEARANCES,
+        default="off",
+        help="affine: fit an affine map of the colours for each picture, too, for exposure and white balance that "
+        "change; the scene is written without them; default: off",
+    )
+    parser.add_argument(
+        "--refine-cameras",
+        action="store_true",
+        help="correct where each camera stands and looks, too, by a little; the cameras beside the scene are the "
+        "corrected ones",
+    )
 
 
 def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:

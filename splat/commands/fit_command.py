@@ -7,36 +7,34 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from .._kernelwheel.cli import MB, find_resources
-from ..fit.checkpoints import check_checkpoint, digest_of, resume, write_checkpoint
-from ..fit.comparison_page import check_page, write_comparison
+from ..fit.adapted_quality import judge_adapted
+from ..fit.checkpoints import digest_of, resume, write_checkpoint
+from ..fit.comparison_page import write_comparison
 from ..fit.fit_memory import FitMemory
+from ..fit.perceptual import measure_lpips
 from ..fit.photograph_views import Preparation, photograph_views
-from ..fit.quality_file import check_quality, write_quality
-from ..fit.training import FitOptions, Quality, Trainer, render
+from ..fit.quality_file import write_quality
+from ..fit.training import FitOptions, Quality, Trainer
 from ..fit.views import Views, read_views
 from ..photos.folders import check_no_capture, is_capture, read_capture
 from ..scene.camera import Camera
-from ..scene.camera_list import cameras_path, check_cameras, write_cameras
-from ..scene.formats import written_suffix
-from ..scene.gaussians import Gaussians, SceneError
-from ..scene.image import check_picture, write_png
+from ..scene.camera_list import write_cameras
+from ..scene.gaussians import SceneError
 from .command_files import save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments, default_size
+from .fit_outputs import Judged, Outputs, find_outputs, kind_of, pictures_size, say_quality, write_picture
 from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
-from .printing import print_error, print_progress, print_result
+from .printing import print_error, print_progress
 from .warnings_printed import printed_warnings
 
-_FEW = 4
-"""Pictures that say little about others."""
 _SMALL = 100_000
 """Pixels. With fewer, waking other threads takes longer than the work they do."""
 _REMEDY = "choose fewer --gaussians, or smaller or fewer pictures"
@@ -47,37 +45,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fit_arguments(parser)
 
 
-class _Outputs(NamedTuple):
-    """The files to write."""
-
-    scene: Path
-    picture: Path
-    page: Path | None
-    checkpoint: Path | None
-    quality: Path | None
-    cameras: Path
-
-
 class _Work(NamedTuple):
     """What is fitted, and what it is judged by."""
 
     trainer: Trainer
-    judged: Views
-    held_out: bool
+    views: Views
+    """All pictures, with the cameras as given."""
+    held_out: list[int]
+
+    @property
+    def judged(self) -> Views:
+        """The pictures that the scene is judged by."""
+        return self.views.select(self.held_out) if self.held_out else self.trainer.refined_views()
 
     def cameras(self) -> tuple[list[Camera], list[str]]:
-        """The cameras and their pictures' names; the first one, which people see first, is one that was fitted to."""
-        cameras, names = self.trainer.views.cameras()
+        """The cameras as far as they were refined, and their pictures' names; those fitted to come first, as people see
+        the first one first."""
+        cameras, names = self.trainer.refined_views().cameras()
         if not self.held_out:
             return cameras, names
         others, their_names = self.judged.cameras()
         return cameras + others, names + their_names
 
-    def kind(self) -> str:
-        """What it is judged by, in words."""
-        if self.held_out:
-            return f"{len(self.judged)} held-out picture{'s' if len(self.judged) > 1 else ''}"
-        return f"the picture{'s' if len(self.judged) > 1 else ''} it was fitted to"
+    def judge(self) -> Judged:
+        """How well the scene shows them at the end."""
+        trainer, judged, held_out = self.trainer, self.judged, bool(self.held_out)
+        scene = trainer.gaussians()
+        refined, recolored = bool(trainer.cameras) and held_out, bool(trainer.appearance)
+        adapted = judge_adapted(scene, judged, trainer.extent, refined, recolored) if refined or recolored else None
+        return Judged(judged, held_out, trainer.quality(judged), adapted, measure_lpips(scene, judged))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
     what = "reading the pictures"
     try:
         photographs = len(args.sources) == 1 and is_capture(args.sources[0])
-        outputs = _outputs(args, photographs)
+        outputs = find_outputs(args, photographs)
         device = find_device(args.device)
         args = _sized(args, photographs, device)
         with enough_memory(lambda: what, _REMEDY):
             with printed_warnings():
                 views = _read(args, photographs, device)
-            what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {_size(views)}"
+            what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
             work = _prepare(args, views.to(device))
             trainer = work.trainer
             digest = digest_of(trainer) if outputs.checkpoint else ""
@@ -115,21 +111,24 @@ def run(args: argparse.Namespace) -> int:
                 if interrupted():
                     return _say_interrupted(args, trainer, outputs, digest)
         with _threads(views, device), enough_memory(lambda: what, _REMEDY):
-            quality = trainer.quality(work.judged)
-            seconds = time.perf_counter() - start
-            facts = _facts(args, work, views, device, seconds)
+            judged = work.judge()
+            facts = _facts(args, work, device, time.perf_counter() - start)
             if outputs.page:
                 title = f"{outputs.scene.name}: photographs and renders"
-                write_comparison(outputs.page, title, f"{facts}; {work.kind()}.", scene, work.judged, quality)
+                line = f"{facts}; {judged.kind}."
+                write_comparison(outputs.page, title, line, scene, judged.views, judged.quality)
             if outputs.quality:
-                write_quality(outputs.quality, quality, work.judged.names, work.held_out)
-            _write_picture(outputs.picture, scene, work.judged, trainer.options.sh_degree)
+                write_quality(
+                    outputs.quality, judged.quality, judged.views.names, judged.held_out, judged.adapted,
+                    judged.perceptual,
+                )  # fmt: skip
+            write_picture(outputs.picture, scene, judged.views, trainer.options.sh_degree)
         if outputs.checkpoint:
             outputs.checkpoint.unlink(missing_ok=True)  # resuming from it would only give this scene again
     except (SceneError, OSError, DeviceError, ValueError) as error:
         print_error(error)
         return 1
-    _say_quality(args, work, outputs, quality, facts)
+    say_quality(outputs, judged, facts, args.verbose)
     return 0
 
 
@@ -142,27 +141,6 @@ def _sized(args: argparse.Namespace, photographs: bool, device: torch.device) ->
     if args.downscale == 1 and not args.max_size:
         found.max_size = size.max_size
     return found
-
-
-def _outputs(args: argparse.Namespace, photographs: bool) -> _Outputs:
-    """The files that the options name or imply; ValueError or OSError if one cannot be written."""
-    stem = args.output.name[: -len(written_suffix(args.output))]
-    picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
-    page, checkpoint, quality = args.page, args.checkpoint, None
-    if photographs:
-        quality = check_quality(args.output.with_name(f"{stem}.quality.json"))
-        page = page or check_page(args.output.with_name(f"{stem}.comparison.html"))
-        checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
-    if args.resume and checkpoint is None:
-        raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
-    if args.resume and not checkpoint.exists():
-        raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
-    if checkpoint and checkpoint.exists() and not args.resume:
-        raise ValueError(
-            f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file"
-        )
-    cameras = check_cameras(cameras_path(args.output))
-    return _Outputs(args.output, picture, page, checkpoint, quality, cameras)
 
 
 def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> Views:
@@ -183,8 +161,8 @@ def _read(args: argparse.Namespace, photographs: bool, device: torch.device) -> 
     preparation = Preparation(args.downscale, args.max_size, _bytes(args.background))
     views = photograph_views(capture, points, args.seed, preparation, memory)
     print_progress(
-        f"{len(views)} photographs, used at {_size(views)}: {args.steps} steps to {args.gaussians} Gaussians on the "
-        f"{'GPU' if device.type == 'cuda' else 'CPU'}; --max-size, --steps and --gaussians say otherwise"
+        f"{len(views)} photographs, used at {pictures_size(views)}: {args.steps} steps to {args.gaussians} Gaussians "
+        f"on the {'GPU' if device.type == 'cuda' else 'CPU'}; --max-size, --steps and --gaussians say otherwise"
     )
     return views
 
@@ -197,16 +175,19 @@ def _bytes(color: tuple[float, float, float]) -> tuple[int, int, int]:
 def _prepare(args: argparse.Namespace, views: Views) -> _Work:
     held_out = args.hold_out.choose(views)
     trained = views.select([i for i in range(len(views)) if i not in held_out])
-    judged = views.select(held_out) if held_out else views
+    if len(trained) < 2 and (args.refine_cameras or args.appearance != "off"):
+        raise ValueError("--appearance and --refine-cameras are for several pictures to fit to, found 1")
     degree = args.sh_degree if len(views) > 1 else 0
-    options = FitOptions(args.steps, args.gaussians, degree, args.seed, args.strategy)
-    return _Work(Trainer(trained, options), judged, bool(held_out))
+    options = FitOptions(
+        args.steps, args.gaussians, degree, args.seed, args.strategy, args.appearance, args.refine_cameras
+    )
+    return _Work(Trainer(trained, options), views, held_out)
 
 
 def _fit(
     args: argparse.Namespace,
     work: _Work,
-    outputs: _Outputs,
+    outputs: Outputs,
     digest: str,
     interrupted: Callable[[], bool],
     photographs: bool,
@@ -217,7 +198,9 @@ def _fit(
     try:
         with (
             enough_memory(lambda: what, _REMEDY),
-            fit_progress(args.steps, trainer.done, work.kind(), lines=photographs) as report,
+            fit_progress(
+                args.steps, trainer.done, kind_of(work.judged, bool(work.held_out)), lines=photographs
+            ) as report,
         ):
 
             def after(step: int, loss: float) -> None:
@@ -233,43 +216,15 @@ def _fit(
     return None
 
 
-@torch.no_grad()
-def _write_picture(path: Path, scene: Gaussians, judged: Views, degree: int) -> None:
-    image, _ = render(scene, judged, 0, degree)
-    write_png(path, torch.cat([judged.target(0), image], dim=1))
-
-
-def _size(views: Views) -> str:
-    sizes = views.sizes
-    width, height = max(sizes, key=lambda size: size[0] * size[1])
-    return f"{'' if len(set(sizes)) == 1 else 'up to '}{width}x{height}"
-
-
-def _facts(args: argparse.Namespace, work: _Work, views: Views, device: torch.device, seconds: float) -> str:
-    count = len(work.trainer.views)
+def _facts(args: argparse.Namespace, work: _Work, device: torch.device, seconds: float) -> str:
+    count, size = len(work.trainer.views), pictures_size(work.views)
     return (
-        f"{len(work.trainer.table)} Gaussians from {count} picture{'s' if count > 1 else ''} of {_size(views)}, "
+        f"{len(work.trainer.table)} Gaussians from {count} picture{'s' if count > 1 else ''} of {size}, "
         f"{args.steps} steps, {device.type}, {seconds:.1f} s"
     )
 
 
-def _say_quality(args: argparse.Namespace, work: _Work, outputs: _Outputs, quality: Quality, facts: str) -> None:
-    """Print what was made, and how good it is."""
-    if args.verbose:
-        names = work.judged.names or [f"picture {view + 1}" for view in range(len(work.judged))]
-        for name, psnr, ssim in zip(names, quality.psnrs, quality.ssims, strict=True):
-            print_result(f"{name}: PSNR {psnr:.2f} dB, SSIM {ssim:.3f}")
-    page = f"; page: {outputs.page}" if outputs.page else ""
-    print_result(f"{facts}: {args.output}")
-    spread = ""
-    if len(quality.psnrs) > 1:
-        few = ", too few to say much" if work.held_out and len(quality.psnrs) < _FEW else ""
-        spread = f" ({min(quality.psnrs):.1f} to {max(quality.psnrs):.1f}{few})"
-    judged = f"PSNR {quality.psnr:.1f} dB on {work.kind()}{spread}, SSIM {quality.ssim:.3f}"
-    print_result(f"{judged}; comparison: {outputs.picture}{page}")
-
-
-def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: _Outputs, digest: str) -> int:
+def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: Outputs, digest: str) -> int:
     """Write a checkpoint, if checkpoints are kept, and say where the files are."""
     more = ""
     if outputs.checkpoint:

@@ -45,6 +45,8 @@ def write_checkpoint(path: Path, trainer: Trainer, pictures: str) -> None:
         for moment in MOMENTS:
             arrays[f"{name}.{moment}"] = state[moment].cpu().numpy() if state else np.zeros_like(arrays[name])
     arrays |= {f"count.{name}": value.cpu().numpy() for name, value in trainer.strategy.counts.items()}
+    for name, values in trainer.picture_values.items():
+        arrays |= {f"{name}{part}": value.cpu().numpy() for part, value in values.state().items()}
     with replacing(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
@@ -59,7 +61,12 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     names = list(trainer.table.parameters)
     moments = [f"{name}.{moment}" for name in names for moment in MOMENTS]
     counts = list(trainer.strategy.counts)
-    wanted = ["fit", *names, *moments, *(f"count.{name}" for name in counts)]
+    pictures_have = {
+        f"{name}{part}": tuple(value.shape)
+        for name, of_pictures in trainer.picture_values.items()
+        for part, value in of_pictures.state().items()
+    }
+    wanted = ["fit", *names, *moments, *(f"count.{name}" for name in counts), *pictures_have]
     arrays, found = read_npz(path, wanted)
     if missing := [name for name in wanted if name not in arrays]:
         raise SceneError(f"{path}: a checkpoint of this fit is required, with {missing[0]}; found {found}")
@@ -81,7 +88,10 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
         for name in names
     }
     counted = {name: _tensor(path, name, arrays[f"count.{name}"], (rows,), trainer) for name in counts}
+    of_each = {name: _tensor(path, name, arrays[name], shape, trainer) for name, shape in pictures_have.items()}
     trainer.table.replace(values, states)
+    for name, of_pictures in trainer.picture_values.items():
+        of_pictures.restore({part: of_each[f"{name}{part}"] for part in of_pictures.state()})
     trainer.strategy.counts = counted
     trainer.done = done
 

@@ -7,7 +7,7 @@ that number, whatever was drawn before. So a fit that continues from a checkpoin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +15,11 @@ from torch import Tensor
 
 from ..ops.rendering import rasterization
 from ..scene.gaussians import Gaussians
+from .camera_corrections import CameraCorrections
+from .color_maps import ColorMaps
 from .losses import masked, psnr, ssim, training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances
+from .picture_values import PictureValues
 from .strategies import STRATEGIES, Moment
 from .views import Views
 
@@ -34,6 +37,9 @@ class FitOptions:
     seed: int = 0
     strategy: str = "grow"
     """One of `STRATEGIES`."""
+    appearance: str = "off"
+    """One of `APPEARANCES`."""
+    refine_cameras: bool = False
 
     @property
     def refine_every(self) -> int:
@@ -80,8 +86,21 @@ class Trainer:
         self.extent = _extent(views)
         self.table = GaussianTable(_start(views, options, self.extent))
         self.strategy = STRATEGIES[options.strategy](self.table)
+        affine = options.appearance == "affine"
+        self.appearance = ColorMaps(len(views), options.steps, views.device) if affine else None
+        self.cameras = CameraCorrections(views.viewmats, self.extent, options.steps) if options.refine_cameras else None
         self.done = 0
         """Steps taken."""
+
+    @property
+    def picture_values(self) -> dict[str, PictureValues]:
+        """What is fitted of each picture, besides the scene."""
+        fitted = {"appearance": self.appearance, "cameras": self.cameras}
+        return {name: part.values for name, part in fitted.items() if part is not None}
+
+    def refined_views(self) -> Views:
+        """The pictures with the cameras as they are now."""
+        return self.views if self.cameras is None else replace(self.views, viewmats=self.cameras.corrected())
 
     def gaussians(self) -> Gaussians:
         """The Gaussians as they are now, after activation, detached."""
@@ -107,16 +126,21 @@ class Trainer:
         view = self._view_at(step)
         self._set_rate(step)
         scene = self.table.activated()
-        image, meta = render(scene, self.views, view, self.options.degree_at(step), absgrad=self.strategy.absgrad)
+        degree, viewmat = self.options.degree_at(step), self.cameras.viewmat(view) if self.cameras else None
+        image, meta = render(scene, self.views, view, degree, absgrad=self.strategy.absgrad, viewmat=viewmat)
+        image = self.appearance.applied(image, view) if self.appearance else image
         loss = training_loss(image, self.views.target(view), self.views.mask(view))
+        kept = self.appearance.penalty(view) if self.appearance else 0.0
         means2d: Any = meta["means2d"]
         means2d.retain_grad()
         self.table.optimizer.zero_grad(set_to_none=True)
-        (loss + self.strategy.penalty(scene)).backward()  # type: ignore[no-untyped-call]
+        (loss + self.strategy.penalty(scene) + kept).backward()  # type: ignore[no-untyped-call]
         gradients = means2d.absgrad[0] if self.strategy.absgrad else means2d.grad[0]
         halves = torch.tensor(self.views.sizes[view], device=gradients.device) / 2
         self.strategy.record(gradients * halves, (meta["radii"][0] > 0).all(dim=-1))
         self.table.optimizer.step()
+        for values in self.picture_values.values():
+            values.step(view, step)
         self.strategy.after_step(self.table, self._moment(step))
         return float(loss.detach())
 
@@ -154,22 +178,25 @@ class Trainer:
 
 
 @torch.no_grad()
-def judge(scene: Gaussians, views: Views) -> Quality:
-    """PSNR and SSIM of each of the pictures."""
+def judge(
+    scene: Gaussians, views: Views, recolored: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
+) -> Quality:
+    """PSNR and SSIM of each of the pictures; `recolored` gets an image, its target and its mask first."""
     quality = Quality([], [])
     for view in range(len(views)):
-        mask = views.mask(view)
-        image = masked(render(scene, views, view, scene.degree)[0].clamp(0, 1), mask)
-        target = masked(views.target(view), mask)
+        mask, target = views.mask(view), views.target(view)
+        image = render(scene, views, view, scene.degree)[0].clamp(0, 1)
+        image = recolored(image, target, mask).clamp(0, 1) if recolored else image
+        image, target = masked(image, mask), masked(target, mask)
         quality.psnrs.append(psnr(image, target, mask))
         quality.ssims.append(float(ssim(image, target, mask)))
     return quality
 
 
 def render(
-    scene: Gaussians, views: Views, view: int, sh_degree: int, absgrad: bool = False
+    scene: Gaussians, views: Views, view: int, sh_degree: int, absgrad: bool = False, viewmat: Tensor | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The image [H, W, 3] of one of the cameras, and `meta`."""
+    """The image [H, W, 3] of one of the cameras, and `meta`; with another world-to-camera matrix, if one is given."""
     width, height = views.sizes[view]
     background = torch.tensor([views.background], device=views.device) if any(views.background) else None
     images, _, meta = rasterization(
@@ -178,7 +205,7 @@ def render(
         scene.scales,
         scene.opacities,
         scene.sh,
-        views.viewmats[view : view + 1],
+        views.viewmats[view : view + 1] if viewmat is None else viewmat[None],
         views.Ks[view : view + 1],
         width,
         height,

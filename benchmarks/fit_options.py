@@ -1,0 +1,122 @@
+"""What the options of `fit` change in how held-out photographs are shown: at equal steps, over several seeds.
+
+Usage: fit_options.py FOLDER [EVERY [SEEDS [OPTION...]]]: one in EVERY photographs (8) is held out; SEEDS (3) fits each.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import table
+
+from splat.fit import training
+from splat.fit.adapted_quality import judge_adapted
+from splat.fit.camera_corrections import CameraCorrections
+from splat.fit.photograph_views import Preparation, photograph_views
+from splat.fit.training import FitOptions, Quality, Trainer, judge
+from splat.fit.views import Views
+from splat.photos.folders import read_capture
+
+STEPS, GAUSSIANS, SIZE = 600, 12_000, 240
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "--appearance affine": {"appearance": "affine"},
+    "--refine-cameras": {"refine_cameras": True},
+    "antialiased": {},
+    "none, cameras disturbed": {},
+    "--refine-cameras, cameras disturbed": {"refine_cameras": True},
+}
+"""What `fit` is given. It has no option to be antialiased: docs/fit.md says why."""
+DISTURBED = 0.006
+"""Radians, and shares of the scene's extent, by which cameras are turned and moved: the root mean square."""
+
+
+def main(folder: Path, every: int, seeds: int, chosen: list[str]) -> None:
+    """Fit with each of the options, and print the table."""
+    torch.set_num_threads(1)  # the pictures are small
+    warnings.simplefilter("ignore")
+    read = partial(_read, folder, every)
+    trained, judged = read(0, SIZE)
+    print(
+        f"{folder}: {len(trained)} photographs, {len(judged)} held out, of {trained.sizes[0]}; {STEPS} steps to "
+        f"{GAUSSIANS} Gaussians; means of {seeds} seeds, and half of what they spread by"
+    )
+    rows = [row for option in chosen for row in _measured(option, read, seeds)]
+    table(["option", "held-out photographs", "PSNR", "SSIM"], rows)
+
+
+def _read(folder: Path, every: int, seed: int, size: int) -> tuple[Views, Views]:
+    views = photograph_views(read_capture(folder), GAUSSIANS // 3, seed, Preparation(max_size=size))
+    held_out = list(range(0, len(views), every))
+    return views.select([i for i in range(len(views)) if i not in held_out]), views.select(held_out)
+
+
+def _measured(option: str, read: Callable[[int, int], tuple[Views, Views]], seeds: int) -> list[list[str]]:
+    found: dict[str, list[Quality]] = {}
+    for seed in range(seeds):
+        trained, judged = read(seed, SIZE)
+        if "disturbed" in option:
+            trained = _disturbed(trained)
+        with _mode("antialiased" if option == "antialiased" else "classic"):
+            trainer = Trainer(trained, FitOptions(STEPS, GAUSSIANS, 2, seed, **OPTIONS[option]))
+            trainer.fit(lambda *_: None)
+            scene, extent = trainer.gaussians(), trainer.extent
+            ways: dict[str, Quality] = {"as given": judge(scene, judged)}
+            if option != "antialiased":
+                ways["colours fitted"] = judge_adapted(scene, judged, extent, False, True).quality
+            if option.startswith(("none", "--refine-cameras")):
+                ways["camera refined"] = judge_adapted(scene, judged, extent, True, False).quality
+            if option in ("none", "antialiased"):
+                for size in (SIZE // 2, 2 * SIZE):
+                    ways[f"{size} pixels"] = judge(scene, read(seed, size)[1])
+        if option == "antialiased":
+            for size in (SIZE // 2, SIZE, 2 * SIZE):
+                ways[f"{size} pixels, not antialiased"] = judge(scene, read(seed, size)[1])
+        for way, quality in ways.items():
+            found.setdefault(way, []).append(quality)
+    return [
+        [option, way, _said([q.psnr for q in qualities], 2), _said([q.ssim for q in qualities], 4)]
+        for way, qualities in found.items()
+    ]
+
+
+def _disturbed(views: Views) -> Views:
+    extent = Trainer(views, FitOptions(1, 1, 0)).extent
+    cameras = CameraCorrections(views.viewmats, extent, 1, common=True)
+    drawn = torch.randn(len(views), 6, generator=torch.Generator().manual_seed(5)) / 3**0.5
+    changes = drawn * torch.tensor([DISTURBED] * 3 + [DISTURBED * extent] * 3)
+    cameras.values.restore({**cameras.values.state(), "": changes / cameras.values.reach})
+    return replace(views, viewmats=cameras.corrected())
+
+
+@contextmanager
+def _mode(mode: str) -> Iterator[None]:
+    before = training.rasterization
+    training.rasterization = partial(before, rasterize_mode=mode)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        training.rasterization = before
+
+
+def _said(values: list[float], digits: int) -> str:
+    return f"{statistics.fmean(values):.{digits}f} ± {(max(values) - min(values)) / 2:.{digits}f}"
+
+
+if __name__ == "__main__":
+    given = sys.argv[2:]
+    main(
+        Path(sys.argv[1]),
+        int(given[0]) if given else 8,
+        int(given[1]) if len(given) > 1 else 3,
+        given[2:] or list(OPTIONS),
+    )

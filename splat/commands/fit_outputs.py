@@ -1,0 +1,117 @@
+"""The files that `python -m splat fit` writes, and what it prints once they are there."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from ..fit.adapted_quality import Adapted
+from ..fit.checkpoints import check_checkpoint
+from ..fit.comparison_page import check_page
+from ..fit.perceptual import Perceptual
+from ..fit.quality_file import check_quality
+from ..fit.training import Quality, render
+from ..fit.views import Views
+from ..scene.camera_list import cameras_path, check_cameras
+from ..scene.formats import written_suffix
+from ..scene.gaussians import Gaussians
+from ..scene.image import check_picture, write_png
+from .printing import print_result
+
+_FEW = 4
+"""Pictures that say little about others."""
+
+
+class Outputs(NamedTuple):
+    """The files to write."""
+
+    scene: Path
+    picture: Path
+    page: Path | None
+    checkpoint: Path | None
+    quality: Path | None
+    cameras: Path
+
+
+class Judged(NamedTuple):
+    """How well the scene shows the pictures that it is judged by."""
+
+    views: Views
+    held_out: bool
+    quality: Quality
+    adapted: Adapted | None
+    perceptual: Perceptual | None
+
+    @property
+    def kind(self) -> str:
+        """What it is judged by, in words."""
+        return kind_of(self.views, self.held_out)
+
+
+def kind_of(views: Views, held_out: bool) -> str:
+    """What a scene is judged by, in words."""
+    several = "s" if len(views) > 1 else ""
+    return f"{len(views)} held-out picture{several}" if held_out else f"the picture{several} it was fitted to"
+
+
+def find_outputs(args: argparse.Namespace, photographs: bool) -> Outputs:
+    """The files that the options name or imply; ValueError or OSError if one cannot be written."""
+    stem = args.output.name[: -len(written_suffix(args.output))]
+    picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
+    page, checkpoint, quality = args.page, args.checkpoint, None
+    if photographs:
+        quality = check_quality(args.output.with_name(f"{stem}.quality.json"))
+        page = page or check_page(args.output.with_name(f"{stem}.comparison.html"))
+        checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
+    if args.resume and checkpoint is None:
+        raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
+    if args.resume and not checkpoint.exists():
+        raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
+    if checkpoint and checkpoint.exists() and not args.resume:
+        raise ValueError(
+            f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file"
+        )
+    cameras = check_cameras(cameras_path(args.output))
+    return Outputs(args.output, picture, page, checkpoint, quality, cameras)
+
+
+@torch.no_grad()
+def write_picture(path: Path, scene: Gaussians, judged: Views, degree: int) -> None:
+    """Write a picture and the fitted scene next to each other."""
+    image, _ = render(scene, judged, 0, degree)
+    write_png(path, torch.cat([judged.target(0), image], dim=1))
+
+
+def pictures_size(views: Views) -> str:
+    """The size of the pictures, in words."""
+    sizes = views.sizes
+    width, height = max(sizes, key=lambda size: size[0] * size[1])
+    return f"{'' if len(set(sizes)) == 1 else 'up to '}{width}x{height}"
+
+
+def say_quality(outputs: Outputs, judged: Judged, facts: str, verbose: bool) -> None:
+    """Print what was made, and how good it is."""
+    quality, adapted, perceptual = judged.quality, judged.adapted, judged.perceptual
+    if verbose:
+        names = judged.views.names or [f"picture {view + 1}" for view in range(len(judged.views))]
+        for view, name in enumerate(names):
+            more = f", LPIPS {perceptual.values[view]:.3f}" if perceptual and perceptual.values else ""
+            print_result(f"{name}: PSNR {quality.psnrs[view]:.2f} dB, SSIM {quality.ssims[view]:.3f}{more}")
+        if perceptual:
+            print_result(perceptual.words)
+    page = f"; page: {outputs.page}" if outputs.page else ""
+    print_result(f"{facts}: {outputs.scene}")
+    spread = ""
+    if len(quality.psnrs) > 1:
+        few = ", too few to say much" if judged.held_out and len(quality.psnrs) < _FEW else ""
+        spread = f" ({min(quality.psnrs):.1f} to {max(quality.psnrs):.1f}{few})"
+    words = f"PSNR {quality.psnr:.1f} dB on {judged.kind}{spread}, SSIM {quality.ssim:.3f}"
+    print_result(f"{words}; comparison: {outputs.picture}{page}")
+    if adapted:
+        print_result(
+            f"PSNR {adapted.quality.psnr:.1f} dB, SSIM {adapted.quality.ssim:.3f} after {adapted.what} by each picture "
+            "itself"
+        )
