@@ -178,6 +178,25 @@ def test_modes_scenes_and_what_cannot_be_opened(chromium: Browser, url: str) -> 
     assert wrong == []
 
 
+def spread_two_fingers(page: Page, middle: tuple[int, int]) -> None:
+    """From 15 to 135 pixels on both sides of a point."""
+    x, y = middle
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
+    for away in range(15, 150, 15):
+        points = [{"x": x + side * away, "y": y, "id": side + 1} for side in (-1, 1)]
+        session.send(
+            "Input.dispatchTouchEvent", {"type": "touchStart" if away == 15 else "touchMove", "touchPoints": points}
+        )
+        page.wait_for_timeout(20)
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def shown(seen: np.ndarray) -> float:
+    """The share of a picture that is not the background, which is black."""
+    return float((seen.max(axis=2) > 16).mean())
+
+
 def test_a_phone_shows_the_scene_and_what_is_up_can_be_chosen(chromium: Browser, url: str) -> None:
     page, wrong = browser.visit(chromium, url, 390, 844)
     folded = page.get_by_text("Controls", exact=True)
@@ -193,5 +212,8 @@ def test_a_phone_shows_the_scene_and_what_is_up_can_be_chosen(chromium: Browser,
     turned = browser.resting_picture(page, 390, 844)[204:704][::-1, ::-1]
     assert seen.std() > 30
     assert apart(turned, seen) < 4, "the same, turned by 180 degrees"
+    spread_two_fingers(page, (195, 350))
+    near = browser.resting_picture(page, 390, 844)[204:704][::-1, ::-1]
+    assert shown(near) > 1.03 * shown(seen), "two fingers that move apart bring the scene nearer"
     page.close()
     assert wrong == []

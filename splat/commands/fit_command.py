@@ -28,7 +28,7 @@ from ..scene.gaussians import SceneError
 from .command_files import save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments, default_size
-from .fit_outputs import Judged, Outputs, find_outputs, kind_of, pictures_size, say_quality, write_picture
+from .fit_outputs import Judged, Outputs, find_outputs, judged_by, pictures_size, say_quality, write_picture
 from .fit_progress import fit_progress, measured_at
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
@@ -199,7 +199,7 @@ def _fit(
         with (
             enough_memory(lambda: what, _REMEDY),
             fit_progress(
-                args.steps, trainer.done, kind_of(work.judged, bool(work.held_out)), lines=photographs
+                args.steps, trainer.done, judged_by(work.judged, bool(work.held_out)), lines=photographs
             ) as report,
         ):
 

@@ -48,10 +48,10 @@ class Judged(NamedTuple):
     @property
     def kind(self) -> str:
         """What it is judged by, in words."""
-        return kind_of(self.views, self.held_out)
+        return judged_by(self.views, self.held_out)
 
 
-def kind_of(views: Views, held_out: bool) -> str:
+def judged_by(views: Views, held_out: bool) -> str:
     """What a scene is judged by, in words."""
     several = "s" if len(views) > 1 else ""
     return f"{len(views)} held-out picture{several}" if held_out else f"the picture{several} it was fitted to"
