@@ -56,6 +56,23 @@ ONCE_EACH = [["--version"], ["doctor"], ["doctor", "--json"], SMALL_FIT]
 WAYS_OF_PRINTING = [(words, False) for words in ONCE_EACH] + UNBUFFERED
 
 
+@pytest.mark.parametrize("said", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "9"}])
+def test_threads_that_wait_give_up_their_core_unless_the_user_says_otherwise(
+    said: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in cli.WAITING:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(SystemExit):
+        cli.main(["info", "--help"])
+
+    assert {name: os.environ[name] for name in cli.WAITING if name in os.environ} == (
+        said or {"OMP_WAIT_POLICY": "passive"}
+    )
+
+
 def test_every_command_is_tried() -> None:
     assert {words[0] for words in PRINTING} >= set(cli.COMMANDS)
 
