@@ -129,7 +129,7 @@ PACKAGES = (
     ),
     Package(
         "gsplat", f"{GITHUB}/nerfstudio-project/gsplat", "90d7b4b349", ".", "gsplat.csrc",
-        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),),
+        (("gsplat/cuda/csrc/third_party/glm", f"{GITHUB}/g-truc/glm"),), is_built=False,
     ),
     Package("mmcv", f"{GITHUB}/open-mmlab/mmcv", "a8073c74bf", ".", "mmcv._ext", is_built=False),
     Package(
