@@ -155,6 +155,15 @@ def test_wrong_files(tmp_path: Path, content: object, message: str) -> None:
     assert len(str(raised.value)) < len(str(path)) + 250
 
 
+def mutated(rng: random.Random, seeds: list[bytes]) -> bytes:
+    """One of some texts of JSON, changed in one to three places."""
+    content = bytearray(rng.choice(seeds))
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(content))
+        content[at : at + rng.randint(0, 3)] = rng.choice([b"", b"9", b"-", b"e99", b"[", b"null", b"\xff", b"NaN"])
+    return bytes(content)
+
+
 def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
     rng = random.Random(0)
     seeds = [json.dumps(GOOD).encode(), json.dumps(changed(viewmat=None, K=None, fov=90, **POSE)).encode()]
@@ -162,11 +171,7 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
     read = 0
     count = how_many(1500)
     for _ in range(count):
-        content = bytearray(rng.choice(seeds))
-        for _ in range(rng.randint(1, 3)):
-            at = rng.randrange(len(content))
-            content[at : at + rng.randint(0, 3)] = rng.choice([b"", b"9", b"-", b"e99", b"[", b"null", b"\xff", b"NaN"])
-        path.write_bytes(content)
+        path.write_bytes(mutated(rng, seeds))
         try:
             camera = read_camera(path)
         except SceneError:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from mutations import how_many
-from test_camera_file import EYE, GOOD, changed, check
+from test_camera_file import EYE, GOOD, changed, check, mutated
 from test_formats import some_scene
 from torch import Tensor
 
@@ -336,11 +336,7 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
     read = 0
     count = how_many(500)
     for _ in range(count):
-        content = bytearray(rng.choice(seeds))
-        for _ in range(rng.randint(1, 3)):
-            at = rng.randrange(len(content))
-            content[at : at + rng.randint(0, 3)] = rng.choice([b"", b"9", b"-", b"e99", b"[", b"null", b"\xff", b"NaN"])
-        path.write_bytes(content)
+        path.write_bytes(mutated(rng, seeds))
         try:
             found = read_path(path)
         except SceneError:

@@ -64,25 +64,21 @@ def _opendronemap(path: Path) -> str | None:
 
 def _metashape(path: Path) -> str | None:
     file = _with_ending(path, ".xml")
+    if file is None:
+        return None
     return (
-        None
-        if file is None
-        else (
-            f"{file.name}, perhaps the cameras of Metashape. {_NERFSTUDIO} metashape --data PICTURES --xml {file} "
-            "--output-dir FOLDER"
-        )
+        f"{file.name}, perhaps the cameras of Metashape. {_NERFSTUDIO} metashape --data PICTURES --xml {file} "
+        "--output-dir FOLDER"
     )
 
 
 def _realitycapture(path: Path) -> str | None:
     file = _with_ending(path, ".csv")
+    if file is None:
+        return None
     return (
-        None
-        if file is None
-        else (
-            f"{file.name}, perhaps the cameras of RealityCapture. Export them for COLMAP there, or {_NERFSTUDIO} "
-            f"realitycapture --data PICTURES --csv {file} --output-dir FOLDER"
-        )
+        f"{file.name}, perhaps the cameras of RealityCapture. Export them for COLMAP there, or {_NERFSTUDIO} "
+        f"realitycapture --data PICTURES --csv {file} --output-dir FOLDER"
     )
 
 
@@ -94,25 +90,21 @@ def _llff(path: Path) -> str | None:
 
 def _database(path: Path) -> str | None:
     file = _with_ending(path, ".db")
+    if file is None:
+        return None
     return (
-        None
-        if file is None
-        else (
-            f"{file.name}, perhaps COLMAP's database, which has no cameras yet: colmap mapper --database_path {file} "
-            f"--image_path {_picture_folder(path) or 'PICTURES'} --output_path {path / 'sparse'}"
-        )
+        f"{file.name}, perhaps COLMAP's database, which has no cameras yet: colmap mapper --database_path {file} "
+        f"--image_path {_picture_folder(path) or 'PICTURES'} --output_path {path / 'sparse'}"
     )
 
 
 def _pictures(path: Path) -> str | None:
     folder = _picture_folder(path)
+    if folder is None:
+        return None
     return (
-        None
-        if folder is None
-        else (
-            f"{len(pictures_in(folder))} pictures without cameras. COLMAP computes cameras from pictures: colmap "
-            f"automatic_reconstructor --image_path {folder} --workspace_path {path}; then fit {path / 'dense' / '0'}"
-        )
+        f"{len(pictures_in(folder))} pictures without cameras. COLMAP computes cameras from pictures: colmap "
+        f"automatic_reconstructor --image_path {folder} --workspace_path {path}; then fit {path / 'dense' / '0'}"
     )
 
 
