@@ -55,11 +55,11 @@ void for_each_run(const IntersectInputs& in, const std::vector<DepthEntry>& entr
   }
 }
 
-// The number of contiguous pieces of the entries, each with its own counters for all tiles: one per thread, unless the
-// counters would take more than 64 MiB.
+// The number of contiguous pieces of the entries, each with its own counters for all tiles: two per thread, because
+// Gaussians in front cover more tiles, unless the counters would take more than 64 MiB.
 int64_t piece_count(int64_t tiles) {
   const int64_t affordable = (int64_t{64} << 20) / (4 * std::max<int64_t>(tiles, 1));
-  return std::clamp<int64_t>(affordable, 1, thread_count());
+  return std::clamp<int64_t>(affordable, 1, 2 * thread_count());
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ SPLAT_HD void blend_row(const PlacedGaussian& gaussian, int32_t index, int row, 
     for (int c = 0; c < used; ++c) pixels.colors[c][k] += weight * gaussian.color[c];
     pixels.last[k] = select(blended, Ints{} + index, pixels.last[k]);
     // Without a branch: which Gaussian finishes a pixel cannot be predicted.
-    pixels.transmittance[k] = select(blended, next, select(visible, -transmittance, transmittance));
+    pixels.transmittance[k] = select(blended, next, negate_where(visible, transmittance));
   }
 }
 

@@ -38,6 +38,9 @@ SPLAT_HD Mask at_least(Ints a, int32_t b) { return _mm512_cmpge_epi32_mask((__m5
 SPLAT_HD uint32_t bits(Mask mask) { return mask; }
 SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return (Floats)_mm512_mask_mov_ps((__m512)b, mask, (__m512)a); }
 SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return (Ints)_mm512_mask_mov_epi32((__m512i)b, mask, (__m512i)a); }
+SPLAT_HD Floats negate_where(Mask mask, Floats x) {
+  return (Floats)_mm512_mask_xor_ps((__m512)x, mask, (__m512)x, _mm512_set1_ps(-0.0f));
+}
 SPLAT_HD Floats smaller(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
 SPLAT_HD Mask between_zero_and(Floats limit, Floats x) { return _mm512_cmple_epu32_mask((__m512i)x, (__m512i)limit); }
 #else
@@ -59,6 +62,7 @@ SPLAT_HD uint32_t bits(Mask mask) {
 }
 SPLAT_HD Floats select(Mask mask, Floats a, Floats b) { return mask ? a : b; }
 SPLAT_HD Ints select(Mask mask, Ints a, Ints b) { return mask ? a : b; }
+SPLAT_HD Floats negate_where(Mask mask, Floats x) { return (Floats)((Words)x ^ ((Words)mask & 0x80000000u)); }
 // `b` where one is NaN.
 SPLAT_HD Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
 // 0 <= x <= limit, by the bits of both: false for -0 and NaN.
@@ -82,7 +86,7 @@ SPLAT_HD Floats exp2_negative(Floats x) {
   const Floats low = 6.9314718246e-01f * r + 1.0f;
   const Floats middle = 5.5503599346e-02f * r + 2.4022647738e-01f;
   const Floats high = (1.3390807435e-03f * r + 9.6185058355e-03f) + 1.5326471475e-04f * r2;
-  const Floats p = (high * r2 + middle) * r2 + low;
+  const Floats p = (high * (r2 * r2) + middle * r2) + low;
   return (Floats)((Words)p + ((Words)shifted << 23));
 }
 
