@@ -125,6 +125,21 @@ def test_frames_have_intrinsics_of_their_own_and_angles_do(tmp_path: Path) -> No
     assert Ks[3].flatten().tolist() == pytest.approx([99, 0, 7, 0, 99, 15, 0, 0, 1])
 
 
+def test_a_matrix_has_the_intrinsics(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    expected = read(folder).Ks
+    said = json.loads((folder / "transforms.json").read_text())
+    for name in ("fl_x", "fl_y", "cx", "cy"):
+        del said[name]
+    for frame in said["frames"]:
+        frame["K"] = expected[0].tolist()
+    said["frames"][3]["K"] = [[99.0, 0, 7.0], [0, 98.0, 8.0], [0, 0, 1]]
+    (folder / "transforms.json").write_text(json.dumps(said))
+    Ks = read(folder).Ks
+    assert Ks[0].tolist() == expected[0].tolist()
+    assert Ks[3].tolist() == said["frames"][3]["K"]
+
+
 def test_the_points_of_a_ply_file_are_taken(tmp_path: Path) -> None:
     folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "cloud.ply"})
     places, colors = photographs.points(20)
@@ -417,8 +432,16 @@ def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
         ({"k1": 1e4}, "coefficients of distortion up to 1000 required, found 10000, 0"),
         ({"camera_model": "EQUIRECTANGULAR"}, "a camera_model of .* is required, found EQUIRECTANGULAR"),
         ({"camera_model": []}, r"a camera_model of .* is required, found \[\]"),
-        ({"fl_x": None}, "fl_x in pixels, or camera_angle_x between 0 and pi, required"),
+        ({"fl_x": None}, "fl_x in pixels, K, or camera_angle_x between 0 and pi, required"),
         ({"fl_x": float("inf")}, "fl_x must be a finite number, found inf"),
+        ({"K": 7}, "K must have the rows fl_x 0 cx, 0 fl_y cy and 0 0 1, found 7"),
+        ({"K": [[9, 1, 2], [0, 9, 3], [0, 0, 1]]}, "K must have the rows .* lenses with skew are not supported"),
+        ({"K": [[9, 0, 2], [0, 9, 3], [0, 0, float("nan")]]}, "K must have the rows"),
+        (
+            {"K": [[float("nan"), 0, 20], [0, 41.2122, 15], [0, 0, 1]], "fl_x": None},
+            "fl_x must be a finite number, found nan",
+        ),
+        ({"K": [[9, 0, 2], [0, 9, 3], [0, 0, 1]]}, "K and fl_x must agree, found 9 and 41.2122; remove the wrong one"),
         ({"fl_x": "wide"}, "fl_x must be a finite number, found wide"),
         ({"fl_x": -3}, "focal lengths above 0"),
         ({"w": 10**9}, "a size from 1 to 32768 pixels required"),

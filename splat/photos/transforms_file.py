@@ -1,9 +1,10 @@
 """Reading transforms.json, the list of pictures and cameras of Nerfstudio, instant-ngp and the first NeRFs.
 
 It may be damaged or hostile. Cameras look along -z with y upwards (OpenGL), and `transform_matrix` leads from the
-camera to the world. Intrinsics stand in the file or with a frame: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, or
-`camera_angle_x` and `camera_angle_y`, fields of view in radians; so does the distortion. `applied_transform` says how
-the world was rotated before the file was written; it is not undone, for cameras or for the points of `ply_file_path`.
+camera to the world. Intrinsics stand in the file or with a frame: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`; instead of the
+first four the matrix `K`, or `camera_angle_x` and `camera_angle_y`, fields of view in radians. So does the distortion.
+`applied_transform` says how the world was rotated before the file was written; it is not undone, for cameras or for the
+points of `ply_file_path`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from .pictures import picture_size
 _MOST_FRAMES: Final = 100_000
 _LIMITS: Final = JsonLimits(2**26, nests=10 * _MOST_FRAMES, values=60 * _MOST_FRAMES)
 """A frame has 6 objects and lists, and about 40 values."""
-_INTRINSICS: Final = ("fl_x", "fl_y", "cx", "cy", "w", "h", "camera_angle_x", "camera_angle_y", "camera_model")
+_OF_MATRIX: Final = {"fl_x": (0, 0), "fl_y": (1, 1), "cx": (0, 2), "cy": (1, 2)}
+"""Where they stand in a `K`, whose other elements are those of the identity."""
+_INTRINSICS: Final = (*_OF_MATRIX, "K", "w", "h", "camera_angle_x", "camera_angle_y", "camera_model")
 _OF_FRAMES: Final = frozenset(
     (*_INTRINSICS, *RADIAL_AND_TANGENTIAL, "is_fisheye", "file_path", "mask_path", "transform_matrix")
 )
@@ -48,7 +51,7 @@ class _Frame(NamedTuple):
 
     picture: Path
     mask: Path | None
-    values: Mapping[str, Any]
+    values: ChainMap[str, Any]
     held_out: bool | None
 
 
@@ -159,13 +162,14 @@ def _number(values: Mapping[str, Any], name: str, what: str) -> float | None:
     return float(value)
 
 
-def _lens(values: Mapping[str, Any], picture: Path, what: str) -> Lens:
+def _lens(values: ChainMap[str, Any], picture: Path, what: str) -> Lens:
+    values = values.new_child(_of_matrix(values, what))
     model = _model(values, what)
     sizes = [_number(values, name, what) for name in ("w", "h")]
     width, height = (int(size) for size in sizes if size) if all(sizes) else picture_size(picture)
     fx, fy = _focal(values, "x", width, what), _focal(values, "y", height, what)
     if fx is None:
-        raise SceneError(f"{what}: fl_x in pixels, or camera_angle_x between 0 and pi, required, found neither")
+        raise SceneError(f"{what}: fl_x in pixels, K, or camera_angle_x between 0 and pi, required, found none of them")
     cx, cy = _number(values, "cx", what), _number(values, "cy", what)
     coefficients = {name: _number(values, name, what) or 0.0 for name in RADIAL_AND_TANGENTIAL}
     higher = [name for name in _HIGHER if coefficients[name]]
@@ -177,6 +181,28 @@ def _lens(values: Mapping[str, Any], picture: Path, what: str) -> Lens:
     known = {name: coefficients[name] for name in (FISHEYE if model.endswith("FISHEYE") else RADIAL_AND_TANGENTIAL)}
     places = {"cx": width / 2 if cx is None else cx, "cy": height / 2 if cy is None else cy}
     return lens_of(model, (width, height), {"fx": fx, "fy": fx if fy is None else fy, **places, **known}, what)
+
+
+def _of_matrix(values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """What a `K` says, by the names that stand in a file without one; nothing if there is none."""
+    if values.get("K") is None:
+        return {}
+    matrix = _array(values["K"])
+    places = tuple(zip(*_OF_MATRIX.values(), strict=True))
+    rest = matrix.copy()
+    if matrix.shape == (3, 3):
+        rest[places] = np.eye(3)[places]
+    if not np.array_equal(rest, np.eye(3)):
+        raise SceneError(
+            f"{what}: K must have the rows fl_x 0 cx, 0 fl_y cy and 0 0 1, found {quoted(str(values['K']))}: "
+            "lenses with skew are not supported"
+        )
+    of_matrix = {name: float(matrix[place]) for name, place in _OF_MATRIX.items()}
+    for name, value in of_matrix.items():
+        other = _number(values, name, what)
+        if other is not None and abs(other - value) > 0.01:
+            raise SceneError(f"{what}: K and {name} must agree, found {value:g} and {other:g}; remove the wrong one")
+    return of_matrix
 
 
 def _model(values: Mapping[str, Any], what: str) -> str:
@@ -199,12 +225,17 @@ def _focal(values: Mapping[str, Any], axis: str, size: int, what: str) -> float 
 
 
 def _viewmat(frame: Mapping[str, Any], what: str) -> Floats:
-    try:
-        matrix = np.array(frame.get("transform_matrix"), dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        matrix = np.zeros(0)
+    matrix = _array(frame.get("transform_matrix"))
     if matrix.shape not in ((4, 4), (3, 4)):
         raise SceneError(f"{what}: transform_matrix, 4 rows of 4 finite numbers, required, found something else")
     pose = rigid(matrix[:3, :3] * _AXES, matrix[:3, 3], what)
     rotation = pose[:3, :3].T
     return rigid(rotation, -rotation @ pose[:3, 3], what)
+
+
+def _array(rows: object) -> Floats:
+    """Lists of numbers; an empty array for anything else."""
+    try:
+        return np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.zeros(0)
