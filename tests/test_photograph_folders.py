@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -204,11 +205,27 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_folder_without_cameras_is_told_what_makes_them(tmp_path: Path, layout: str) -> None:
     names, message = LAYOUTS[layout]
-    for name in names:
-        (tmp_path / "c" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "c" / name).touch()
     with pytest.raises(SceneError, match=message):
-        read_capture(tmp_path / "c")
+        read_capture(laid_out(tmp_path / "c", names))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_command_can_be_given_to_a_shell_as_it_stands(tmp_path: Path, layout: str) -> None:
+    folder = laid_out(tmp_path / "my c; ls", LAYOUTS[layout][0])
+    with pytest.raises(SceneError) as raised:
+        read_capture(folder)
+    _, dashes, options = str(raised.value).partition(" --")
+    words = shlex.split(dashes + options)
+    assert not any("my c" in word and not word.startswith(str(folder)) for word in words)
+    assert not any(word.endswith("my") for word in words)
+
+
+def laid_out(folder: Path, names: list[str]) -> Path:
+    """A folder of empty files."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
 
 
 def test_what_stands_for_no_capture(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -35,11 +36,16 @@ def _with_ending(folder: Path, *endings: str) -> Path | None:
     return next((path for path in sorted(_entries(folder)) if path.suffix.lower() in endings), None)
 
 
+def _word(path: Path | str) -> str:
+    """A path as one word of a shell's command."""
+    return shlex.quote(str(path))
+
+
 def _inside(path: Path) -> str | None:
     for folder in sorted(_entries(path)):
         # As 3DGS's convert.py leaves it, too: its first model is in `distorted`, of the pictures in `input`.
         if (folder / "sparse").is_dir() or (folder / "transforms.json").is_file():
-            pictures = f" --images {path / 'input'}" if (path / "input").is_dir() else ""
+            pictures = f" --images {_word(path / 'input')}" if (path / "input").is_dir() else ""
             return f"some in {folder}: fit that one{pictures}"
     return None
 
@@ -47,19 +53,19 @@ def _inside(path: Path) -> str | None:
 def _polycam(path: Path) -> str | None:
     if not any((path / "keyframes" / name).is_dir() for name in ("cameras", "corrected_cameras")):
         return None
-    return f"the raw data of Polycam. {_NERFSTUDIO} polycam --data {path} --output-dir FOLDER"
+    return f"the raw data of Polycam. {_NERFSTUDIO} polycam --data {_word(path)} --output-dir FOLDER"
 
 
 def _record3d(path: Path) -> str | None:
     if not ((path / "metadata.json").is_file() and any((path / name).is_dir() for name in ("rgb", "EXR_RGBD"))):
         return None
-    return f"a capture of Record3D. {_NERFSTUDIO} record3d --data {path} --output-dir FOLDER"
+    return f"a capture of Record3D. {_NERFSTUDIO} record3d --data {_word(path)} --output-dir FOLDER"
 
 
 def _opendronemap(path: Path) -> str | None:
     if not (path / "opensfm").is_dir():
         return None
-    return f"a project of OpenDroneMap. {_NERFSTUDIO} odm --data {path} --output-dir FOLDER"
+    return f"a project of OpenDroneMap. {_NERFSTUDIO} odm --data {_word(path)} --output-dir FOLDER"
 
 
 def _metashape(path: Path) -> str | None:
@@ -67,7 +73,7 @@ def _metashape(path: Path) -> str | None:
     if file is None:
         return None
     return (
-        f"{file.name}, perhaps the cameras of Metashape. {_NERFSTUDIO} metashape --data PICTURES --xml {file} "
+        f"{file.name}, perhaps the cameras of Metashape. {_NERFSTUDIO} metashape --data PICTURES --xml {_word(file)} "
         "--output-dir FOLDER"
     )
 
@@ -78,7 +84,7 @@ def _realitycapture(path: Path) -> str | None:
         return None
     return (
         f"{file.name}, perhaps the cameras of RealityCapture. Export them for COLMAP there, or {_NERFSTUDIO} "
-        f"realitycapture --data PICTURES --csv {file} --output-dir FOLDER"
+        f"realitycapture --data PICTURES --csv {_word(file)} --output-dir FOLDER"
     )
 
 
@@ -93,8 +99,9 @@ def _database(path: Path) -> str | None:
     if file is None:
         return None
     return (
-        f"{file.name}, perhaps COLMAP's database, which has no cameras yet: colmap mapper --database_path {file} "
-        f"--image_path {_picture_folder(path) or 'PICTURES'} --output_path {path / 'sparse'}"
+        f"{file.name}, perhaps COLMAP's database, which has no cameras yet: colmap mapper --database_path "
+        f"{_word(file)} --image_path {_word(_picture_folder(path) or 'PICTURES')} "
+        f"--output_path {_word(path / 'sparse')}"
     )
 
 
@@ -104,13 +111,14 @@ def _pictures(path: Path) -> str | None:
         return None
     return (
         f"{len(pictures_in(folder))} pictures without cameras. COLMAP computes cameras from pictures: colmap "
-        f"automatic_reconstructor --image_path {folder} --workspace_path {path}; then fit {path / 'dense' / '0'}"
+        f"automatic_reconstructor --image_path {_word(folder)} --workspace_path {_word(path)}; then "
+        f"fit {_word(path / 'dense' / '0')}"
     )
 
 
 def _video(path: Path) -> str | None:
     file = _with_ending(path, *_VIDEOS)
-    return None if file is None else f"a video. {_NERFSTUDIO} video --data {file} --output-dir FOLDER"
+    return None if file is None else f"a video. {_NERFSTUDIO} video --data {_word(file)} --output-dir FOLDER"
 
 
 def _picture_folder(path: Path) -> Path | None:
