@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import time
 import warnings
@@ -48,6 +49,18 @@ def test_a_sog_file_by_hand(tmp_path: Path, method: int) -> None:
     torch.testing.assert_close(found.quats[1], torch.tensor([(1 - 3 * third**2) ** 0.5, third, third, third]))
     torch.testing.assert_close(found.quats[0], torch.tensor([0.5**0.5, 0.5**0.5, 0, 0]), atol=4e-3, rtol=0)
     assert FORMATS[".sog"].describe(path) == ".sog version 2"
+    meta = unpacked(tmp_path / "b", sog_parts(sog_meta()))
+    other = read_scene(meta)
+    assert all(torch.equal(value, getattr(other, name)) for name, value in vars(found).items())
+    assert FORMATS["/meta.json"].describe(meta) == ".sog version 2, unpacked"
+
+
+def unpacked(folder: Path, parts: dict[str, bytes]) -> Path:
+    """The meta.json of a folder of these files."""
+    folder.mkdir()
+    for name, data in parts.items():
+        (folder / name).write_bytes(data)
+    return folder / "meta.json"
 
 
 def test_a_sog_file_without_harmonics_and_with_rotations_of_nothing(tmp_path: Path) -> None:
@@ -225,6 +238,30 @@ def test_broken_archives(tmp_path: Path, case: str) -> None:
     name, data, message = BROKEN[case]
     (tmp_path / name).write_bytes(data)
     refused_in_little_memory(tmp_path / name, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.webp", "the image quats is required in the folder, found none called 'none.webp'"),
+        ("../b.webp", "the name of a file beside meta.json is required, found '../b.webp'"),
+        ("..", "the name of a file beside meta.json is required, found '..'"),
+        ("", "the name of a file beside meta.json is required, found ''"),
+        ("/etc/passwd", "the name of a file beside meta.json is required, found '/etc/passwd'"),
+        ("..\\b.webp", "the name of a file beside meta.json is required"),
+        ("link.webp", "a file beside meta.json is required, found a link to elsewhere: link.webp"),
+        ("pipe.webp", "a regular file is required, found a pipe"),
+        ("x" * 999, "cannot be opened"),
+        ("a\0b", "cannot be opened"),
+        ("meta.json", "a lossless WebP image is required for quats, found another file"),
+    ],
+)
+def test_names_beside_a_meta_json(tmp_path: Path, name: str, message: str) -> None:
+    path = unpacked(tmp_path / "a", sog_parts(sog_meta(quats={"files": [name]})))
+    (tmp_path / "b.webp").write_bytes(sog_parts(sog_meta())["quats.webp"])
+    (tmp_path / "a" / "link.webp").symlink_to(tmp_path / "b.webp")
+    os.mkfifo(tmp_path / "a" / "pipe.webp")
+    refused_in_little_memory(path, message)
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:

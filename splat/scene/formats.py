@@ -1,4 +1,4 @@
-"""The file formats of scenes, by the ending of the file's name."""
+"""The file formats of scenes, by the ending of the file's path."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .ksplat_file import ksplat_header, read_ksplat
 from .ply import ply_kind, read_ply
 from .ply_writer import write_ply
 from .sog_file import read_sog, sog_version
+from .sog_meta import META
 from .sog_writer import sog_losses, write_sog
 from .splat_file import read_splat, splat_losses, write_splat
 from .spz import read_spz, spz_header, write_spz
@@ -26,6 +27,8 @@ class SceneFormat(NamedTuple):
     describe: Callable[[Path], str]
     """The format and the version of a file, from its header."""
     read: Callable[[Path], Gaussians]
+    alone: bool = True
+    """Whether the file is all of the scene, and does not name others beside it."""
 
 
 class SceneWriter(NamedTuple):
@@ -61,6 +64,7 @@ FORMATS: Final = {
     ".ksplat": SceneFormat(_describe_ksplat, read_ksplat),
     ".sog": SceneFormat(lambda path: f".sog version {sog_version(path)}", read_sog),
     ".spz": SceneFormat(_describe_spz, read_spz),
+    f"/{META}": SceneFormat(lambda path: f".sog version {sog_version(path)}, unpacked", read_sog, alone=False),
 }
 WRITERS: Final = {
     ".compressed.ply": SceneWriter(write_compressed, 3, compressed_losses),
@@ -84,11 +88,19 @@ def written_suffix(path: Path) -> str:
 
 
 def _ending(path: Path, endings: Iterable[str], what: str) -> str:
-    name = path.name.lower()
     for suffix in endings:
-        if name.endswith(suffix):
+        if _ends_in(path, suffix):
             return suffix
     raise SceneError(f"{path}: the name of {what} must end in one of {', '.join(endings)}")
+
+
+def is_scene(path: Path) -> bool:
+    """Whether a format has this ending."""
+    return any(_ends_in(path, suffix) for suffix in FORMATS)
+
+
+def _ends_in(path: Path, suffix: str) -> bool:
+    return f"/{path.name}".lower().endswith(suffix)
 
 
 def read_scene(path: str | Path) -> Gaussians:

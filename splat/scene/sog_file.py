@@ -1,12 +1,12 @@
-"""The .sog format, version 2: a ZIP archive of a meta.json and lossless WebP images, as PlayCanvas writes them.
+"""The .sog format, version 2: a meta.json and lossless WebP images, as PlayCanvas writes them, packed or in a folder.
 
 A pixel of each image belongs to a Gaussian. Positions have 16 bits between limits, of their logarithm; standard
 deviations, colours and the coefficients of a palette of spherical harmonics are numbers of an entry in a list of up to
 256 values, a codebook, that meta.json has. Sources: developer.playcanvas.com, *The SOG Format*, and
 github.com/playcanvas/splat-transform, read-sog.ts (2026).
 
-A file may be damaged or hostile: the sizes in the archive's directory and in the images' headers are checked before
-anything is unpacked. What meta.json names is looked up in the directory; no name becomes a path.
+A file may be damaged or hostile: the sizes of the parts and in the images' headers are checked before anything is
+unpacked.
 """
 
 from __future__ import annotations
@@ -14,28 +14,25 @@ from __future__ import annotations
 import io
 import math
 import warnings
-import zipfile
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
 
-from .file_input import bytes_left, check_unpacked_size, scene_file, usable
+from .file_input import check_unpacked_size, named_errors, usable
 from .gaussians import Gaussians, SceneError
 from .names import quoted
 from .sog_meta import MAX_META, META, MOST_PALETTE, SogMeta, parse_meta
+from .sog_parts import SogParts, sog_parts
 
 PALETTE_ROW: Final = 64
 """Entries of the palette in a row of its image."""
 FIRST_TAG: Final = 252
 """The alpha of a rotation whose w is the largest; those of x, y and z follow."""
 
-_DIRECTORY: Final = 2**16
-"""Maximum size of the archive's directory in bytes; that of 8 names has 500."""
-_END: Final = 22
 _SPARE: Final = 2**16
 """So many more pixels than twice the Gaussians an image may have."""
 
@@ -49,21 +46,34 @@ def read_sog(path: str | Path) -> Gaussians:
     Raises SceneError if it is damaged, malformed or of another version, OSError if it cannot be opened.
     """
     path = Path(path)
-    with scene_file(path) as file:
-        size = bytes_left(file)
-        with _opened(file) as archive:
-            meta, members = _read_meta(archive)
-            check_unpacked_size(4 * meta.gaussians * (11 + 3 * (meta.degree + 1) ** 2), size)
-            check_unpacked_size(sum(members[name].file_size for name in meta.files.values()), size)
-            packed = {image: _member(archive, members[name]) for image, name in meta.files.items()}
+    with named_errors(path), sog_parts(path) as parts:
+        meta = _read_meta(parts)
+        names = tuple(meta.files.values())
+        stored = parts.stored((META, *names))
+        check_unpacked_size(4 * meta.gaussians * (11 + 3 * (meta.degree + 1) ** 2), stored)
+        check_unpacked_size(sum(parts.size(name) or 0 for name in names), stored)
+        packed = {image: parts.read(name) for image, name in meta.files.items()}
         return usable(decode_sog(meta, {name: _pixels(name, data, meta) for name, data in packed.items()}), path)
 
 
 def sog_version(path: Path) -> int:
     """The version of a file, which is 2; SceneError if it is not one."""
-    with scene_file(path) as file, _opened(file) as archive:
-        _read_meta(archive)
+    with named_errors(path), sog_parts(path) as parts:
+        _read_meta(parts)
     return 2
+
+
+def _read_meta(parts: SogParts) -> SogMeta:
+    size = parts.size(META)
+    if size is None:
+        raise SceneError(f"{META} is required in the {parts.place}, found none")
+    if size > MAX_META:
+        raise SceneError(f"{META} must have at most {MAX_META} bytes, found {size}")
+    meta = parse_meta(parts.read(META))
+    for image, name in meta.files.items():
+        if parts.size(name) is None:
+            raise SceneError(f"the image {image} is required in the {parts.place}, found none called {quoted(name)!r}")
+    return meta
 
 
 def decode_sog(meta: SogMeta, pixels: dict[str, Bytes]) -> Gaussians:
@@ -104,67 +114,6 @@ def _looked_up(codebook: Floats, indices: Bytes, name: str) -> Floats:
         raise SceneError(f"the codebook of {name} must have an entry {most}, found {len(codebook)} entries")
     values: Floats = codebook[indices]
     return values
-
-
-# The archive
-
-
-def _opened(file: BinaryIO) -> zipfile.ZipFile:
-    _check_directory(file)
-    try:
-        return zipfile.ZipFile(file)
-    except Exception as error:  # zipfile has no common error class for damaged files
-        raise SceneError(f"a .sog file is required, a ZIP archive, found {quoted(str(error))}") from error
-
-
-def _check_directory(file: BinaryIO) -> None:
-    """Raise SceneError if the archive's directory is large: zipfile makes objects of all of it."""
-    size = bytes_left(file)
-    file.seek(max(0, size - _END - 2**16))
-    end = file.read()
-    file.seek(0)
-    # Where zipfile looks: at the very end, then before a comment.
-    at = len(end) - _END
-    if not (at >= 0 and end[at : at + 4] == b"PK\5\6" and end[-2:] == b"\0\0"):
-        at = end.rfind(b"PK\5\6")
-    if at < 0 or len(end) - at < _END:
-        raise SceneError(
-            f"a .sog file is required, a ZIP archive, found {end[:16]!r}"
-            if size
-            else "a .sog file is required, found nothing"
-        )
-    directory = int.from_bytes(end[at + 12 : at + 16], "little")
-    if directory > _DIRECTORY or end[max(at - 20, 0) : at].startswith(b"PK\6\7"):
-        raise SceneError(f"an archive with a directory of at most {_DIRECTORY} bytes is required, found a larger one")
-
-
-def _read_meta(archive: zipfile.ZipFile) -> tuple[SogMeta, dict[str, zipfile.ZipInfo]]:
-    members: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        if info.filename in members:
-            raise SceneError(f"the names in the archive must differ, found twice: {quoted(info.filename)}")
-        members[info.filename] = info
-    if META not in members:
-        raise SceneError(f"{META} is required in the archive, found none")
-    if members[META].file_size > MAX_META:
-        raise SceneError(f"{META} must have at most {MAX_META} bytes, found {members[META].file_size}")
-    meta = parse_meta(_member(archive, members[META]))
-    for image, name in meta.files.items():
-        if name not in members:
-            raise SceneError(f"the image {image} is required in the archive, found none called {quoted(name)!r}")
-    return meta, members
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise SceneError(f"{quoted(info.filename)} must be stored or deflated, found method {info.compress_type}")
-    try:
-        with archive.open(info) as member:
-            return member.read(info.file_size)
-    except MemoryError:
-        raise
-    except Exception as error:  # as above
-        raise SceneError(f"{quoted(info.filename)} is damaged: {quoted(str(error))}") from error
 
 
 # The images

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..scene.camera import FirstView
 from ..scene.camera_list import TakenPicture
-from ..scene.formats import ENDINGS, FORMATS
+from ..scene.formats import ENDINGS, is_scene
 from ..scene.gaussians import Gaussians, SceneError
 from .prominence import Prominence
 
@@ -95,7 +95,7 @@ def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
 
 
 def _scenes_in(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(tuple(FORMATS)))
+    found = sorted(path for path in folder.iterdir() if is_scene(path))
     if not 0 < len(found) <= MOST_FILES:
         raise SceneError(
             f"{folder}: a folder with 1 to {MOST_FILES} scenes ({ENDINGS}) is required, found {len(found)}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..scene.formats import FORMATS, suffix_of
 from ..scene.gaussians import SceneError
@@ -16,6 +16,8 @@ from .choices import Exhibit
 
 if TYPE_CHECKING:
     from .session import Session
+
+_ENDINGS: Final = tuple(suffix for suffix, kind in FORMATS.items() if kind.alone)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class UploadControls:
         self._page, self._terms = page, terms
         self._reading = threading.Lock()
         label = f"Upload a scene (up to {terms.most >> 20} MB)"
-        self._button = page.client.gui.add_upload_button(label, mime_type=",".join(FORMATS))
+        self._button = page.client.gui.add_upload_button(label, mime_type=",".join(_ENDINGS))
         page.when(self._button.on_upload, self._read)
 
     def _read(self) -> None:
@@ -46,6 +48,8 @@ class UploadControls:
                 return
             self._button._impl.value = type(file)("", b"")
             suffix = suffix_of(Path(file.name))
+            if suffix not in _ENDINGS:
+                raise SceneError(f"a file that is a whole scene ({', '.join(_ENDINGS)}) is required, found {suffix}")
             with TemporaryDirectory() as folder:
                 path = Path(folder) / f"upload{suffix}"
                 path.write_bytes(file.content)
