@@ -5,19 +5,9 @@
 #include "rasterize_kernel.cuh"
 
 namespace splat {
-namespace {
-
-// The number of channels that one launch processes: as many as its threads have registers for.
-int chunk_size(int threads) {
-  static_assert(kernels::kMaxThreads<8> >= kMaxTileSize * kMaxTileSize, "8 channels go with every tile size");
-  return threads <= kernels::kMaxThreads<kMostChannels> ? kMostChannels : 8;
-}
-
-}  // namespace
-
 cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const RasterizeOutputs& out) {
   const int threads = kernels::tile_threads(in.grid.tile_size);
-  return for_each_chunk(in.channels, chunk_size(threads), [&](auto c, int64_t first, int channels) {
+  return for_each_chunk(in.channels, kMostChannels, [&](auto c, int64_t first, int channels) {
     return launch_blocks(stream, in.tiles, threads, kernels::rasterize<decltype(c)::value>, in, out, first, channels);
   });
 }

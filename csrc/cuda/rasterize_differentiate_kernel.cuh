@@ -6,8 +6,12 @@
 //
 // with v the pixel's incoming gradient. Both are known at the pixel's end and are updated from one Gaussian to the one
 // before it, so nothing is stored between passes. As in the forward pass, a warp goes through its tile's list for a
-// patch of pixels, and each lane tests one Gaussian against the patch first. The gradients of a Gaussian are added up
-// over the warp by exchanging halves: 9 values in 14 shuffles, where one sum at a time takes 45.
+// patch of pixels, and each lane tests one Gaussian against the patch first.
+//
+// A lane adds up, for its pixels, the moments of u = (d alpha / d opacity) (d / d alpha) about the Gaussian's centre:
+// u, u dx, u dy, u dx^2, u dx dy, u dy^2. Those are added up over the warp by exchanging halves, 9 values with the colours
+// in 14 shuffles, where one sum at a time takes 45, and only then become gradients: of the opacity, and by the conic of
+// the mean.
 #pragma once
 
 #include "host_functions.h"
@@ -17,7 +21,7 @@ namespace splat {
 namespace kernels {
 
 // A tile with more pixels takes several rounds.
-constexpr int kDifferentiateThreads = 256;
+constexpr int kDifferentiateThreads = 128;
 constexpr int kDifferentiateWarps = kDifferentiateThreads / kWarp;
 
 SPLAT_HD int patches_of_tile(int tile_size) { return tile_threads(tile_size) / kWarp; }
@@ -29,7 +33,7 @@ SPLAT_HD int differentiate_threads(int tile_size) {
 
 // The blocks that should fit on a multiprocessor: as many as the registers allow without spilling.
 template <int C>
-constexpr int kResidentBlocks = C <= 3 ? 3 : C <= 8 ? 2 : 1;
+constexpr int kResidentBlocks = C <= 3 ? 5 : C <= 8 ? 4 : 2;
 
 // The values that a Gaussian gets from a pixel: mean, conic and opacity, then colours; absolute means are apart.
 constexpr int kShapeValues = 6;
@@ -66,6 +70,27 @@ static __device__ __forceinline__ void for_each_group(const Visit& visit) {
     visit(Group<kNumber, kFirst, kSize>());
     for_each_group<kValues, kNumber + 1, kFirst + kSize>(visit);
   }
+}
+
+// What a moment is multiplied by to become a gradient, but for the opacity. The means' take more: see `gradient_of`.
+SPLAT_HD float moment_factor(int value) { return value == 2 || value == 4 ? -0.5f : value == 3 ? -1.0f : 1.0f; }
+
+// The gradient of a value that the lanes of one group have the moment of, or the sum; `factor` is its moment_factor. All
+// lanes of the warp must call it.
+template <class Group>
+static __device__ __forceinline__ float gradient_of(const StagedGaussian& g, float moment, float factor, int lane) {
+  static_assert(Group::kFirst != 0 || Group::kSize >= kShapeValues, "the moments are in one group");
+  if constexpr (Group::kFirst != 0) return moment;
+  const float other = __shfl_xor_sync(kAllLanes, moment, Group::kLanes);  // u dy for u dx, and u dx for u dy
+  const int value = lane / Group::kLanes;
+  if (value < 2) {
+    // The conic is scaled by log2(e).
+    const float own = value == 0 ? g.conic.half_a : g.conic.half_c;
+    moment = -kLn2 * (2.0f * own * moment + g.conic.b * other);
+  } else {
+    moment *= factor;
+  }
+  return value < 5 ? moment * g.opacity : moment;
 }
 
 // The sums over the warp of values[kSize], laid out as a Group; always added in the same order. Each step exchanges half
@@ -145,47 +170,57 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
   const bool all_values = !kChunked || first_channel == 0;
   const bool absolute = all_values && out.means_abs != nullptr;
   Destination destinations[group_count(kValues)];
+  float factor = 1.0f;
   unsigned int writes = 0;  // a bit for each group of which this lane has a sum to write
   for_each_group<kValues>([&](auto group) {
     const int value = group.kFirst + lane / group.kLanes;
+    if (group.kFirst == 0) factor = moment_factor(value);
     destinations[group.kNumber] = destination(out, in.channels, first_channel, value);
     const bool wanted = value < kShapeValues ? all_values : value - kShapeValues < channels;
     if (wanted && lane % group.kLanes == 0) writes |= 1u << group.kNumber;
   });
 
   for (int first_patch = 0; first_patch < patches_of_tile(in.grid.tile_size); first_patch += warps) {
-    const Pixel pixel = pixel_of(in, tile, first_patch * kWarp + thread);
-    const int32_t last = pixel.inside ? gradients.last_ids[pixel.index] : -1;
-    const int64_t end = drawn_end(range, last);
-    int32_t warp_last = last;
+    const Pixels pixels = pixels_of(in, tile, first_patch * kWarp + thread);
+    int32_t last[kLanePixels], warp_last = -1;
+    float v[kLanePixels][C], transmittance[kLanePixels], behind[kLanePixels];
+#pragma unroll
+    for (int p = 0; p < kLanePixels; ++p) {
+      last[p] = -1;
+      transmittance[p] = 1.0f;
+      behind[p] = 0.0f;
+      const float* const incoming = gradients.colors + pixels.index[p] * in.channels;
+#pragma unroll
+      for (int k = 0; k < C; ++k) v[p][k] = pixels.inside[p] && k < channels ? incoming[first_channel + k] : 0.0f;
+      if (!pixels.inside[p]) continue;
+      last[p] = gradients.last_ids[pixels.index[p]];
+      if (last[p] > warp_last) warp_last = last[p];
+      transmittance[p] -= gradients.drawn_alphas[pixels.index[p]];
+      behind[p] = gradients.alphas == nullptr ? 0.0f : -gradients.alphas[pixels.index[p]];
+      if (in.backgrounds != nullptr) {
+        const int64_t image = image_of_tile(in.grid, tile);
+        behind[p] += dot_from(0, in.channels, in.backgrounds + image * in.channels, incoming);
+      }
+      behind[p] *= transmittance[p];
+    }
+    const int64_t end = drawn_end(range, warp_last);
     for (int step = kWarp / 2; step > 0; step /= 2) {
       const int32_t other = __shfl_xor_sync(kAllLanes, warp_last, step);
       warp_last = other > warp_last ? other : warp_last;
     }
 
-    const float* incoming = gradients.colors + pixel.index * in.channels;
-    float v[C];
-#pragma unroll
-    for (int k = 0; k < C; ++k) v[k] = pixel.inside && k < channels ? incoming[first_channel + k] : 0.0f;
-    float transmittance = 1.0f, behind = 0.0f;
-    if (pixel.inside) {
-      transmittance -= gradients.drawn_alphas[pixel.index];
-      behind = gradients.alphas == nullptr ? 0.0f : -gradients.alphas[pixel.index];
-      if (in.backgrounds != nullptr) {
-        const int64_t image = image_of_tile(in.grid, tile);
-        behind += dot_from(0, in.channels, in.backgrounds + image * in.channels, incoming);
-      }
-      behind *= transmittance;
-    }
-
     for (int64_t batch_end = end; batch_end > range.begin; batch_end -= kBatch<C>) {
       const int64_t start = batch_end - range.begin > kBatch<C> ? batch_end - kBatch<C> : range.begin;
       const int count = static_cast<int>(batch_end - start);
-      const int32_t* const ids = in.flatten_ids + start;
       // Positions in the batch; a list that does not ascend may have any.
-      const int64_t own_last = last - start, latest = warp_last - start;
-      const int last_here = own_last < count ? static_cast<int>(own_last < 0 ? -1 : own_last) : count;
-      const int latest_here = latest < count ? static_cast<int>(latest < 0 ? -1 : latest) : count;
+      const auto here = [&](int64_t position) {
+        const int64_t own = position - start;
+        return own < count ? static_cast<int>(own < 0 ? -1 : own) : count;
+      };
+      const int latest_here = here(warp_last);
+      int last_here[kLanePixels];
+#pragma unroll
+      for (int p = 0; p < kLanePixels; ++p) last_here[p] = here(last[p]);
       __syncthreads();  // until all threads have read the previous batch
       stage_batch<C>(in, start, count, first_channel, channels, batch);
       __syncthreads();
@@ -197,69 +232,80 @@ __global__ void __launch_bounds__(kDifferentiateThreads, kResidentBlocks<C>)
         }
         const int mine = first + lane;
         const bool seen = mine < tested_end && mine <= latest_here &&
-                          may_touch(staged(batch, mine), pixel.left, pixel.top);
+                          may_touch(staged(batch, mine), pixels.left, pixels.top);
         unsigned int left = __ballot_sync(kAllLanes, seen);
         while (left != 0) {
           const int bit = kWarp - 1 - __clz(static_cast<int>(left));
           left ^= 1u << bit;
           const int i = first + bit;
           const StagedGaussian g = staged(batch, i);
-          const float dx = g.x - pixel.x, dy = g.y - pixel.y;
-          const Blend blend = blend_at(g, dx, dy);
-          const bool blends = blend.alpha != 0.0f && i <= last_here;
-          if (!__any_sync(kAllLanes, blends)) continue;
+          const float dx = g.x - pixels.x;
+          float dy[kLanePixels], u[kLanePixels], weight[kLanePixels];
+          bool blends[kLanePixels];
+#pragma unroll
+          for (int p = 0; p < kLanePixels; ++p) {
+            dy[p] = g.y - pixels.y[p];
+            const Blend blend = blend_at(g, dx, dy[p]);
+            blends[p] = blend.visible && i <= last_here[p];
+            const float inverse = reciprocal(1.0f - blend.alpha);
+            if (blends[p]) transmittance[p] *= inverse;
+            weight[p] = blend.alpha * transmittance[p];
+            float dot = 0.0f;
+#pragma unroll
+            for (int k = 0; k < C; ++k) dot = fused(batch.colors[k / 4][i][k % 4], v[p][k], dot);
+            if (kChunked && all_values && channels < in.channels && blends[p]) {
+              dot += dot_from(channels, in.channels, in.colors + g.id * in.channels,
+                              gradients.colors + pixels.index[p] * in.channels);
+            }
+            const float v_alpha = transmittance[p] * dot - behind[p] * inverse;
+            u[p] = blends[p] ? blend.power * v_alpha : 0.0f;
+            if (blends[p]) behind[p] = fused(weight[p], dot, behind[p]);
+          }
           float values[kValues];
 #pragma unroll
           for (int k = 0; k < kValues; ++k) values[k] = 0.0f;
-          if (blends) {
-            const float inverse = reciprocal(1.0f - blend.alpha);
-            transmittance *= inverse;
-            const float weight = blend.alpha * transmittance;
-            float dot = 0.0f;
+#pragma unroll
+          for (int p = 0; p < kLanePixels; ++p) {
+            const float u_dy = u[p] * dy[p];
+            values[1] += u_dy;
+            values[4] = fused(u_dy, dy[p], values[4]);
+            values[5] += u[p];
 #pragma unroll
             for (int k = 0; k < C; ++k) {
-              dot = fused(batch.colors[k / 4][i][k % 4], v[k], dot);
-              values[kShapeValues + k] = weight * v[k];
-            }
-            if (all_values) {
-              if (kChunked && channels < in.channels) {
-                const float* color = in.colors + ids[i] * in.channels;
-                dot += dot_from(channels, in.channels, color, incoming);
-              }
-              const float v_alpha = transmittance * dot - behind * inverse;
-              behind = fused(weight, dot, behind);
-              values[5] = blend.power * v_alpha;
-              const float s = -g.opacity * values[5], s_dx = s * dx, s_dy = s * dy, scaled = s * kLn2;
-              const float half_x = g.conic.half_a * dx, half_y = g.conic.half_c * dy;
-              values[0] = scaled * (half_x + half_x + g.conic.b * dy);  // the conic is scaled by log2(e)
-              values[1] = scaled * (half_y + half_y + g.conic.b * dx);
-              values[2] = 0.5f * s_dx * dx;
-              values[3] = s_dx * dy;
-              values[4] = 0.5f * s_dy * dy;
+              if (blends[p]) values[kShapeValues + k] = fused(weight[p], v[p][k], values[kShapeValues + k]);
             }
           }
-          const int32_t id = ids[i];
+          values[0] = values[5] * dx;
+          values[2] = values[0] * dx;
+          values[3] = values[1] * dx;
           if (absolute) {
-            float absolutes[2] = {fabsf(values[0]), fabsf(values[1])};
+            float absolutes[2] = {0.0f, 0.0f};
+#pragma unroll
+            for (int p = 0; p < kLanePixels; ++p) {
+              const float scaled = kLn2 * g.opacity * u[p];
+              absolutes[0] += fabsf(scaled * (2.0f * g.conic.half_a * dx + g.conic.b * dy[p]));
+              absolutes[1] += fabsf(scaled * (2.0f * g.conic.half_c * dy[p] + g.conic.b * dx));
+            }
             const float sum = sum_values<2>(absolutes, lane);
             const int axis = lane / (kWarp / 2);
             if (lane % (kWarp / 2) == 0) {
               if (kInSlots) {
                 parts[(warp * kSlots + bit) * kParts + kFirstAbsolute + axis] = sum;
               } else {
-                add_to_global(out.means_abs + axis + wide_product(id, 2), sum);
+                add_to_global(out.means_abs + axis + wide_product(g.id, 2), sum);
               }
             }
           }
           for_each_group<kValues>([&](auto group) {
-            const float sum = sum_values<group.kSize>(values + group.kFirst, lane);
+            float sum = sum_values<group.kSize>(values + group.kFirst, lane);
+            sum = gradient_of<decltype(group)>(g, sum, factor, lane);
             if ((writes >> group.kNumber & 1) == 0) return;
             if (kInSlots) {
               const int value = group.kFirst + lane / group.kLanes;
               parts[(warp * kSlots + bit) * kParts + slot_place(value)] = sum;
             } else {
               const Destination& to = destinations[group.kNumber];
-              add_to_global(to.first + wide_product(id, to.stride), sum);
+              add_to_global(to.first + wide_product(g.id, to.stride), sum);
             }
           });
         }

@@ -10,8 +10,10 @@
 namespace splat {
 namespace kernels {
 
-// A warp processes a patch of the tile's pixels, one for each lane; lanes of the last patches may lie outside the tile.
-constexpr int kPatchWidth = 8, kPatchHeight = 4;
+// A warp processes a patch of the tile's pixels, kLanePixels of a column for each lane: what depends only on the column
+// is computed once for both. Pixels of the last patches may lie outside the tile.
+constexpr int kPatchWidth = 8, kPatchHeight = 8, kLanePixels = 2;
+static_assert(kPatchWidth * kPatchHeight == kWarp * kLanePixels, "a warp has a patch");
 
 SPLAT_HD int patches_across(int tile_size) { return static_cast<int>(divide_up(tile_size, kPatchWidth)); }
 
@@ -19,25 +21,31 @@ SPLAT_HD int tile_threads(int tile_size) {
   return kWarp * patches_across(tile_size) * static_cast<int>(divide_up(tile_size, kPatchHeight));
 }
 
-// The pixel of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
-struct Pixel {
-  int64_t index;  // in [images, height, width]; only where it is inside
-  bool inside;    // of the tile and of the image
-  float x, y, left, top;
+// The pixels of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
+struct Pixels {
+  int64_t index[kLanePixels];  // in [images, height, width]; only where it is inside
+  bool inside[kLanePixels];    // of the tile and of the image
+  float x, y[kLanePixels], left, top;
 };
 
-SPLAT_HD Pixel pixel_of(const RasterizeInputs& in, int64_t tile, int thread) {
+SPLAT_HD Pixels pixels_of(const RasterizeInputs& in, int64_t tile, int thread) {
   const TileOrigin origin = tile_origin(in.grid, tile);
   const int patch = thread / kWarp, lane = thread % kWarp, across = patches_across(in.grid.tile_size);
   const int patch_row = patch / across * kPatchHeight, patch_column = patch % across * kPatchWidth;
-  const int row = patch_row + lane / kPatchWidth, column = patch_column + lane % kPatchWidth;
-  return {(origin.image * in.height + origin.top + row) * in.width + origin.left + column,
-          row < in.grid.tile_size && column < in.grid.tile_size && origin.top + row < in.height &&
-              origin.left + column < in.width,
-          static_cast<float>(origin.left + column) + 0.5f,
-          static_cast<float>(origin.top + row) + 0.5f,
-          static_cast<float>(origin.left + patch_column) + 0.5f,
-          static_cast<float>(origin.top + patch_row) + 0.5f};
+  const int column = patch_column + lane % kPatchWidth;
+  Pixels pixels;
+  pixels.x = static_cast<float>(origin.left + column) + 0.5f;
+  pixels.left = static_cast<float>(origin.left + patch_column) + 0.5f;
+  pixels.top = static_cast<float>(origin.top + patch_row) + 0.5f;
+#pragma unroll
+  for (int p = 0; p < kLanePixels; ++p) {
+    const int row = patch_row + lane / kPatchWidth + p * (kPatchHeight / kLanePixels);
+    pixels.index[p] = (origin.image * in.height + origin.top + row) * in.width + origin.left + column;
+    pixels.inside[p] = row < in.grid.tile_size && column < in.grid.tile_size && origin.top + row < in.height &&
+                       origin.left + column < in.width;
+    pixels.y[p] = static_cast<float>(origin.top + row) + 0.5f;
+  }
+  return pixels;
 }
 
 SPLAT_HD int32_t list_position(const RasterizeInputs& in, int64_t tile) {
@@ -45,10 +53,9 @@ SPLAT_HD int32_t list_position(const RasterizeInputs& in, int64_t tile) {
   return offset < 0 ? 0 : (offset > count ? count : offset);
 }
 
-// The largest block whose threads have registers for C channels each. It is a launch bound of the kernels, together
-// with at least 1 block per multiprocessor: without the latter ptxas uses fewer registers than there are, and spills.
-template <int C>
-constexpr int kMaxThreads = C <= 8 ? 1024 : 512;
+// The largest block. It is a launch bound of the kernels, together with at least 1 block per multiprocessor: without the
+// latter ptxas uses fewer registers than there are, and spills.
+constexpr int kMaxThreads = kWarp * (kMaxTileSize / kPatchWidth) * (kMaxTileSize / kPatchHeight);
 
 struct ListRange {
   int32_t begin, end;
@@ -65,23 +72,27 @@ struct StagedGaussian {
   float x, y;
   ScaledConic conic;
   float opacity;
-  float limit;  // above this exponent alpha is certainly below kMinAlpha
-  float reach;  // if the exact exponent exceeds this, the computed one exceeds the limit; infinite if unknown
+  float reach;  // if the exact exponent exceeds this, the computed alpha is below kMinAlpha; infinite if unknown
+  int32_t id;
 };
 
 // Indices come from the caller and are not trusted: one that is out of range stands for an invisible Gaussian.
 SPLAT_HD bool exists(const RasterizeInputs& in, int32_t id) { return id >= 0 && id < in.count; }
 
 SPLAT_HD StagedGaussian stage(const RasterizeInputs& in, int32_t id) {
-  if (!exists(in, id)) return {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, -1.0f};
+  const StagedGaussian invisible = {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, id};
+  if (!exists(in, id)) return invisible;
   const int64_t i = id;
+  const float x = in.means[2 * i], y = in.means[2 * i + 1];
+  // At an infinite distance nothing is visible; 0 times that distance would be NaN.
+  if (!is_finite(x) || !is_finite(y)) return invisible;
   const float a = in.conics[3 * i], b = in.conics[3 * i + 1], c = in.conics[3 * i + 2], opacity = in.opacities[i];
   const float limit = visible_exponent(opacity) + kExponentSlack;
   // As in tile_reach: inside the ellipse the largest term of the exponent is at most the exponent times a c / det.
   const float product = a * c, determinant = product - b * b;
   const bool elliptic = a > 0.0f && c > 0.0f && determinant > 16.0f * kExponentUlps * product;
   const float reach = elliptic ? limit * (1.0f + kExponentUlps * product / determinant) : __builtin_huge_valf();
-  return {in.means[2 * i], in.means[2 * i + 1], scaled_conic(a, b, c), opacity, limit, reach};
+  return {x, y, scaled_conic(a, b, c), opacity, reach, id};
 }
 
 // False only if the Gaussian is invisible in the whole patch, by the smallest exponent within the rectangle of the
@@ -99,18 +110,17 @@ static __device__ __forceinline__ bool may_touch(const StagedGaussian& g, float 
 }
 
 struct Blend {
-  float alpha;  // 0 if the Gaussian is not visible
-  float power;  // d alpha / d opacity: alpha / opacity, or 0 if alpha is clamped
+  bool visible;
+  float alpha;  // if it is visible
+  float power;  // d alpha / d opacity then: alpha / opacity, or 0 if alpha is clamped
 };
 
-// The effect on a pixel of a Gaussian whose centre is at (dx, dy) from it.
+// The effect on a pixel of a Gaussian whose centre is at (dx, dy) from it. The comparisons are false for NaN.
 static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float dx, float dy) {
   const float exponent = gaussian_exponent(dx, dy, g.conic);
-  if (!(exponent >= 0.0f && exponent <= g.limit)) return {0.0f, 0.0f};
   const float power = power_of_two(-exponent), alpha = g.opacity * power;
-  // In this order NaN counts as invisible.
-  if (alpha > kMaxAlpha) return {kMaxAlpha, 0.0f};
-  return {alpha >= kMinAlpha ? alpha : 0.0f, power};
+  const bool clamped = alpha > kMaxAlpha;
+  return {exponent >= 0.0f && alpha >= kMinAlpha, clamped ? kMaxAlpha : alpha, clamped ? 0.0f : power};
 }
 
 // Gaussians staged at a time. Fewer with more channels, so that several blocks fit on a multiprocessor.
@@ -119,12 +129,13 @@ constexpr int kBatch = C <= 4 ? 256 : 64;
 
 // A Gaussian in shared memory: two halves, and its colours by four, three being padded. Each is an array of its own, so
 // that lanes that read or write neighbours do so in different banks, and all are at the same distance from one address.
-// `may_touch` needs the first half of StagedExtent.
+// Blending needs the first half of StagedExtent.
 struct alignas(16) StagedCentre {
   float x, y, half_a, b;
 };
 struct alignas(16) StagedExtent {
-  float half_c, reach, opacity, limit;
+  float half_c, opacity, reach;
+  int32_t id;
 };
 static_assert(sizeof(StagedCentre) == 16 && sizeof(StagedExtent) == 16, "as much as a lane reads at once");
 
@@ -139,8 +150,7 @@ template <int C>
 static __device__ __forceinline__ StagedGaussian staged(const SharedBatch<C>& batch, int i) {
   const StagedCentre centre = batch.centres[i];
   const StagedExtent extent = batch.extents[i];
-  return {centre.x,       centre.y,     {centre.half_a, centre.b, extent.half_c},
-          extent.opacity, extent.limit, extent.reach};
+  return {centre.x, centre.y, {centre.half_a, centre.b, extent.half_c}, extent.opacity, extent.reach, extent.id};
 }
 
 // Stages `count` Gaussians from position `start` of the lists, by all threads of the block, and the colours
@@ -153,7 +163,7 @@ static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, in
     const int32_t id = in.flatten_ids[start + i];
     const StagedGaussian g = stage(in, id);
     batch.centres[i] = {g.x, g.y, g.conic.half_a, g.conic.b};
-    batch.extents[i] = {g.conic.half_c, g.reach, g.opacity, g.limit};
+    batch.extents[i] = {g.conic.half_c, g.opacity, g.reach, g.id};
     const float* color = in.colors + static_cast<int64_t>(id) * in.channels + first_channel;
 #pragma unroll
     for (int k = 0; k < C; ++k) batch.colors[k / 4][i][k % 4] = k < channels && exists(in, id) ? color[k] : 0.0f;
