@@ -125,7 +125,7 @@ static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float 
 
 // Gaussians staged at a time. Fewer with more channels, so that several blocks fit on a multiprocessor.
 template <int C>
-constexpr int kBatch = C <= 4 ? 256 : 64;
+constexpr int kBatch = C <= 4 ? 128 : 64;
 
 // A Gaussian in shared memory: two halves, and its colours by four, three being padded. Each is an array of its own, so
 // that lanes that read or write neighbours do so in different banks, and all are at the same distance from one address.
