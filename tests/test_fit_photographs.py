@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +368,18 @@ def test_options_of_photographs_are_for_photographs(tmp_path: Path, capsys: pyte
 
 def test_times_are_said_as_people_say_them() -> None:
     assert [duration(seconds) for seconds in (0.4, 59, 61, 7384)] == ["0 s", "59 s", "1 min 1 s", "2 h 3 min"]
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_the_first_gaussians_are_small_where_there_are_many(views: Views, measured: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    places = torch.rand(400, 3, generator=generator)
+    points = torch.cat([places[:200] * 0.1, 1 + 20 * places[200:]])
+    given = replace(views, points=points, colors=torch.zeros_like(points), measured=measured)
+    table = Trainer(given, FitOptions(steps=1, gaussians=400, sh_degree=0)).table
+    deviations = table.parameters["scales"].exp()[:, 0]
+    # Uniform ones of random points near the cameras would fill the pictures.
+    assert 20 * deviations[:200].median() < deviations[200:].median()
 
 
 def test_quality_is_measured_ten_times_but_not_at_the_end() -> None:

@@ -236,9 +236,7 @@ def _start(views: Views, options: FitOptions, extent: float) -> dict[str, Tensor
         keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(options.seed))[: options.gaussians]
         points, colors = points[keep], colors[keep]
     even = extent / len(points) ** (1 / 3) / 2
-    # What was measured lies on surfaces, in places densely.
-    if views.measured:
-        sizes = neighbour_distances(points).clamp(1e-3 * even, 4 * even)
-    else:
-        sizes = torch.full_like(points[:, 0], even)
+    # Measured points lie on surfaces, in places densely; random ones are denser near the cameras, which large Gaussians
+    # would cover.
+    sizes = neighbour_distances(points).clamp(1e-3 * even, 4 * even)
     return first_parameters(points, colors, sizes, options.sh_degree)

@@ -88,7 +88,7 @@ class _Folder:
 class _Archive:
     archive: zipfile.ZipFile
     members: dict[str, zipfile.ZipInfo]
-    bytes: int
+    file_size: int
     place: str = "archive"
 
     def size(self, name: str) -> int | None:
@@ -107,7 +107,7 @@ class _Archive:
             raise SceneError(f"{quoted(info.filename)} is damaged: {quoted(str(error))}") from error
 
     def stored(self, names: Sequence[str]) -> int:
-        return self.bytes
+        return self.file_size
 
 
 def _opened(file: BinaryIO) -> zipfile.ZipFile:
