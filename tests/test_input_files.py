@@ -28,10 +28,11 @@ from splat.scene.npz import read_npz
 pytestmark = pytest.mark.once
 
 # What reads a file, by the name that the file has.
+SCENES = {suffix: suffix[1:] if suffix.startswith("/") else f"a{suffix}" for suffix in FORMATS}
 READERS: list[tuple[str, Callable[[Path], Any]]] = [
-    *((f"a{suffix}", read_scene) for suffix in FORMATS),
+    *((name, read_scene) for name in SCENES.values()),
     *((f"a{suffix}", FORMATS[suffix].describe) for suffix in (".ply", ".spz")),
-    *((f"a{suffix}", FORMATS[suffix].read) for suffix in FORMATS),
+    *((name, FORMATS[suffix].read) for suffix, name in SCENES.items()),
     ("camera.json", read_camera),
     ("path.json", read_path),
     ("a.png", lambda path: read_views([path], 9, 0)),

@@ -1,6 +1,4 @@
 // The launches of the kernels of the gradient of `rasterize`.
-#include <type_traits>
-
 #include "channels.h"
 #include "grid_launch.h"
 #include "host_functions.h"
@@ -9,19 +7,25 @@
 
 namespace splat {
 
+namespace {
+
+template <int C, bool kChunked>
+cudaError_t launch_chunk(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
+                         const RasterizeGradientOutputs& out, float* slots, int64_t first, int channels) {
+  const auto kernel =
+      slots == nullptr ? &kernels::differentiate<C, false, kChunked> : &kernels::differentiate<C, true, kChunked>;
+  const int threads = kernels::differentiate_threads<C>(in.grid.tile_size);
+  return launch_blocks(stream, in.tiles, threads, kernel, in, gradients, out, slots, first, channels);
+}
+
+}  // namespace
+
 cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
                                  const RasterizeGradientOutputs& out, float* slots) {
-  const auto launch = [&](auto c, auto chunked, int64_t first, int channels) {
-    constexpr int C = decltype(c)::value;
-    constexpr bool kChunked = decltype(chunked)::value;
-    const auto kernel =
-        slots == nullptr ? &kernels::differentiate<C, false, kChunked> : &kernels::differentiate<C, true, kChunked>;
-    const int threads = kernels::differentiate_threads<C>(in.grid.tile_size);
-    return launch_blocks(stream, in.tiles, threads, kernel, in, gradients, out, slots, first, channels);
-  };
   return for_each_chunk(in.channels, kMostChannels, [&](auto c, int64_t first, int channels) {
-    if (in.channels > kMostChannels) return launch(Channels<kMostChannels>(), std::true_type(), first, channels);
-    return launch(c, std::false_type(), first, channels);
+    const bool chunked = in.channels > kMostChannels;
+    const auto launch = chunked ? &launch_chunk<kMostChannels, true> : &launch_chunk<decltype(c)::value, false>;
+    return launch(stream, in, gradients, out, slots, first, channels);
   });
 }
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from .file_input import check_unpacked_size, named_errors, usable
+from .file_input import check_unpacked_size, usable
 from .gaussians import Gaussians, SceneError
 from .names import quoted
 from .sog_meta import MAX_META, META, MOST_PALETTE, SogMeta, parse_meta
@@ -46,7 +46,7 @@ def read_sog(path: str | Path) -> Gaussians:
     Raises SceneError if it is damaged, malformed or of another version, OSError if it cannot be opened.
     """
     path = Path(path)
-    with named_errors(path), sog_parts(path) as parts:
+    with sog_parts(path) as parts:
         meta = _read_meta(parts)
         names = tuple(meta.files.values())
         stored = parts.stored((META, *names))
@@ -58,7 +58,7 @@ def read_sog(path: str | Path) -> Gaussians:
 
 def sog_version(path: Path) -> int:
     """The version of a file, which is 2; SceneError if it is not one."""
-    with named_errors(path), sog_parts(path) as parts:
+    with sog_parts(path) as parts:
         _read_meta(parts)
     return 2
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO, Final, Protocol
 
-from .file_input import bytes_left, opened_file
+from .file_input import bytes_left, opened_file, scene_file
 from .gaussians import SceneError
 from .names import quoted
 from .sog_meta import META
@@ -42,8 +42,11 @@ class SogParts(Protocol):
 
 @contextmanager
 def sog_parts(path: Path) -> Iterator[SogParts]:
-    """The parts of a scene, by the path of its archive or of its meta.json; OSError if that cannot be opened."""
-    with opened_file(path) as file:
+    """The parts of a scene, by the path of its archive or of its meta.json; OSError if that cannot be opened.
+
+    A SceneError of the block gets the path in front.
+    """
+    with scene_file(path) as file:
         if path.name.lower() == META:
             yield _Folder(path)
         else:
