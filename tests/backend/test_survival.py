@@ -415,6 +415,21 @@ WORK = "cache/tiny/.build/kernelwheel-*/"
 STEPS = [
     "cmake_build _drive before",
     "compile _read_back before",
+]
+FILES = [
+    "build/configured.json",
+    "build/CMakeFiles",  # in configure
+    "build/build.ninja",  # after it
+    "build/CMakeFiles/*/*.o",  # in the build
+    "out/*.so",
+]
+# While what an earlier compile left is used again, after an edit; and after a build, which is the shorter then.
+STEPS_AFTER_AN_EDIT = [
+    "work_folder _remove_passing before",
+    "work_folder _copy_sources before",
+    "work_folder _copy_sources after",
+    "compile mark_whole before",
+    "compile tidy before",
     "compile _read_back after",
     "shutil copy2 before",
     "shutil copy2 after",
@@ -426,21 +441,6 @@ STEPS = [
     "Path rename after",
     "publishing _fsync 4",
     "make clean_builds before",
-]
-FILES = [
-    "build/configured.json",
-    "build/CMakeFiles",  # in configure
-    "build/build.ninja",  # after it
-    "build/CMakeFiles/*/*.o",  # in the build
-    "out/*.so",
-]
-# While what an earlier compile left is used again, after an edit.
-STEPS_AFTER_AN_EDIT = [
-    "work_folder _remove_passing before",
-    "work_folder _copy_sources before",
-    "work_folder _copy_sources after",
-    "compile mark_whole before",
-    "compile tidy before",
 ]
 
 
