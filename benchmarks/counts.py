@@ -42,7 +42,7 @@ OPERATORS = "splat_counts"  # ours, as they are executed
 PACKAGES = ("splat", "gsplat")
 # By step, parts of the mangled names of its kernels in both packages.
 STEPS = {
-    "forward: Gaussians": "find_finite|7projectE|fused_fwd|harmonics_fwd",
+    "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd",
     "forward: lists": "count_tiles|order_counts|emit_pairs|find_offsets|intersect_tile|intersect_offset",
     "forward: images": "9rasterizeILi3E|3dgs_fwd_kernelILj3E",
     "backward: images": "13differentiateILi3ELb0ELb0E|3dgs_bwd_kernelILj3E",

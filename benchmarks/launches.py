@@ -45,8 +45,7 @@ SORT, SORT_PASS = 4, 2
 # By operator: what csrc/operators/cuda_*.cpp launch without deterministic algorithms, backgrounds and gradients of
 # poses; and their waits. A full HD image has 8160 tiles, which are 13 bits.
 OUR_OPERATORS = {
-    "find_finite": (2, 0),  # with a fill
-    "project": (1, 0),
+    "project": (2, 0),  # with a fill
     "project_backward": (1, 0),
     # Fill, count_tiles, order_counts, emit_pairs, find_offsets; the copy of the totals is the wait.
     "intersect": (5 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),

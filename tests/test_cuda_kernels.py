@@ -17,6 +17,7 @@ import pytest
 import torch
 from scenes import random_scene
 from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
+from test_ops import GEOMETRY, spoiled_arguments
 from torch import Tensor
 
 from splat import _kernels
@@ -345,20 +346,14 @@ def test_any_values_are_survived(name: str) -> None:
     SIMT.rasterize_backward(**backward_arguments(arguments, random_v(arguments)))
 
 
-@pytest.mark.parametrize("width", [1, 3, 8])
-@pytest.mark.parametrize("covars", [False, True])
+@pytest.mark.parametrize("sets", [1, 2])
+@pytest.mark.parametrize("name", [*GEOMETRY, "coeffs", "direct"])
 @pytest.mark.usefixtures("simt")
-def test_finite_gaussians_are_those_of_the_cpu(covars: bool, width: int) -> None:
-    generator = torch.Generator().manual_seed(width)
-    shapes = {"means": (150, 3), "opacities": (150,), "colors": (2, 150, width)}
-    shapes |= {"covars": (150, 9)} if covars else {"quats": (150, 4), "scales": (150, 3)}
-    arguments: Arguments = {"quats": None, "scales": None, "covars": None}
-    for name, shape in shapes.items():
-        arguments[name] = torch.randn(2, *shape, generator=generator)
-        arguments[name][torch.rand(2, *shape, generator=generator) < 0.01] = torch.inf
-    found, expected = SIMT.find_finite(**arguments), OPS.find_finite(**arguments)
+def test_what_is_not_finite_is_left_out_and_counted_as_on_the_cpu(name: str, sets: int) -> None:
+    arguments = spoiled_arguments(name, torch.inf, sets)
+    found, expected = SIMT.project(**arguments), OPS.project(**arguments)
     assert_same(found, expected)
-    assert 0 < expected[1] < 200
+    assert 0 < expected[-1] < 100
 
 
 # Errors of the driver
@@ -406,17 +401,13 @@ def single_gaussians() -> dict[str, Arguments]:
         "height": scene.height, "eps2d": 0.3, "near_plane": 0.01, "far_plane": 1e10, "radius_clip": 0.0,
         "antialiased": False, "camera_model": 0, "coeffs": torch.ones(1, 5, 4, 3), "degree": 1,
     }  # fmt: skip
-    names = ("radii", "means2d", "depths", "conics", "compensations", "colors")
+    names = ("radii", "means2d", "depths", "conics", "compensations", "colors", "invalid")
     projected = dict(zip(names, OPS.project(**project), strict=True))
+    projected.pop("invalid")
     gradients = {f"v_{name}": projected.pop(name) for name in ("means2d", "depths")}
     gradients |= {f"v_{name}": projected[name] for name in ("conics", "compensations", "colors")}
     harmonics = {"degree": 1, "directions": scene.means[None], "coeffs": torch.ones(1, 5, 4, 3), "mask": None}
-    finite = {name: None if scene_of is None else scene_of[None] for name, scene_of in (
-        ("means", scene.means), ("quats", scene.quats), ("scales", scene.scales), ("covars", None),
-        ("opacities", scene.opacities), ("colors", torch.ones(1, 5, 3)),
-    )}  # fmt: skip
     return {
-        "find_finite": finite,
         "project": project,
         "project_backward": project | projected | gradients,
         "spherical_harmonics": harmonics,

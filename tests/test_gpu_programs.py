@@ -157,7 +157,7 @@ def test_an_ncu_that_may_not_count_says_why() -> None:
     ("name", "short"),
     [
         ("void splat::kernels::rasterize<3>(float const*, int)", "rasterize<3>"),
-        ("splat::kernels::find_finite(splat::Gaussians, bool*)", "find_finite"),
+        ("splat::kernels::count_tiles(splat::IntersectInputs, int*)", "count_tiles"),
         ("void (anonymous namespace)::differentiate<4, true, false>(int)", "differentiate<4, true, false>"),
         ("void at::native::elementwise_kernel<4, at::native::add(int)::{lambda(int)#1}>(int)", "elementwise_kernel"),
         (

@@ -81,7 +81,7 @@ class Case:
         """The operator's radii, means2d, depths, conics, compensations and colours."""
         moved = {name: v.to(device) if isinstance(v, Tensor) else v for name, v in self.arguments(**changes).items()}
         found: tuple[Tensor, ...] = OPS.project(**moved)
-        return found
+        return found[:6]
 
     def exact(self, image: int, keep: Tensor, parameters: dict[str, Tensor]) -> reference.Projected:
         """Gaussians `keep` as the reference projects them, with these parameters."""
@@ -476,8 +476,8 @@ def test_coefficients_of_each_camera_are_worth_those_that_they_share(device: str
     results = []
     for coeffs in (shared, own):
         arguments = {name: v.to(device) if isinstance(v, Tensor) else v for name, v in case.arguments().items()}
-        outputs = OPS.project(**arguments | {"coeffs": coeffs})
-        weights = incoming(18, outputs)["colors"].to(device)
+        *outputs, _ = OPS.project(**arguments | {"coeffs": coeffs})
+        weights = incoming(18, tuple(outputs))["colors"].to(device)
         (gradient,) = torch.autograd.grad(outputs[5], coeffs, weights)
         results.append((outputs, gradient))
     (expected, whole), (found, each) = results
@@ -535,7 +535,7 @@ def test_a_gradient_that_does_not_come_is_zero(simt_ptx: ModuleType, left_out: s
     arguments = make_case(15, each=20, images=2, degree=1).arguments()
     if not shared:
         arguments["coeffs"] = torch.cat([arguments["coeffs"], -arguments["coeffs"]])
-    radii, *outputs = OPS.project(**arguments)
+    radii, *outputs, _ = OPS.project(**arguments)
     come = {f"v_{name}": weight for name, weight in incoming(16, (radii, *outputs)).items()}
     known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3], "colors": outputs[4]}
     absent = [name for name in come if left_out in ("all", name.removeprefix("v_"))]
@@ -653,7 +653,7 @@ def test_cuda_kernels_of_projection_agree_with_the_cpu(
     arguments = case.arguments()
     if not shared:
         arguments["coeffs"] = torch.cat([arguments["coeffs"], -arguments["coeffs"]])
-    radii, *outputs = OPS.project(**arguments)
+    radii, *outputs, _ = OPS.project(**arguments)
     incoming_gradients = {f"v_{name}": weight for name, weight in incoming(16, (radii, *outputs)).items()}
     known = {"radii": radii, "conics": outputs[2], "compensations": outputs[3], "colors": outputs[4]}
     simt_ptx.set_seed(int(shared))

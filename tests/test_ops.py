@@ -71,7 +71,7 @@ def random_like(tensor: Tensor, seed: int = 7) -> Tensor:
 
 def project_backward_arguments() -> Arguments:
     arguments = shaded_arguments() | {"antialiased": True}
-    radii, means2d, depths, conics, compensations, colors = OPS.project(**arguments)
+    radii, means2d, depths, conics, compensations, colors, _ = OPS.project(**arguments)
     return arguments | {
         "radii": radii,
         "conics": conics,
@@ -90,24 +90,20 @@ def harmonics_backward_arguments() -> Arguments:
     return arguments | {"v_colors": random_like(arguments["directions"])}
 
 
-def finite_arguments() -> Arguments:
-    """Two scenes of 100 Gaussians, of which some have a number that is not finite; colours of 3 cameras."""
-    generator = torch.Generator().manual_seed(4)
-
-    def numbers(*shape: int) -> Tensor:
-        values = torch.randn(2, *shape, generator=generator)
-        values[torch.rand(values.shape, generator=generator) < 1e-3] = torch.nan
-        values[torch.rand(values.shape, generator=generator) < 1e-3] = -torch.inf
-        return values
-
-    return {
-        "means": numbers(100, 3),
-        "quats": numbers(100, 4),
-        "scales": numbers(100, 3),
-        "covars": None,
-        "opacities": numbers(100),
-        "colors": numbers(3, 100, 16),
-    }
+def spoiled_arguments(name: str, value: float = torch.nan, sets: int = 1) -> Arguments:
+    """Those of `project` with `value` in every seventh Gaussian's `name`: one of the parameters, coeffs or direct."""
+    direct = torch.rand(sets, 300, 5, generator=torch.Generator().manual_seed(4))
+    arguments = {
+        "coeffs": shaded_arguments,
+        "covars": covariance_arguments,
+        "direct": lambda: project_arguments() | {"direct": direct},
+    }.get(name, project_arguments)()
+    if name == "coeffs":
+        arguments["coeffs"] = arguments["coeffs"].repeat(sets, 1, 1, 1)
+    arguments[name] = arguments[name].clone()
+    rows = arguments[name][:, ::7] if name in ("coeffs", "direct") else arguments[name][::7, None]
+    rows[..., -1] = value
+    return arguments
 
 
 def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
@@ -185,7 +181,6 @@ EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "project_backward": project_backward_arguments,
     "spherical_harmonics": harmonics_arguments,
     "spherical_harmonics_backward": harmonics_backward_arguments,
-    "find_finite": finite_arguments,
     "intersect": intersect_arguments,
     "pack": pack_arguments,
     "pack_backward": pack_backward_arguments,
@@ -332,7 +327,7 @@ def test_project_of_a_gaussian_on_the_axis() -> None:
         "Ks": torch.tensor([[[100.0, 0.0, 30.0], [0.0, 50.0, 20.0], [0.0, 0.0, 1.0]]]),
         "antialiased": True,
     }
-    radii, means2d, depths, conics, compensations, _ = OPS.project(**arguments)
+    radii, means2d, depths, conics, compensations, *_ = OPS.project(**arguments)
     # Standard deviations on the image are 100 * 0.4 / 4 = 10 and 50 * 0.2 / 4 = 2.5 pixels.
     variances = torch.tensor([100.0, 6.25])
     blurred = variances + 0.3
@@ -368,7 +363,7 @@ def test_project_culls_to_zeros(change: Arguments) -> None:
         "Ks": torch.tensor([[[50.0, 0.0, 35.0], [0.0, 50.0, 22.0], [0.0, 0.0, 1.0]]]),
     }
     assert OPS.project(**arguments)[0].all()
-    for output in OPS.project(**arguments | change):
+    for output in OPS.project(**arguments | change)[:-1]:
         assert not output.any()
 
 
@@ -380,20 +375,38 @@ def test_project_without_opacities_reaches_furthest() -> None:
     assert (without > with_opacities).any()
 
 
-@pytest.mark.parametrize("shape", ["quats and scales", "covars"])
-def test_gaussians_with_a_number_that_is_not_finite_are_found(shape: str) -> None:
-    arguments = finite_arguments()
-    if shape == "covars":
-        arguments |= {"quats": None, "scales": None, "covars": arguments["means"].repeat(1, 1, 3)}
-    bad = torch.zeros(2, 100, dtype=torch.bool)
-    for name, value in arguments.items():
-        if value is not None:
-            numbers = value.movedim(1, 2) if name == "colors" else value  # [2, 100, *]
-            bad |= ~numbers.reshape(2, 100, -1).isfinite().all(-1)
-    assert 5 < bad.sum() < 100
-    finite, invalid = OPS.find_finite(**arguments)
-    assert torch.equal(finite, ~bad)
-    assert invalid.item() == bad.sum()
+GEOMETRY = ("means", "quats", "scales", "covars", "opacities")
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("sets", [1, 2])
+@pytest.mark.parametrize("name", [*GEOMETRY, "coeffs", "direct"])
+def test_project_leaves_out_and_counts_what_is_not_finite(name: str, sets: int, value: float) -> None:
+    """Where it would be shown; of parameters, wherever the centre is neither too near nor too far."""
+    *expected, none = OPS.project(**spoiled_arguments(name, 0.02, sets))
+    *found, invalid = OPS.project(**spoiled_arguments(name, value, sets))
+    shown = (expected[0] > 0).all(-1)[:, ::7]
+    assert shown.any()
+    assert none == 0
+    if name in GEOMETRY:
+        arguments = spoiled_arguments(name, value, sets)
+        depths = (arguments["viewmats"][:, 2:3, :3] @ arguments["means"].T + arguments["viewmats"][:, 2:3, 3:])[:, 0]
+        shown = (~depths.isfinite() | (depths >= arguments["near_plane"]))[:, ::7]
+    assert invalid == shown.sum()
+    for before, after in zip(expected, found, strict=True):
+        if len(before):
+            before[:, ::7] = 0
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
+def test_project_takes_colours_once_for_all_images_or_for_each() -> None:
+    arguments = spoiled_arguments("direct", 0.5)
+    with pytest.raises(RuntimeError, match="either coeffs or direct can be given; found both"):
+        OPS.project(**arguments | {"coeffs": torch.zeros(1, 300, 1, 3)})
+    with pytest.raises(RuntimeError, match="1 set of colours or one for each of the 2 images; found 3"):
+        OPS.project(**spoiled_arguments("direct", sets=3))
+    with pytest.raises(RuntimeError, match="direct must"):
+        OPS.project(**arguments | {"direct": torch.zeros(1, 299, 5)})
 
 
 # Spherical harmonics.
@@ -825,7 +838,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
     arguments = project_arguments(gaussians=5)
     arguments |= {name: arguments[name][:gaussians] for name in ("means", "quats", "scales", "opacities")}
     arguments |= {name: arguments[name][:images] for name in ("viewmats", "Ks")}
-    radii, means2d, depths, conics, compensations, _ = OPS.project(**arguments)
+    radii, means2d, depths, conics, compensations, *_ = OPS.project(**arguments)
     assert [t.shape[:2] for t in (radii, means2d, depths, conics, compensations)] == [(images, gaussians)] * 5
     coeffs, opacities = torch.zeros(1, gaussians, 4, 3), torch.zeros(images, gaussians)
     assert OPS.spherical_harmonics(1, torch.zeros(images, gaussians, 3), coeffs, None).shape == (images, gaussians, 3)

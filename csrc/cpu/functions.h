@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "../math/find_finite_rows.h"
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
@@ -17,10 +16,8 @@ namespace cpu {
 
 // gaussians.cpp
 
-// Sets finite [B, N]; returns the number of those that are not.
-int64_t find_finite(const FiniteInputs& in, bool* finite);
-
-void project(const ProjectInputs& in, const ProjectionRows& out);
+// Returns the number of rows that are left out because a number is not finite.
+int64_t project(const ProjectInputs& in, const ProjectionRows& out);
 
 // v_coeffs is shaped like the coefficients, v_viewmats [I, 4, 4], or null if nobody needs it.
 void project_backward(const ProjectInputs& in, const ProjectionGradientRows& gradients, const GaussianGradients& out,

@@ -38,29 +38,18 @@ struct PoseSum {
 
 }  // namespace
 
-int64_t find_finite(const FiniteInputs& in, bool* finite) {
-  std::atomic<int64_t> invalid{0};
-  parallel_for(in.scenes * in.gaussians, 4096, [&](int64_t begin, int64_t end) {
-    int64_t found = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      finite[i] = is_finite_gaussian(in, i);
-      found += !finite[i];
-    }
-    invalid += found;
-  });
-  return invalid;
-}
-
-void project(const ProjectInputs& in, const ProjectionRows& out) {
+int64_t project(const ProjectInputs& in, const ProjectionRows& out) {
   const std::vector<CameraParameters> cameras = load_cameras(in);
+  std::atomic<int64_t> invalid{0};
   for (int64_t image = 0; image < in.images; ++image) {
     const CameraParameters& camera = cameras[image];
     parallel_for(in.count, 1024, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        project_row(camera, in.settings, in.gaussians, in.harmonics, image * in.count + i, i, out);
-      }
+      int64_t found = 0;
+      for (int64_t i = begin; i < end; ++i) found += !project_row(camera, in, image * in.count + i, i, out);
+      invalid += found;
     });
   }
+  return invalid;
 }
 
 void project_backward(const ProjectInputs& in, const ProjectionGradientRows& gradients, const GaussianGradients& out,

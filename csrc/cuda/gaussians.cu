@@ -1,5 +1,4 @@
 // The launches of the kernels for single Gaussians.
-#include "find_finite_kernel.cuh"
 #include "grid_launch.h"
 #include "host_functions.h"
 #include "project_kernel.cuh"
@@ -7,13 +6,10 @@
 
 namespace splat {
 
-cudaError_t launch_find_finite(cudaStream_t stream, const FiniteInputs& in, bool* finite, unsigned long long* invalid) {
+cudaError_t launch_project(cudaStream_t stream, const ProjectInputs& in, const ProjectionRows& out,
+                           unsigned long long* invalid) {
   SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(invalid, 0, sizeof *invalid, stream));
-  return launch_each(stream, in.scenes * in.gaussians, kernels::find_finite, in, finite, invalid);
-}
-
-cudaError_t launch_project(cudaStream_t stream, const ProjectInputs& in, const ProjectionRows& out) {
-  return launch_each(stream, in.images * in.count, kernels::project, in, out);
+  return launch_each(stream, in.images * in.count, kernels::project, in, out, invalid);
 }
 
 int64_t pose_sum_count(int64_t gaussians) { return divide_up(gaussians, kernels::kProjectBackwardThreads); }

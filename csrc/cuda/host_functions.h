@@ -6,7 +6,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "../math/find_finite_rows.h"
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
@@ -17,10 +16,9 @@ namespace splat {
 
 // gaussians.cu
 
-// Sets finite [B, N] and *invalid.
-cudaError_t launch_find_finite(cudaStream_t stream, const FiniteInputs& in, bool* finite, unsigned long long* invalid);
-
-cudaError_t launch_project(cudaStream_t stream, const ProjectInputs& in, const ProjectionRows& out);
+// Sets the arrays, and *invalid to the number of rows that are left out because a number is not finite.
+cudaError_t launch_project(cudaStream_t stream, const ProjectInputs& in, const ProjectionRows& out,
+                           unsigned long long* invalid);
 
 constexpr int kPoseEntries = 12;  // the first three rows of a viewmat
 // The blocks of `project_backward`; each leaves the sums of its Gaussians.

@@ -7,13 +7,18 @@
 namespace splat {
 namespace kernels {
 
-// One thread per image and Gaussian. Preconditions: contiguous arrays of the shapes above, I N < 2^31.
-__global__ void project(ProjectInputs in, ProjectionRows out) {
+// One thread per image and Gaussian. Adds to *invalid the rows that are left out because a number is not finite.
+// Preconditions: contiguous arrays of the shapes above, I N < 2^31, whole warps.
+__global__ void project(ProjectInputs in, ProjectionRows out, unsigned long long* invalid) {
   const int64_t row = thread_index();
-  if (row >= in.images * in.count) return;
-  const int64_t image = row / in.count, i = row % in.count;
-  const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
-  project_row(camera, in.settings, in.gaussians, in.harmonics, row, i, out);
+  bool finite = true;
+  if (row < in.images * in.count) {
+    const int64_t image = row / in.count, i = row % in.count;
+    const CameraParameters camera = load_camera(in.viewmats + 16 * image, in.intrinsics + 9 * image);
+    finite = project_row(camera, in, row, i, out);
+  }
+  const unsigned int bad = __ballot_sync(kAllLanes, !finite);
+  if (threadIdx.x % kWarp == 0 && bad != 0) atomicAdd(invalid, static_cast<unsigned long long>(__popc(bad)));
 }
 
 // Small blocks, because each thread uses many registers: three of these fit on a multiprocessor, but not two larger

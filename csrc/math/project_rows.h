@@ -1,6 +1,6 @@
 // What splat::project does for one image and one Gaussian, on arrays of the operator's shapes.
 //
-// Shapes: I images, N Gaussians, K coefficients per channel. A row is image * N + Gaussian.
+// Shapes: I images, N Gaussians, K coefficients per channel, D channels. A row is image * N + Gaussian.
 #pragma once
 
 #include "shading.h"
@@ -17,9 +17,18 @@ struct Harmonics {
 
 SPLAT_HD int64_t coeffs_offset(const Harmonics& h, int64_t row, int64_t i) { return 3 * h.bases * (h.shared ? i : row); }
 
+// Colours that are blended as they are, for all images together or for each. A Gaussian with one that is not finite is
+// left out.
+struct DirectColors {
+  const float* values;  // [1 or I, N, D]; null if there are none
+  int64_t channels;     // D
+  bool shared;          // one set for all images
+};
+
 struct ProjectInputs {
   GaussianParameters gaussians;        // N
   Harmonics harmonics;                 // of N Gaussians, or of I N
+  DirectColors colors;                 // null if there are harmonics
   const float *viewmats, *intrinsics;  // [I, 4, 4], [I, 3, 3]
   int64_t images, count;               // I, N
   ProjectionSettings settings;
@@ -34,13 +43,7 @@ struct ProjectionRows {
 // Whether an image shows the Gaussian of a row: the radii [I, N, 2] of one that it does not are 0.
 SPLAT_HD bool is_shown(const int32_t* radii, int64_t row) { return radii[2 * row] > 0 && radii[2 * row + 1] > 0; }
 
-// Writes row `row`, which is one of Gaussian `i`.
-SPLAT_HD void project_row(const CameraParameters& camera, const ProjectionSettings& settings,
-                          const GaussianParameters& gaussians, const Harmonics& harmonics, int64_t row, int64_t i,
-                          const ProjectionRows& out) {
-  const GaussianParameters gaussian = gaussian_at(gaussians, i);
-  Projection g;
-  const bool seen = project_gaussian(camera, settings, gaussian, g);
+SPLAT_HD void store_projection(const Projection& g, int64_t row, const ProjectionRows& out) {
   out.radii[2 * row] = g.radius_x;
   out.radii[2 * row + 1] = g.radius_y;
   out.means2d[2 * row] = g.x;
@@ -50,13 +53,34 @@ SPLAT_HD void project_row(const CameraParameters& camera, const ProjectionSettin
   out.conics[3 * row + 1] = g.b;
   out.conics[3 * row + 2] = g.c;
   out.compensations[row] = g.compensation;
-  if (harmonics.coeffs == nullptr) return;
-  if (seen) {
-    shade(camera, harmonics.degree, harmonics.bases, gaussian.means,
-          harmonics.coeffs + coeffs_offset(harmonics, row, i), out.colors + 3 * row);
-  } else {
-    set_zero(out.colors + 3 * row, 3);
+}
+
+// Whether Gaussian `i`, which row `row` shows, has finite colours; writes the one that harmonics give.
+SPLAT_HD bool has_finite_color(const CameraParameters& camera, const ProjectInputs& in,
+                               const GaussianParameters& gaussian, int64_t row, int64_t i, const ProjectionRows& out) {
+  const Harmonics& harmonics = in.harmonics;
+  if (harmonics.coeffs != nullptr) {
+    return shade(camera, harmonics.degree, harmonics.bases, gaussian.means,
+                 harmonics.coeffs + coeffs_offset(harmonics, row, i), out.colors + 3 * row);
   }
+  const DirectColors& direct = in.colors;
+  const int64_t first = direct.channels * (direct.shared ? i : row);
+  return direct.values == nullptr || all_finite(direct.values + first, direct.channels);
+}
+
+// Writes row `row`, which is one of Gaussian `i`: zeros if the image does not show it. Returns false if it is left out
+// because a number is not finite: one of its parameters, or of the colours that the image would show.
+SPLAT_HD bool project_row(const CameraParameters& camera, const ProjectInputs& in, int64_t row, int64_t i,
+                          const ProjectionRows& out) {
+  const GaussianParameters gaussian = gaussian_at(in.gaussians, i);
+  Projection g;
+  bool finite;
+  const bool seen = project_gaussian(camera, in.settings, gaussian, g, finite);
+  store_projection(g, row, out);
+  if (seen) finite = has_finite_color(camera, in, gaussian, row, i, out);
+  if (seen && !finite) store_projection({}, row, out);
+  if (in.harmonics.coeffs != nullptr && !(seen && finite)) set_zero(out.colors + 3 * row, 3);
+  return finite;
 }
 
 struct ProjectionGradientRows {

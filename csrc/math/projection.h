@@ -3,6 +3,7 @@
 #pragma once
 
 #include "camera_models.h"
+#include "finite.h"
 
 namespace splat {
 
@@ -19,6 +20,12 @@ SPLAT_HD GaussianParameters gaussian_at(const GaussianParameters& all, int64_t i
   return {all.means + 3 * i, all.quats == nullptr ? nullptr : all.quats + 4 * i,
           all.scales == nullptr ? nullptr : all.scales + 3 * i, all.covars == nullptr ? nullptr : all.covars + 6 * i,
           all.opacities == nullptr ? nullptr : all.opacities + i};
+}
+
+// `g` is one Gaussian.
+SPLAT_HD bool is_finite_gaussian(const GaussianParameters& g) {
+  return all_finite(g.means, 3) && all_finite(g.quats, 4) && all_finite(g.scales, 3) && all_finite(g.covars, 6) &&
+         all_finite(g.opacities, 1);
 }
 
 struct Projection {
@@ -97,13 +104,16 @@ SPLAT_HD float extent(float opacity) {
   return minimum(kMaxExtent, square_root(2.0f * natural_log(opacity / kMinAlpha)));
 }
 
-// `g` is one Gaussian. Returns false, and all zeros, for one that is not visible to this camera, or that has a
-// parameter which is not finite: that leaves a NaN or an infinity in the values that are compared here.
+// `g` is one Gaussian. Returns false, and all zeros, for one that is not visible to this camera; `finite` says whether
+// that is because of a parameter which is not finite. Those of a Gaussian that is too near or too far are not read.
 SPLAT_HD bool project_gaussian(const CameraParameters& camera, const ProjectionSettings& settings,
-                               const GaussianParameters& g, Projection& out) {
+                               const GaussianParameters& g, Projection& out, bool& finite) {
   out = {0, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
   const Vec3 centre = to_camera(camera, g.means);
+  finite = all_finite(g.means, 3);
   if (!(centre.z >= settings.near_plane && centre.z <= settings.far_plane)) return false;
+  finite = is_finite_gaussian(g);
+  if (!finite) return false;
   Shape shape;
   if (!load_shape(g, shape)) return false;
 

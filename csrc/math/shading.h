@@ -18,15 +18,17 @@ SPLAT_HD Vec3 camera_centre(const CameraParameters& camera, const Mat3& inverse_
   return scaled(-1.0f, multiply(camera.translation, inverse_transposed));
 }
 
-// coeffs [bases, 3] -> color [3]. Negative values become -0, so that shade_backward can tell them from a colour that is
+// coeffs [bases, 3] -> color [3]; returns whether it is finite, before the maximum. Negative values become -0, so that shade_backward can tell them from a colour that is
 // exactly 0: the gradient of that one passes, as through torch.clamp_min, so that a black Gaussian can learn.
 // Preconditions: 0 <= degree <= kMaxDegree, base_count(degree) <= bases.
-SPLAT_HD void shade(const CameraParameters& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
+SPLAT_HD bool shade(const CameraParameters& camera, int degree, int64_t bases, const float* mean, const float* coeffs,
                     float* color) {
   const Vec3 eye = camera_centre(camera, inverse_transposed(camera.rotation));
   const float direction[3] = {mean[0] - eye.x, mean[1] - eye.y, mean[2] - eye.z};
   spherical_harmonics_color(degree, bases, direction, coeffs, color);
-  for (int c = 0; c < 3; ++c) color[c] = color[c] + 0.5f < 0.0f ? -0.0f : color[c] + 0.5f;  // NaN stays
+  const bool finite = all_finite(color, 3);
+  for (int c = 0; c < 3; ++c) color[c] = color[c] + 0.5f < 0.0f ? -0.0f : color[c] + 0.5f;
+  return finite;
 }
 
 // Adds to `sums` and `pose`; adds to v_coeffs [base_count(degree), 3] if `add_up`, otherwise sets them. `color` is the

@@ -12,11 +12,9 @@ class Cpu {
  public:
   explicit Cpu(const Tensor&) {}
 
-  void find_finite(const FiniteOperands& p) const {
-    *p.invalid.mutable_data_ptr<int64_t>() = cpu::find_finite(p.inputs(), p.finite.mutable_data_ptr<bool>());
+  void project(const ProjectOperands& p, const ProjectResults& r) const {
+    *r.invalid.mutable_data_ptr<int64_t>() = cpu::project(p.inputs(), r.pointers());
   }
-
-  void project(const ProjectOperands& p, const ProjectResults& r) const { cpu::project(p.inputs(), r.pointers()); }
 
   void project_backward(const ProjectOperands& p, const ProjectGradients& g) const {
     cpu::project_backward(p.inputs(), g.rows(), g.pointers(), g.v_coeffs.mutable_data_ptr<float>(),

@@ -16,13 +16,9 @@ Cuda::Cuda(const Tensor& tensor) : guard_(tensor.get_device_index()) {
   stream_ = static_cast<cudaStream_t>(stream);
 }
 
-void Cuda::find_finite(const FiniteOperands& p) const {
-  check_cuda(launch_find_finite(stream_, p.inputs(), p.finite.mutable_data_ptr<bool>(),
-                                static_cast<unsigned long long*>(p.invalid.mutable_data_ptr())));
-}
-
 void Cuda::project(const ProjectOperands& p, const ProjectResults& r) const {
-  check_cuda(launch_project(stream_, p.inputs(), r.pointers()));
+  check_cuda(launch_project(stream_, p.inputs(), r.pointers(),
+                            static_cast<unsigned long long*>(r.invalid.mutable_data_ptr())));
 }
 
 void Cuda::project_backward(const ProjectOperands& p, const ProjectGradients& g) const {

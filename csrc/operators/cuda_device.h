@@ -7,7 +7,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "find_finite_operands.h"
 #include "intersect_operands.h"
 #include "pack_operands.h"
 #include "project_operands.h"
@@ -21,7 +20,6 @@ class Cuda {
   // Makes the device of a tensor the current one during its lifetime.
   explicit Cuda(const Tensor& tensor);
 
-  void find_finite(const FiniteOperands& p) const;
   void project(const ProjectOperands& p, const ProjectResults& r) const;
   void project_backward(const ProjectOperands& p, const ProjectGradients& g) const;
   void spherical_harmonics(const HarmonicsOperands& p, const Tensor& colors) const;

@@ -6,7 +6,6 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "find_finite_operands.h"
 #include "intersect_operands.h"
 #include "pack_operands.h"
 #include "project_operands.h"
@@ -17,26 +16,18 @@ namespace splat {
 
 template <class Device>
 struct Operators {
-  static std::tuple<Tensor, Tensor> find_finite(Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales,
-                                                std::optional<Tensor> covars, Tensor opacities, Tensor colors) {
-    const Device device(means);
-    const FiniteOperands p = check_finite(means, quats, scales, covars, opacities, colors);
-    device.find_finite(p);
-    return {p.finite, p.invalid};
-  }
-
-  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project(
       Tensor means, std::optional<Tensor> quats, std::optional<Tensor> scales, std::optional<Tensor> covars,
       std::optional<Tensor> opacities, std::optional<Tensor> coeffs, Tensor viewmats, Tensor Ks, int64_t width,
       int64_t height, double eps2d, double near_plane, double far_plane, double radius_clip, bool antialiased,
-      int64_t camera_model, int64_t degree) {
+      int64_t camera_model, int64_t degree, std::optional<Tensor> direct) {
     const Device device(means);
     const ProjectOperands p =
         check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height, eps2d, near_plane,
-                      far_plane, radius_clip, antialiased, camera_model, degree);
+                      far_plane, radius_clip, antialiased, camera_model, degree, direct);
     const ProjectResults r = allocate_project(p);
     device.project(p, r);
-    return {r.radii, r.means2d, r.depths, r.conics, r.compensations, r.colors};
+    return {r.radii, r.means2d, r.depths, r.conics, r.compensations, r.colors, r.invalid};
   }
 
   static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> project_backward(
@@ -49,7 +40,7 @@ struct Operators {
     const Device device(means);
     const ProjectOperands p =
         check_project(means, quats, scales, covars, opacities, coeffs, viewmats, Ks, width, height, eps2d, near_plane,
-                      far_plane, radius_clip, antialiased, camera_model, degree);
+                      far_plane, radius_clip, antialiased, camera_model, degree, std::nullopt);
     const ProjectGradients g = check_project_gradients(p, radii, conics, compensations, colors, v_means2d, v_depths,
                                                        v_conics, v_compensations, v_colors, poses);
     device.project_backward(p, g);
@@ -135,7 +126,6 @@ struct Operators {
 // `m`: what STABLE_TORCH_LIBRARY_IMPL gives.
 template <class Device, class Library>
 void implement_operators(Library& m) {
-  m.impl("find_finite", TORCH_BOX(&Operators<Device>::find_finite));
   m.impl("project", TORCH_BOX(&Operators<Device>::project));
   m.impl("project_backward", TORCH_BOX(&Operators<Device>::project_backward));
   m.impl("spherical_harmonics", TORCH_BOX(&Operators<Device>::spherical_harmonics));

@@ -1,6 +1,6 @@
 // Arguments, checked and contiguous, and outputs, allocated, of project and project_backward, on the CPU and on CUDA.
 //
-// Shapes: I images, N Gaussians, K coefficients per channel.
+// Shapes: I images, N Gaussians, K coefficients per channel, D channels.
 #pragma once
 
 #include "spherical_harmonics_operands.h"
@@ -14,6 +14,7 @@ struct ProjectOperands {
   std::optional<Tensor> covars;                      // [N, 6], if those are not given
   std::optional<Tensor> opacities;                   // [N]
   std::optional<Tensor> coeffs;                      // [1 or I, N, K, 3]
+  std::optional<Tensor> direct;                      // colours [1 or I, N, D], if coeffs are not given
   Tensor viewmats, intrinsics;                       // [I, 4, 4], [I, 3, 3]
   int64_t images, gaussians;
   ProjectionSettings settings;
@@ -29,11 +30,24 @@ struct ProjectOperands {
     return {coeffs->const_data_ptr<float>(), coeffs->size(2), degree, coeffs->size(0) == 1};
   }
 
+  DirectColors direct_colors() const {
+    if (!direct) return {};
+    return {direct->const_data_ptr<float>(), direct->size(2), direct->size(0) == 1};
+  }
+
   ProjectInputs inputs() const {
-    return {pointers(), harmonics(), viewmats.const_data_ptr<float>(), intrinsics.const_data_ptr<float>(),
-            images, gaussians, settings};
+    return {pointers(), harmonics(), direct_colors(), viewmats.const_data_ptr<float>(),
+            intrinsics.const_data_ptr<float>(), images, gaussians, settings};
   }
 };
+
+// One set of colours for all images, or one for each.
+inline Tensor checked_direct(const Tensor& direct, int64_t images, int64_t gaussians, const Tensor& like) {
+  const int64_t sets = checked_size(direct, "direct", 0, 3);
+  STD_TORCH_CHECK(sets == 1 || sets == images, "direct must hold 1 set of colours or one for each of the ", images,
+                  " images; found ", sets);
+  return checked(direct, "direct", ScalarType::Float, {sets, gaussians, kAny}, like);
+}
 
 inline ProjectOperands check_project(const Tensor& means, const std::optional<Tensor>& quats,
                                      const std::optional<Tensor>& scales, const std::optional<Tensor>& covars,
@@ -41,7 +55,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
                                      const std::optional<Tensor>& coeffs, const Tensor& viewmats,
                                      const Tensor& intrinsics, int64_t width, int64_t height, double eps2d,
                                      double near_plane, double far_plane, double radius_clip, bool antialiased,
-                                     int64_t camera_model, int64_t degree) {
+                                     int64_t camera_model, int64_t degree, const std::optional<Tensor>& direct) {
   const int64_t n = checked_size(means, "means", 0, 2);
   const int64_t images = checked_size(viewmats, "viewmats", 0, 3);
   checked_count(images, n);
@@ -49,6 +63,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
   STD_TORCH_CHECK(quats.has_value() == scales.has_value() && quats.has_value() != covars.has_value(),
                   "either quats and scales or covars are required; found ", quats ? "quats, " : "no quats, ",
                   scales ? "scales, " : "no scales, ", covars ? "covars" : "no covars");
+  STD_TORCH_CHECK(!(coeffs && direct), "either coeffs or direct can be given; found both");
   const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
   constexpr auto f32 = ScalarType::Float;
   return {
@@ -58,6 +73,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
       checked(covars, "covars", f32, {n, 6}, means),
       checked(opacities, "opacities", f32, {n}, means),
       coeffs ? std::optional(checked_coeffs(*coeffs, images, n, checked_degree, means)) : std::nullopt,
+      direct ? std::optional(checked_direct(*direct, images, n, means)) : std::nullopt,
       checked(viewmats, "viewmats", f32, {images, 4, 4}, means),
       checked(intrinsics, "Ks", f32, {images, 3, 3}, means),
       images,
@@ -74,6 +90,7 @@ struct ProjectResults {
   Tensor radii;                                   // int32 [I, N, 2]
   Tensor means2d, depths, conics, compensations;  // [I, N, 2], [I, N], [I, N, 3], [I, N]
   Tensor colors;                                  // [I, N, 3], or [0, N, 3] without coefficients
+  Tensor invalid;                                 // int64 []
 
   ProjectionRows pointers() const {
     return {radii.mutable_data_ptr<int32_t>(), means2d.mutable_data_ptr<float>(), depths.mutable_data_ptr<float>(),
@@ -90,7 +107,8 @@ inline ProjectResults allocate_project(const ProjectOperands& p) {
           empty_like_device({images, n}, f32, p.means),
           empty_like_device({images, n, 3}, f32, p.means),
           empty_like_device({images, n}, f32, p.means),
-          empty_like_device({p.coeffs ? images : 0, n, 3}, f32, p.means)};
+          empty_like_device({p.coeffs ? images : 0, n, 3}, f32, p.means),
+          empty_like_device({}, ScalarType::Long, p.means)};
 }
 
 struct ProjectGradients {

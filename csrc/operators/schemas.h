@@ -9,8 +9,9 @@ void define_operators(Library& m) {
   m.def(
       "project(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, "
       "Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, "
-      "float radius_clip, bool antialiased, int camera_model, int degree) "
-      "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations, Tensor colors)");
+      "float radius_clip, bool antialiased, int camera_model, int degree, Tensor? direct=None) "
+      "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations, Tensor colors, "
+      "Tensor invalid)");
   m.def(
       "project_backward(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, "
       "Tensor? coeffs, Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, "
@@ -22,9 +23,6 @@ void define_operators(Library& m) {
   m.def(
       "spherical_harmonics_backward(int degree, Tensor directions, Tensor coeffs, Tensor? mask, Tensor v_colors) "
       "-> (Tensor v_directions, Tensor v_coeffs)");
-  m.def(
-      "find_finite(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor opacities, Tensor colors) "
-      "-> (Tensor finite, Tensor invalid)");
   m.def(
       "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
       "int images, int tile_size, int tile_width, int tile_height) "

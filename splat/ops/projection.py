@@ -168,7 +168,7 @@ def fully_fused_projection(
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    radii, means2d, depths, conics, compensations, _ = project(gaussians, viewmats, Ks, sizes, settings)
+    radii, means2d, depths, conics, compensations, _, _ = project(gaussians, viewmats, Ks, sizes, settings)
     if not packed:
         return radii, means2d, depths, conics, compensations if calc_compensations else None
     # They take the place of opacities: one number each.
@@ -222,24 +222,26 @@ class GaussianParameters:
         quats, scales, covars = (None if t is None else rows.of(t) for t in (self.quats, self.scales, self.covars))
         return GaussianParameters(rows.of(self.means), quats, scales, covars, self.opacities)
 
-    def for_operator(self, opacities: Tensor) -> GaussianParameters:
-        """The same Gaussians with these opacities, and with the halves of covariances [..., N, 3, 3]."""
-        covars = None if self.covars is None else upper_triangles(self.covars)
-        return GaussianParameters(self.means, self.quats, self.scales, covars, opacities)
+    def with_triangles(self) -> GaussianParameters:
+        """The same Gaussians, with the upper triangles of covariances [..., N, 3, 3]."""
+        if self.covars is None:
+            return self
+        return GaussianParameters(self.means, self.quats, self.scales, upper_triangles(self.covars), self.opacities)
 
 
-class Harmonics:
-    """Coefficients of spherical harmonics, checked: float32 [..., N, K, 3], or [..., C, N, K, 3] if `per_camera`."""
+class Colors:
+    """The colours of Gaussians, checked: float32 coefficients [..., N, K, 3] of spherical harmonics that are used up to
+    `degree`, or values [..., N, D] if that is None; [..., C, N, *] if `per_camera`."""
 
-    def __init__(self, coeffs: Tensor, per_camera: bool, degree: int) -> None:
-        self.coeffs = coeffs
+    def __init__(self, values: Tensor, per_camera: bool, degree: int | None) -> None:
+        self.values = values
         self.per_camera = per_camera
         self.degree = degree
 
     @property
     def for_images(self) -> Tensor:
-        """The coefficients as the operator takes them, [..., 1 or C, N, K, 3]."""
-        return self.coeffs if self.per_camera else self.coeffs[..., None, :, :, :]
+        """As the operator takes them, [..., 1 or C, N, *]."""
+        return self.values if self.per_camera else self.values.unsqueeze(-3 if self.degree is None else -4)
 
 
 def project(
@@ -248,18 +250,24 @@ def project(
     Ks: Tensor,
     sizes: Sizes,
     settings: ProjectionSettings,
-    harmonics: Harmonics | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radii, means2d, depths, conics, compensations, [..., C, N, *], and colours, from checked arguments.
+    colors: Colors | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii, means2d, depths, conics, compensations, [..., C, N, *], colours, and the number of pairs of camera and
+    Gaussian that are culled because a number is not finite, from checked arguments.
 
     The operator takes one scene at a time. Colours are [..., C, N, 3], as each camera sees the harmonics, zero where
     culled; without harmonics, [..., 0, N, 3].
     """
-    tensors = (*gaussians.tensors, None if harmonics is None else harmonics.for_images, viewmats, Ks)
+    coeffs, direct, degree = None, None, 0
+    if colors is not None and colors.degree is not None:
+        coeffs, degree = colors.for_images, colors.degree
+    elif colors is not None:
+        direct = colors.for_images.detach()
+    tensors = (*gaussians.tensors, coeffs, viewmats, Ks, direct)
     _kernels.require_for(*tensors)
     scenes = [
         torch.ops.splat.project(
-            *scene,
+            *scene[:-1],
             settings.width,
             settings.height,
             settings.eps2d,
@@ -268,15 +276,18 @@ def project(
             settings.radius_clip,
             settings.antialiased,
             settings.camera_model,
-            0 if harmonics is None else harmonics.degree,
+            degree,
+            scene[-1],
         )
         for scene in zip(*(_by_scene(tensor, sizes) for tensor in tensors), strict=True)
     ]
-    radii, means2d, depths, conics, compensations, colors = (
-        outputs[0] if not sizes.batch else torch.stack(outputs).reshape(*sizes.batch, *outputs[0].shape)
-        for outputs in zip(*scenes, strict=True)
+    if not sizes.batch:
+        return scenes[0]  # type: ignore[no-any-return]
+    *rows, invalid = (torch.stack(outputs) for outputs in zip(*scenes, strict=True))
+    radii, means2d, depths, conics, compensations, shaded = (
+        output.reshape(*sizes.batch, *output.shape[1:]) for output in rows
     )
-    return radii, means2d, depths, conics, compensations, colors
+    return radii, means2d, depths, conics, compensations, shaded, invalid.sum()
 
 
 def _by_scene(tensor: Tensor | None, sizes: Sizes) -> Sequence[Tensor | None]:

@@ -20,7 +20,6 @@ def register() -> None:
     library.register_fake("splat::project_backward", _project_backward_shapes)
     library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)
     library.register_fake("splat::spherical_harmonics_backward", _spherical_harmonics_backward_shapes)
-    library.register_fake("splat::find_finite", _find_finite_shapes)
     library.register_fake("splat::intersect", _intersect_shapes)
     library.register_fake("splat::pack", _pack_shapes)
     library.register_fake("splat::pack_backward", _pack_backward_shapes)
@@ -55,9 +54,9 @@ def _project_shapes(
     coeffs: Tensor | None,
     viewmats: Tensor,
     *others: Any,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3], compensations [I, N] and colours
-    [I, N, 3], which are [0, N, 3] without coefficients."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radii i32 [I, N, 2], means2d [I, N, 2], depths [I, N], conics [I, N, 3], compensations [I, N], colours
+    [I, N, 3], which are [0, N, 3] without coefficients, and the number of rows that are not finite, i64 []."""
     images, gaussians = viewmats.shape[0], means.shape[0]
     return (
         means.new_empty((images, gaussians, 2), dtype=torch.int32),
@@ -66,27 +65,30 @@ def _project_shapes(
         means.new_empty((images, gaussians, 3)),
         means.new_empty((images, gaussians)),
         means.new_empty((0 if coeffs is None else images, gaussians, 3)),
+        means.new_empty((), dtype=torch.int64),
     )
 
 
 def _keep_for_differentiating_project(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    radii, _, _, conics, compensations, colors = output
+    radii, _, _, conics, compensations, colors, invalid = output
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(radii)
+    ctx.mark_non_differentiable(radii, invalid)
     ctx.save_for_backward(*inputs[:8], radii, conics, compensations, colors)
-    ctx.numbers = inputs[8:]
+    ctx.numbers = inputs[8:-1]
 
 
-def _differentiate_project(ctx: Any, v_radii: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Gradients of means, quats, scales, covars, coeffs and viewmats; radii, opacities and Ks have none."""
+def _differentiate_project(ctx: Any, _v_radii: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Gradients of means, quats, scales, covars, coeffs and viewmats. Opacities, Ks and direct colours, of which only
+    it matters here whether they are finite, have none."""
+    *gradients_of_floats, _v_invalid = gradients
     *tensors, radii, conics, compensations, colors = ctx.saved_tensors
     poses = ctx.needs_input_grad[6]
     v_means, v_quats, v_scales, v_covars, v_coeffs, v_viewmats = torch.ops.splat.project_backward(
-        *tensors, *ctx.numbers, radii, conics, compensations, colors, *gradients, poses
+        *tensors, *ctx.numbers, radii, conics, compensations, colors, *gradients_of_floats, poses
     )
     shape = (v_quats, v_scales, None) if tensors[3] is None else (None, None, v_covars)
     by_colors = None if tensors[5] is None else v_coeffs
-    return (v_means, *shape, None, by_colors, v_viewmats if poses else None, None, *(None for _ in ctx.numbers))
+    return (v_means, *shape, None, by_colors, v_viewmats if poses else None, None, *(None for _ in ctx.numbers), None)
 
 
 def _project_backward_shapes(
@@ -134,11 +136,6 @@ def _spherical_harmonics_backward_shapes(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of directions and coeffs: their shapes."""
     return directions.new_empty(directions.shape), directions.new_empty(coeffs.shape)
-
-
-def _find_finite_shapes(means: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    """Which Gaussians are finite, bool [B, N], and how many are not, i64 []."""
-    return means.new_empty(means.shape[:2], dtype=torch.bool), means.new_empty((), dtype=torch.int64)
 
 
 def _intersect_shapes(

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .appearance import colors_of_pairs, find_finite
 from .arguments import (
     RASTERIZE_MODES,
     RENDER_MODES,
@@ -27,7 +26,7 @@ from .intersection import Grid, Intersections, intersect, intersection_keys
 from .meta import Late, lazy_meta
 from .packing import SparseRows, Splats, pack
 from .pixels import rasterize
-from .projection import GaussianParameters, Harmonics, check_sparse, project
+from .projection import Colors, GaussianParameters, check_sparse, project
 
 
 @in_float32
@@ -137,8 +136,8 @@ def rasterization(
         that is), isect_offsets (int32, [..., C, tile_height, tile_width]: where each tile's run starts) and the
         integers tile_width, tile_height, width, height, tile_size, n_batches and n_cameras. A tile that a
         Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter
-        than gsplat's. Not in gsplat: n_invalid (int64, []), the number of Gaussians with a NaN or an infinity. They
-        are left out, and their gradients are 0.
+        than gsplat's. Not in gsplat: n_invalid (int64, []), how often an image leaves out a Gaussian because of a NaN
+        or an infinity in its parameters or in the colours that it would show. Its gradients by this image are 0.
 
     Raises:
         NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, ftheta
@@ -195,22 +194,17 @@ def rasterization(
     check_sparse(sparse_grad, packed, sizes)
 
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
-    finite, invalid = find_finite(gaussians, colors, per_camera, sizes)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    # One with opacity 0 is invisible, so the projection culls it.
-    gaussians = gaussians.for_operator(torch.where(finite, opacities, 0.0))
-    harmonics = None
-    if renders_color and sh_degree is not None:
-        harmonics = Harmonics(colors, per_camera, sh_degree)
-    splats, shaded = _project_splats(gaussians, viewmats, Ks, sizes, settings, harmonics)
+    rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
+    splats, shaded, invalid = _project_splats(gaussians.with_triangles(), viewmats, Ks, sizes, settings, rendered)
     if sh_degree is not None:
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     if packed:
         splats, colors, lists = pack(splats, colors if renders_color else None, per_camera, sizes, grid)
     else:
-        colors = colors_of_pairs(colors, per_camera, sizes)
+        colors = _colors_of_pairs(colors, per_camera, sizes)
         lists = intersect(
             splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, None, sizes.images, *grid
         )
@@ -246,14 +240,22 @@ def _project_splats(
     Ks: Tensor,
     sizes: Sizes,
     settings: ProjectionSettings,
-    harmonics: Harmonics | None,
-) -> tuple[Splats, Tensor]:
-    """All pairs of camera and Gaussian, and their colours if there are `harmonics`."""
+    colors: Colors | None,
+) -> tuple[Splats, Tensor, Tensor]:
+    """All pairs of camera and Gaussian, their colours if those are harmonics, and how many are not finite."""
     assert gaussians.opacities is not None
-    radii, means2d, depths, conics, compensations, colors = project(gaussians, viewmats, Ks, sizes, settings, harmonics)
+    radii, means2d, depths, conics, compensations, shaded, invalid = project(
+        gaussians, viewmats, Ks, sizes, settings, colors
+    )
     opacities = gaussians.opacities[..., None, :].expand(depths.shape)
     opacities = opacities * compensations if settings.antialiased else opacities
-    return Splats(radii, means2d, depths, conics, opacities), colors
+    return Splats(radii, means2d, depths, conics, opacities), shaded, invalid
+
+
+def _colors_of_pairs(colors: Tensor, per_camera: bool, sizes: Sizes) -> Tensor:
+    """Colours of all pairs, [..., C, N, D]."""
+    shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
+    return colors if per_camera else colors[..., None, :, :].expand(shape)
 
 
 def _blend(
