@@ -69,23 +69,16 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
   constexpr int kCount = base_count(kDegree);
   const float inverse = inverse_length(direction);
   const Vec3 d = scaled(inverse, {direction[0], direction[1], direction[2]});
-  float basis[kCount], v_basis[kCount];
-  harmonics_basis<kDegree>(d, basis);
+  float v_basis[kCount];
 #pragma unroll
   for (int first = 0; first < kCount; first += kGroup) {
     const int count = kCount - first < kGroup ? kCount - first : kGroup;
-    float group[3 * kGroup], v_group[3 * kGroup] = {};
+    float group[3 * kGroup];
     load_group(coeffs + 3 * first, count, wide, group);
-    if (add_up) load_group(v_coeffs + 3 * first, count, v_wide, v_group);
     for (int k = 0; k < count; ++k) {
       v_basis[first + k] =
           group[3 * k] * v_color[0] + group[3 * k + 1] * v_color[1] + group[3 * k + 2] * v_color[2];
-      for (int c = 0; c < 3; ++c) {
-        const float v = basis[first + k] * v_color[c];
-        v_group[3 * k + c] = add_up ? v_group[3 * k + c] + v : v;
-      }
     }
-    store_group(v_group, count, v_wide, v_coeffs + 3 * first);
   }
   // Through d / |d|, only the part perpendicular to d remains.
   const Vec3 v_d = harmonics_basis_backward<kDegree>(d, v_basis);
@@ -93,6 +86,23 @@ SPLAT_HD void harmonics_color_backward(const float* direction, const float* coef
   v_direction[0] = tangent.x;
   v_direction[1] = tangent.y;
   v_direction[2] = tangent.z;
+
+  // All coefficients are loaded by now: a load after a store waits for it, as both might be of one address.
+  float basis[kCount];
+  harmonics_basis<kDegree>(d, basis);
+#pragma unroll
+  for (int first = 0; first < kCount; first += kGroup) {
+    const int count = kCount - first < kGroup ? kCount - first : kGroup;
+    float v_group[3 * kGroup] = {};
+    if (add_up) load_group(v_coeffs + 3 * first, count, v_wide, v_group);
+    for (int k = 0; k < count; ++k) {
+      for (int c = 0; c < 3; ++c) {
+        const float v = basis[first + k] * v_color[c];
+        v_group[3 * k + c] = add_up ? v_group[3 * k + c] + v : v;
+      }
+    }
+    store_group(v_group, count, v_wide, v_coeffs + 3 * first);
+  }
 }
 
 // v_color [3] -> v_direction [3] and the first base_count(degree) rows of v_coeffs [bases, 3], to which it adds if
