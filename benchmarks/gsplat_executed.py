@@ -113,7 +113,7 @@ def draw_splat(operators: Any, arguments: gpu_scenes.Arguments, weights: tuple[T
         means, quats, scales, None, opacities, coefficients, viewmats, arguments["Ks"], width, height,
         EPS2D, NEAR, FAR, 0.0, False, PINHOLE, DEGREE,
     )  # fmt: skip
-    radii, means2d, depths, conics, compensations, colors = operators.project(*shared)
+    radii, means2d, depths, conics, compensations, colors, _ = operators.project(*shared, None)
     per_image = opacities.expand(1, -1).contiguous()
     _, ids, offsets = operators.intersect(
         means2d, radii, depths, conics, per_image, None, 1, TILE, -(-width // TILE), -(-height // TILE)

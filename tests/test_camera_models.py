@@ -55,7 +55,7 @@ def test_the_operators_take_the_number_of_every_model_and_no_other() -> None:
     Ks = torch.tensor([[[8.0, 0.0, 4.0], [0.0, 8.0, 4.0], [0.0, 0.0, 1.0]]])
 
     def project(number: int) -> torch.Tensor:
-        settings = (8, 8, 0.3, 0.01, 1e10, 0.0, False, number, 0)
+        settings = (8, 8, 0.3, 0.01, 1e10, 0.0, False, number, 0, None)
         radii: torch.Tensor = torch.ops.splat.project(*one, None, None, torch.eye(4)[None], Ks, *settings)[0]
         return radii
 

@@ -66,7 +66,7 @@ def intersect_arguments(
     scene = random_scene(seed, gaussians=gaussians, width=width, height=height, size=size, views=("front", "inside"))
     radii, means2d, depths, conics, *_ = OPS.project(
         scene.means, scene.quats, scene.scales, None, scene.opacities, None, scene.viewmats, scene.Ks, width, height,
-        0.3, 0.01, 1e10, 0.0, False, 0, 0,
+        0.3, 0.01, 1e10, 0.0, False, 0, 0, None,
     )  # fmt: skip
     arguments = {
         "means2d": means2d,
@@ -399,17 +399,18 @@ def single_gaussians() -> dict[str, Arguments]:
         "means": scene.means, "quats": scene.quats, "scales": scene.scales, "covars": None,
         "opacities": scene.opacities, "viewmats": scene.viewmats, "Ks": scene.Ks, "width": scene.width,
         "height": scene.height, "eps2d": 0.3, "near_plane": 0.01, "far_plane": 1e10, "radius_clip": 0.0,
-        "antialiased": False, "camera_model": 0, "coeffs": torch.ones(1, 5, 4, 3), "degree": 1,
+        "antialiased": False, "camera_model": 0, "coeffs": torch.ones(1, 5, 4, 3), "degree": 1, "direct": None,
     }  # fmt: skip
     names = ("radii", "means2d", "depths", "conics", "compensations", "colors", "invalid")
     projected = dict(zip(names, OPS.project(**project), strict=True))
-    projected.pop("invalid")
-    gradients = {f"v_{name}": projected.pop(name) for name in ("means2d", "depths")}
-    gradients |= {f"v_{name}": projected[name] for name in ("conics", "compensations", "colors")}
+    known = projected | {name: value for name, value in project.items() if name != "direct"}
+    gradients = {f"v_{name}": known.pop(name) for name in ("means2d", "depths")}
+    gradients |= {f"v_{name}": known[name] for name in ("conics", "compensations", "colors")}
+    del known["invalid"]
     harmonics = {"degree": 1, "directions": scene.means[None], "coeffs": torch.ones(1, 5, 4, 3), "mask": None}
     return {
         "project": project,
-        "project_backward": project | projected | gradients,
+        "project_backward": known | gradients,
         "spherical_harmonics": harmonics,
         "spherical_harmonics_backward": harmonics | {"v_colors": torch.ones(1, 5, 3)},
     }

@@ -47,6 +47,7 @@ def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...
         "antialiased": False,
         "camera_model": 0,
         "degree": 0,
+        "direct": None,
     }
 
 
@@ -72,6 +73,7 @@ def random_like(tensor: Tensor, seed: int = 7) -> Tensor:
 def project_backward_arguments() -> Arguments:
     arguments = shaded_arguments() | {"antialiased": True}
     radii, means2d, depths, conics, compensations, colors, _ = OPS.project(**arguments)
+    del arguments["direct"]
     return arguments | {
         "radii": radii,
         "conics": conics,

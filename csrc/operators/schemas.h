@@ -9,7 +9,7 @@ void define_operators(Library& m) {
   m.def(
       "project(Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, "
       "Tensor viewmats, Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, "
-      "float radius_clip, bool antialiased, int camera_model, int degree, Tensor? direct=None) "
+      "float radius_clip, bool antialiased, int camera_model, int degree, Tensor? direct) "
       "-> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor compensations, Tensor colors, "
       "Tensor invalid)");
   m.def(

@@ -31,11 +31,10 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
     NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost, and for
     `torch.func`'s reverse mode, which does not take operators whose gradients are registered by name.
     """
-    words = str(dtype).removeprefix("torch.")
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a {words} torch.Tensor, found {type(tensor).__name__}")
+        raise TypeError(f"{name} must be a {_word(dtype)} torch.Tensor, found {type(tensor).__name__}")
     if tensor.dtype != dtype:
-        raise TypeError(f"{name} must be {words}, found {tensor.dtype}; pass {name}.to(torch.{words})")
+        raise TypeError(f"{name} must be {_word(dtype)}, found {tensor.dtype}; pass {name}.to({dtype})")
     if not torch.compiler.is_compiling():
         _check_differentiable(name, tensor)
     if like is not None and tensor.device != like.device:
@@ -43,6 +42,10 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
             f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "
             f"pass {name}.to({str(like.device)!r})"
         )
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _check_differentiable(name: str, tensor: Tensor) -> None:
@@ -161,6 +164,11 @@ def check_memory(images: int, height: int, width: int, channels: int, device: to
             f"{images} x {width} x {height} pixels with {channels} channels take {size / 2**30:.1f} GiB, more than "
             f"there is on {device}; render a smaller image, or parts of it (move the principal points in Ks)"
         ) from None
+
+
+def shaped(tensor: Tensor, *shape: int) -> Tensor:
+    """`tensor.reshape(shape)`; the tensor itself if it has that shape, as a view is a step of the backward pass."""
+    return tensor if tensor.shape == shape else tensor.reshape(shape)
 
 
 def shape_of(tensor: Tensor) -> str:

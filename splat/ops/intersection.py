@@ -22,6 +22,7 @@ from .checks import (
     check_tiles,
     integer,
     positive_int,
+    shaped,
 )
 
 Intersections = tuple[Tensor, Tensor, Tensor]
@@ -130,18 +131,18 @@ def intersect(
     shape = depths.shape
     flat = shape if image_ids is not None else (images, shape[-1])
     tiles_per_gauss, flatten_ids, offsets = torch.ops.splat.intersect(
-        means2d.reshape(*flat, 2),
-        radii.reshape(*flat, 2),
-        depths.reshape(flat),
-        conics.reshape(*flat, 3),
-        opacities.reshape(flat),
+        shaped(means2d, *flat, 2),
+        shaped(radii, *flat, 2),
+        shaped(depths, *flat),
+        shaped(conics, *flat, 3),
+        shaped(opacities, *flat),
         image_ids,
         images,
         tile_size,
         tile_width,
         tile_height,
     )
-    return tiles_per_gauss.reshape(shape), flatten_ids, offsets
+    return shaped(tiles_per_gauss, *shape), flatten_ids, offsets
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import _kernels
 from .arguments import Sizes
+from .checks import shaped
 from .intersection import Grid, Intersections
 from .meta import Late
 
@@ -77,12 +78,12 @@ def pack(
     _kernels.require_for(splats.radii, splats.means2d, splats.depths, splats.conics, splats.opacities, colors)
     images, n = sizes.images, sizes.gaussians
     image_ids, gaussian_ids, radii, means2d, depths, conics, opacities, packed_colors, _, *lists = torch.ops.splat.pack(
-        splats.radii.reshape(images, n, 2),
-        splats.means2d.reshape(images, n, 2),
-        splats.depths.reshape(images, n),
-        splats.conics.reshape(images, n, 3),
-        splats.opacities.reshape(images, n),
-        None if colors is None else colors.reshape(images if per_camera else sizes.batches, n, colors.shape[-1]),
+        shaped(splats.radii, images, n, 2),
+        shaped(splats.means2d, images, n, 2),
+        shaped(splats.depths, images, n),
+        shaped(splats.conics, images, n, 3),
+        shaped(splats.opacities, images, n),
+        None if colors is None else shaped(colors, images if per_camera else sizes.batches, n, colors.shape[-1]),
         *(grid or (0, 0, 0)),
     )
     packed = Splats(radii, means2d, depths, conics, opacities, Visible(image_ids, gaussian_ids))

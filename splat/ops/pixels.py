@@ -25,6 +25,7 @@ from .checks import (
     check_values,
     positive_int,
     shape_of,
+    shaped,
 )
 
 
@@ -150,16 +151,16 @@ def rasterize(
     check_memory(count, height, width, channels, means2d.device)
     flat = means2d.shape[:-1] if packed else (count, means2d.shape[-2])
     inputs = (
-        means2d.reshape(*flat, 2),
-        conics.reshape(*flat, 3),
-        colors.reshape(*flat, channels),
-        opacities.reshape(flat),
-        None if backgrounds is None else backgrounds.reshape(count, channels),
-        None if masks is None else masks.reshape(count, rows, columns),
+        shaped(means2d, *flat, 2),
+        shaped(conics, *flat, 3),
+        shaped(colors, *flat, channels),
+        shaped(opacities, *flat),
+        None if backgrounds is None else shaped(backgrounds, count, channels),
+        None if masks is None else shaped(masks, count, rows, columns),
         width,
         height,
         tile_size,
-        isect_offsets.reshape(count, rows, columns),
+        shaped(isect_offsets, count, rows, columns),
         flatten_ids,
     )
     if absgrad:
@@ -168,4 +169,4 @@ def rasterize(
         image, alphas, _ = rasterize_with_absgrad(means2d, *inputs)
     else:
         image, alphas, _ = torch.ops.splat.rasterize(*inputs)
-    return image.reshape(*images, height, width, channels), alphas.reshape(*images, height, width, 1)
+    return shaped(image, *images, height, width, channels), shaped(alphas, *images, height, width, 1)

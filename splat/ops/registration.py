@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, library
 
+from .autograd import register_autograd
+
 
 @functools.cache
 def register() -> None:
@@ -25,18 +27,14 @@ def register() -> None:
     library.register_fake("splat::pack_backward", _pack_backward_shapes)
     library.register_fake("splat::rasterize", _rasterize_shapes)
     library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
-    library.register_autograd("splat::project", _differentiate_project, setup_context=_keep_for_differentiating_project)
-    library.register_autograd(
-        "splat::spherical_harmonics",
-        _differentiate_spherical_harmonics,
-        setup_context=_keep_for_differentiating_spherical_harmonics,
+    register_autograd("project", _keep_for_differentiating_project, _differentiate_project)
+    register_autograd(
+        "spherical_harmonics", _keep_for_differentiating_spherical_harmonics, _differentiate_spherical_harmonics
     )
-    library.register_autograd("splat::pack", _differentiate_pack, setup_context=_keep_for_differentiating_pack)
-    library.register_autograd(
-        "splat::rasterize", differentiate_rasterize, setup_context=keep_for_differentiating_rasterize
-    )
+    register_autograd("pack", _keep_for_differentiating_pack, _differentiate_pack)
+    register_autograd("rasterize", keep_for_differentiating_rasterize, differentiate_rasterize)
     for name in ("project", "spherical_harmonics", "pack", "rasterize"):
-        library.register_autograd(f"splat::{name}_backward", functools.partial(_no_second_derivative, name))
+        register_autograd(f"{name}_backward", lambda *_: None, functools.partial(_no_second_derivative, name))
 
 
 def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:

@@ -21,7 +21,7 @@ from .arguments import (
     refuse_unsupported,
 )
 from .autocast import in_float32
-from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
+from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
 from .intersection import Grid, Intersections, intersect, intersection_keys
 from .meta import Late, lazy_meta
 from .packing import SparseRows, Splats, pack
@@ -281,7 +281,7 @@ def _blend(
         settings.width,
         settings.height,
         tile_size,
-        offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width),
+        shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
         flatten_ids,
         packed=splats.visible is not None,
         absgrad=absgrad,
@@ -298,5 +298,5 @@ def _meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Gri
         "tiles_per_gauss": tiles_per_gauss,
         "isect_ids": Late(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
         "flatten_ids": flatten_ids,
-        "isect_offsets": offsets.reshape(*sizes.batch, sizes.cameras, tile_height, tile_width),
+        "isect_offsets": shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
     }
