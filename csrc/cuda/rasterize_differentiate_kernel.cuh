@@ -289,11 +289,11 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
           left ^= 1u << bit;
           const int i = first + bit;
           const StagedGaussian g = staged(batch, i);
-          const float dx = g.x - pixels.x;
+          const ColumnTerms column = column_terms(g.conic, g.x - pixels.x);
           float u[kLanePixels], weight[kLanePixels];
 #pragma unroll
           for (int p = 0; p < kLanePixels; ++p) {
-            const Blend blend = blend_at(g, dx, g.y - pixels.y[p]);
+            const Blend blend = blend_at(g, column, g.y - pixels.y[p]);
             const bool blends = blend.visible && start + i <= last[p];
             const float inverse = reciprocal(1.0f - blend.alpha);
             if (blends) transmittance[p] *= inverse;

@@ -53,13 +53,13 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
       for (; bits != 0; bits &= bits - 1) {
         const int i = first + __ffs(static_cast<int>(bits)) - 1;
         const StagedGaussian g = staged(batch, i);
-        const float dx = g.x - pixels.x;
+        const ColumnTerms column = column_terms(g.conic, g.x - pixels.x);
         float weight[kLanePixels];
         bool draws[kLanePixels];
 #pragma unroll
         for (int p = 0; p < kLanePixels; ++p) {
-          const Blend blend = blend_at(g, dx, g.y - pixels.y[p]);
-          const float next = left[p] * (1.0f - blend.alpha);
+          const Blend blend = blend_at(g, column, g.y - pixels.y[p]);
+          const float next = fused(-blend.alpha, left[p], left[p]);
           weight[p] = blend.alpha * left[p];
           draws[p] = blend.visible && next > kMinTransmittance;
           if (blend.visible) left[p] = next;

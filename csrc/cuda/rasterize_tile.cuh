@@ -115,9 +115,19 @@ struct Blend {
   float power;  // d alpha / d opacity then: alpha / opacity, or 0 if alpha is clamped
 };
 
-// The effect on a pixel of a Gaussian whose centre is at (dx, dy) from it. The comparisons are false for NaN.
-static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, float dx, float dy) {
-  const float exponent = gaussian_exponent(dx, dy, g.conic);
+// The terms of an exponent that a column of pixels shares, at dx from the Gaussian's centre: it is
+// (half_c dy + linear) dy + constant, rounded four times; gaussian_exponent rounds seven times, as the CPU does.
+struct ColumnTerms {
+  float linear, constant;
+};
+
+static __device__ __forceinline__ ColumnTerms column_terms(const ScaledConic& conic, float dx) {
+  return {conic.b * dx, conic.half_a * dx * dx};
+}
+
+// The effect on a pixel of a Gaussian whose centre is at dy from it. The comparisons are false for NaN.
+static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, const ColumnTerms& terms, float dy) {
+  const float exponent = fused(fused(g.conic.half_c, dy, terms.linear), dy, terms.constant);
   const float power = power_of_two(-exponent), alpha = g.opacity * power;
   const bool clamped = alpha > kMaxAlpha;
   return {exponent >= 0.0f && alpha >= kMinAlpha, clamped ? kMaxAlpha : alpha, clamped ? 0.0f : power};
