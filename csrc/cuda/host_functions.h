@@ -93,9 +93,10 @@ cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in,
 // The input of the sort that launch_sum_slots needs: the Gaussian at each position of the lists, and the position.
 cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions);
 
-// Sets the outputs to the sums of each Gaussian's slots.
+// Sets the outputs to the sums of each Gaussian's slots. runs [2, count] is temporary.
 cudaError_t launch_sum_slots(cudaStream_t stream, const RasterizeInputs& in, const uint32_t* ids,
-                             const int32_t* positions, const float* slots, const RasterizeGradientOutputs& out);
+                             const int32_t* positions, const float* slots, int32_t* runs,
+                             const RasterizeGradientOutputs& out);
 
 // The parts in which the pixels of an image are summed for the gradient of its background.
 SPLAT_HD int64_t background_slices(int64_t pixels) {

@@ -34,8 +34,12 @@ cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& 
 }
 
 cudaError_t launch_sum_slots(cudaStream_t stream, const RasterizeInputs& in, const uint32_t* ids,
-                             const int32_t* positions, const float* slots, const RasterizeGradientOutputs& out) {
-  return launch_each(stream, in.count * kernels::kWarp, kernels::sum_slots, in, ids, positions, slots, out);
+                             const int32_t* positions, const float* slots, int32_t* runs,
+                             const RasterizeGradientOutputs& out) {
+  const kernels::Runs found = {runs, runs + in.count};
+  SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(runs, 0, 2 * in.count * sizeof(int32_t), stream));
+  SPLAT_RETURN_ON_ERROR(launch_each(stream, in.intersections, kernels::find_runs, in, ids, found));
+  return launch_each(stream, in.count * kernels::kWarp, kernels::sum_slots, in, found, positions, slots, out);
 }
 
 cudaError_t launch_sum_backgrounds(cudaStream_t stream, const RasterizeInputs& in, int64_t images,

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "host_functions.h"
-#include "warp.cuh"
+#include "rasterize_tile.cuh"
 
 namespace splat {
 namespace kernels {
@@ -16,14 +16,27 @@ __global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* pos
   positions[i] = static_cast<int32_t>(i);
 }
 
-// One warp per Gaussian: adds up its slots, always in the same order. ids and positions [intersections] are
-// those of number_positions after a stable sort by the ids.
-__global__ void sum_slots(RasterizeInputs in, const uint32_t* ids, const int32_t* positions, const float* slots,
+// Where each Gaussian has its positions, after a stable sort by the ids [intersections].
+struct Runs {
+  int32_t *begins, *ends;  // [count]; both 0 for a Gaussian in no list
+};
+
+// One thread per position, in the order of the sorted ids. Precondition: *runs are 0.
+__global__ void find_runs(RasterizeInputs in, const uint32_t* ids, Runs runs) {
+  const int64_t i = thread_index();
+  if (i >= in.intersections || !exists(in, static_cast<int32_t>(ids[i]))) return;
+  if (i == 0 || ids[i - 1] != ids[i]) runs.begins[ids[i]] = static_cast<int32_t>(i);
+  if (i + 1 == in.intersections || ids[i + 1] != ids[i]) runs.ends[ids[i]] = static_cast<int32_t>(i + 1);
+}
+
+// One warp per Gaussian: adds up its slots, always in the same order. positions [intersections] are those of
+// number_positions after the sort.
+__global__ void sum_slots(RasterizeInputs in, Runs runs, const int32_t* positions, const float* slots,
                           RasterizeGradientOutputs out) {
   const int64_t thread = thread_index();
   const int64_t id = thread / kWarp, lane = thread % kWarp;
   if (id >= in.count) return;
-  const int64_t begin = lower_bound(ids, in.intersections, id), end = lower_bound(ids, in.intersections, id + 1);
+  const int64_t begin = runs.begins[id], end = runs.ends[id];
   const int64_t stride = kSlotValues + in.channels;
   for (int64_t value = 0; value < stride; ++value) {
     float sum = 0.0f;

@@ -68,7 +68,9 @@ void Cuda::differentiate(const RasterizeBackwardOperands& p, bool deterministic)
   SortPairs by_id(in.intersections, like);
   check_cuda(launch_number_positions(stream_, in, by_id.keys(), by_id.values()));
   sort_pairs(stream_, by_id, kGaussianKeyBits, like);
-  check_cuda(launch_sum_slots(stream_, in, by_id.keys(), by_id.values(), slots, p.outputs()));
+  const Tensor runs = empty_like_device({2, in.count}, ScalarType::Int, like);
+  check_cuda(launch_sum_slots(stream_, in, by_id.keys(), by_id.values(), slots, runs.mutable_data_ptr<int32_t>(),
+                              p.outputs()));
 }
 
 void Cuda::sum_backgrounds(const RasterizeBackwardOperands& p) const {
