@@ -1,5 +1,7 @@
 """The CPU rasterizer on the garden's points, forward and backward: by image size, threads and instruction set.
 
+Also what a call costs that has next to nothing to compute, which is the host's work on a GPU too.
+
 Usage: render_time.py TESTS, the folder of the tests, whose scenes.py finds and shapes the scene.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 from measure import table
@@ -16,6 +19,7 @@ import splat
 
 SIZES = ((648, 420), (1920, 1080))
 RUNS = 7
+SMALL_CALLS = 200
 PARAMETERS = ("means", "quats", "scales", "opacities", "colors")
 
 
@@ -38,6 +42,38 @@ def main(tests: str) -> None:
     print(f"{garden.means.shape[0]} Gaussians, one camera; seconds, the least and the median of {RUNS} runs")
     columns = ["forward", "median", "backward", "median", "both", "median"]
     table(["image", "threads", "instructions", "in view", "tile pairs", *columns], rows)
+    print(f"ten Gaussians, 16x16 pixels, one thread; microseconds of a call, the least of {RUNS} runs of {SMALL_CALLS}")
+    table(["without gradients", "forward", "forward and backward"], [small_calls()])
+
+
+def small_calls() -> list[str]:
+    """Microseconds of a call of `rasterization` without gradients, with them, and with the backward pass."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    widths = {"means": (10, 3), "quats": (10, 4), "scales": (10, 3), "opacities": (10,), "colors": (10, 4, 3)}
+    gaussians = {name: torch.rand(*shape, generator=generator) for name, shape in widths.items()}
+    camera = torch.eye(4)
+    camera[2, 3] = 4.0
+    others = {"viewmats": camera[None], "Ks": torch.tensor([[[20.0, 0.0, 8.0], [0.0, 20.0, 8.0], [0.0, 0.0, 1.0]]])}
+    arguments = {**others, "width": 16, "height": 16, "sh_degree": 1}
+    leaves = {name: value.requires_grad_() for name, value in gaussians.items()}
+
+    def forward() -> torch.Tensor:
+        return splat.rasterization(**leaves, **arguments)[0]  # type: ignore[arg-type]
+
+    calls = (torch.no_grad()(forward), forward, lambda: torch.autograd.grad(forward().sum(), list(leaves.values())))
+    return [f"{1e6 * least_of_many(call):.0f}" for call in calls]
+
+
+def least_of_many(call: Callable[[], object]) -> float:
+    """Seconds of one call, in the fastest of RUNS runs of SMALL_CALLS."""
+    runs = []
+    for _ in range(RUNS + 1):
+        start = time.perf_counter()
+        for _ in range(SMALL_CALLS):
+            call()
+        runs.append((time.perf_counter() - start) / SMALL_CALLS)
+    return min(runs[1:])
 
 
 def available_instruction_sets() -> list[str]:
