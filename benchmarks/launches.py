@@ -52,8 +52,8 @@ OUR_OPERATORS = {
     # The same with count_shown in place of count_tiles, the prefix sum of the places, and pack.
     "pack": (5 + SCAN + 1 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),
     "pack_backward": (1, 0),
-    "rasterize": (1, 0),
-    "rasterize_backward": (4 + 1, 0),  # fills of four gradients, differentiate
+    "rasterize": (2, 0),  # stage_gaussians first
+    "rasterize_backward": (4 + 2, 0),  # fills of four gradients; stage_gaussians, differentiate
 }
 
 # The same of gsplat's csrc, by function. cumsum is torch's, which is CUB's prefix sum; zeros are fills.

@@ -80,15 +80,24 @@ cudaError_t launch_pack_backward(cudaStream_t stream, const PackGradients& in, c
 
 // rasterize.cu, rasterize_backward.cu
 
-cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const RasterizeOutputs& out);
+// The floats of a Gaussian as the kernels below read it.
+constexpr int kStagedFloats = 8;
+
+// Sets staged [count, kStagedFloats], whose address is a multiple of 32 bytes.
+cudaError_t launch_stage_gaussians(cudaStream_t stream, const RasterizeInputs& in, float* staged);
+
+// Precondition, as for the gradient: staged as above.
+cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const float* staged,
+                             const RasterizeOutputs& out);
 
 // The values in a slot before those of the colours: mean, absolute mean, conic, opacity.
 constexpr int kSlotValues = 8;
 
 // Adds to the outputs, or, if they are not null, to slots [intersections, kSlotValues + channels], in the same order each
 // time. Precondition: those are 0.
-cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
-                                 const RasterizeGradientOutputs& out, float* slots);
+cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const float* staged,
+                                 const RasterizeGradients& gradients, const RasterizeGradientOutputs& out,
+                                 float* slots);
 
 // The input of the sort that launch_sum_slots needs: the Gaussian at each position of the lists, and the position.
 cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions);

@@ -10,22 +10,25 @@ namespace splat {
 namespace {
 
 template <int C, bool kChunked>
-cudaError_t launch_chunk(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
-                         const RasterizeGradientOutputs& out, float* slots, int64_t first, int channels) {
+cudaError_t launch_chunk(cudaStream_t stream, const RasterizeInputs& in, const kernels::StagedRecord* records,
+                         const RasterizeGradients& gradients, const RasterizeGradientOutputs& out, float* slots,
+                         int64_t first, int channels) {
   const auto kernel =
       slots == nullptr ? &kernels::differentiate<C, false, kChunked> : &kernels::differentiate<C, true, kChunked>;
   const int threads = kernels::differentiate_threads<C>(in.grid.tile_size);
-  return launch_blocks(stream, in.tiles, threads, kernel, in, gradients, out, slots, first, channels);
+  return launch_blocks(stream, in.tiles, threads, kernel, in, records, gradients, out, slots, first, channels);
 }
 
 }  // namespace
 
-cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const RasterizeGradients& gradients,
-                                 const RasterizeGradientOutputs& out, float* slots) {
+cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in, const float* staged,
+                                 const RasterizeGradients& gradients, const RasterizeGradientOutputs& out,
+                                 float* slots) {
+  const auto records = reinterpret_cast<const kernels::StagedRecord*>(staged);
   return for_each_chunk(in.channels, kMostChannels, [&](auto c, int64_t first, int channels) {
     const bool chunked = in.channels > kMostChannels;
     const auto launch = chunked ? &launch_chunk<kMostChannels, true> : &launch_chunk<decltype(c)::value, false>;
-    return launch(stream, in, gradients, out, slots, first, channels);
+    return launch(stream, in, records, gradients, out, slots, first, channels);
   });
 }
 

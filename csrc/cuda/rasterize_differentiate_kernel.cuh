@@ -199,8 +199,8 @@ static __device__ __forceinline__ float dot_from(int first, int64_t channels, co
 // kSlotValues + all channels], zeroed; unless kChunked, these are all channels; otherwise as `rasterize`.
 template <int C, bool kInSlots, bool kChunked>
 __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, kInSlots>))
-    differentiate(RasterizeInputs in, RasterizeGradients gradients, RasterizeGradientOutputs out, float* slots,
-                  int64_t first_channel, int channels) {
+    differentiate(RasterizeInputs in, const StagedRecord* records, RasterizeGradients gradients,
+                  RasterizeGradientOutputs out, float* slots, int64_t first_channel, int channels) {
   constexpr int kSlots = kSlotGaussians<C>, kParts = kSlotValues + C, kWarps = kDifferentiateThreads<C> / kWarp;
   constexpr int kTested = kInSlots ? kSlots : kWarp;  // Gaussians that a warp tests at a time
   __shared__ SharedBatch<C> batch;
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
       const int count = rest < kBatch<C> ? rest : kBatch<C>;
       const int32_t start = range.begin + rest - count;
       __syncthreads();  // until all threads have read the previous batch
-      stage_batch<C>(in, start, count, first_channel, channels, batch);
+      stage_batch<C>(in, records, start, count, first_channel, channels, batch);
       __syncthreads();
       int waiting = 0, own = 0;  // how many Gaussians are pending, and which one this lane is to add up
       const auto flush = [&](int first) {

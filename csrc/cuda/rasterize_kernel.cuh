@@ -5,12 +5,20 @@
 namespace splat {
 namespace kernels {
 
+// One thread per Gaussian: records [count].
+__global__ void stage_gaussians(RasterizeInputs in, StagedRecord* records) {
+  const int64_t i = thread_index();
+  if (i < in.count) records[i] = record_of(stage(in, static_cast<int32_t>(i)));
+}
+
 // Blends the colours [first_channel, first_channel + channels) of all pixels; alphas and last_ids are written with the
 // first channel. One block of tile_threads(tile_size) threads per tile.
-// Preconditions: 1 <= channels <= C; contiguous arrays of the shapes above; flatten_ids sorted as `intersect` does.
+// Preconditions: 1 <= channels <= C; contiguous arrays of the shapes above; flatten_ids sorted as `intersect` does;
+// records of stage_gaussians.
 template <int C>
 __global__ void __launch_bounds__(kMaxThreads, 1)
-    rasterize(RasterizeInputs in, RasterizeOutputs out, int64_t first_channel, int channels) {
+    rasterize(RasterizeInputs in, const StagedRecord* records, RasterizeOutputs out, int64_t first_channel,
+              int channels) {
   __shared__ SharedBatch<C> batch;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t tile = blockIdx.x;
@@ -43,7 +51,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     if (__syncthreads_and(finished())) break;
     const int32_t start = range.end - rest;
     const int count = rest < kBatch<C> ? rest : kBatch<C>;
-    stage_batch<C>(in, start, count, first_channel, channels, batch);
+    stage_batch<C>(in, records, start, count, first_channel, channels, batch);
     __syncthreads();
     for (int first = 0; first < count; first += kWarp) {
       if (__all_sync(kAllLanes, finished())) break;

@@ -5,6 +5,7 @@
 #include "../math/blend.h"
 #include "../math/rasterize_rows.h"
 #include "../math/tile_reach.h"
+#include "host_functions.h"
 #include "warp.cuh"
 
 namespace splat {
@@ -68,6 +69,8 @@ SPLAT_HD ListRange list_range(const RasterizeInputs& in, int64_t tile) {
   return {begin, list_position(in, tile + 1)};
 }
 
+// A Gaussian as the kernels below need it. `stage_gaussians` computes it once; each tile whose list has it copies it to
+// shared memory.
 struct StagedGaussian {
   float x, y;
   ScaledConic conic;
@@ -79,13 +82,14 @@ struct StagedGaussian {
 // Indices come from the caller and are not trusted: one that is out of range stands for an invisible Gaussian.
 SPLAT_HD bool exists(const RasterizeInputs& in, int32_t id) { return id >= 0 && id < in.count; }
 
+SPLAT_HD StagedGaussian invisible(int32_t id) { return {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, id}; }
+
+// Precondition: the Gaussian exists.
 SPLAT_HD StagedGaussian stage(const RasterizeInputs& in, int32_t id) {
-  const StagedGaussian invisible = {0.0f, 0.0f, {0.0f, 0.0f, 0.0f}, 0.0f, -1.0f, id};
-  if (!exists(in, id)) return invisible;
   const int64_t i = id;
   const float x = in.means[2 * i], y = in.means[2 * i + 1];
   // At an infinite distance nothing is visible; 0 times that distance would be NaN.
-  if (!is_finite(x) || !is_finite(y)) return invisible;
+  if (!is_finite(x) || !is_finite(y)) return invisible(id);
   const float a = in.conics[3 * i], b = in.conics[3 * i + 1], c = in.conics[3 * i + 2], opacity = in.opacities[i];
   const float limit = visible_exponent(opacity) + kExponentSlack;
   // As in tile_reach: inside the ellipse the largest term of the exponent is at most the exponent times a c / det.
@@ -137,9 +141,7 @@ static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, const 
 template <int C>
 constexpr int kBatch = C <= 4 ? 128 : 64;
 
-// A Gaussian in shared memory: two halves, and its colours by four, three being padded. Each is an array of its own, so
-// that lanes that read or write neighbours do so in different banks, and all are at the same distance from one address.
-// Blending needs the first half of StagedExtent.
+// Two halves of a Gaussian. Blending needs the first half of StagedExtent.
 struct alignas(16) StagedCentre {
   float x, y, half_a, b;
 };
@@ -149,6 +151,19 @@ struct alignas(16) StagedExtent {
 };
 static_assert(sizeof(StagedCentre) == 16 && sizeof(StagedExtent) == 16, "as much as a lane reads at once");
 
+// In global memory, as a sector of its own.
+struct alignas(32) StagedRecord {
+  StagedCentre centre;
+  StagedExtent extent;
+};
+static_assert(sizeof(StagedRecord) == kStagedFloats * sizeof(float), "what the host allocates");
+
+SPLAT_HD StagedRecord record_of(const StagedGaussian& g) {
+  return {{g.x, g.y, g.conic.half_a, g.conic.b}, {g.conic.half_c, g.opacity, g.reach, g.id}};
+}
+
+// In shared memory, with the colours by four, three being padded. Each is an array of its own, so that lanes that read or
+// write neighbours do so in different banks, and all are at the same distance from one address.
 template <int C>
 struct SharedBatch {
   StagedCentre centres[kBatch<C>];
@@ -163,17 +178,18 @@ static __device__ __forceinline__ StagedGaussian staged(const SharedBatch<C>& ba
   return {centre.x, centre.y, {centre.half_a, centre.b, extent.half_c}, extent.opacity, extent.reach, extent.id};
 }
 
-// Stages `count` Gaussians from position `start` of the lists, by all threads of the block, and the colours
+// Copies `count` Gaussians from position `start` of the lists, by all threads of the block, and the colours
 // [first_channel, first_channel + channels) of each; the others of C are 0. The caller provides the barriers before and
 // after.
 template <int C>
-static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, int64_t start, int count,
-                                                   int64_t first_channel, int channels, SharedBatch<C>& batch) {
+static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, const StagedRecord* records,
+                                                   int64_t start, int count, int64_t first_channel, int channels,
+                                                   SharedBatch<C>& batch) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     const int32_t id = in.flatten_ids[start + i];
-    const StagedGaussian g = stage(in, id);
-    batch.centres[i] = {g.x, g.y, g.conic.half_a, g.conic.b};
-    batch.extents[i] = {g.conic.half_c, g.opacity, g.reach, g.id};
+    const StagedRecord record = exists(in, id) ? records[id] : record_of(invisible(id));
+    batch.centres[i] = record.centre;
+    batch.extents[i] = record.extent;
     const float* color = in.colors + static_cast<int64_t>(id) * in.channels + first_channel;
 #pragma unroll
     for (int k = 0; k < C; ++k) batch.colors[k / 4][i][k % 4] = k < channels && exists(in, id) ? color[k] : 0.0f;

@@ -39,7 +39,15 @@ void Cuda::spherical_harmonics_backward(const HarmonicsOperands& p, const Harmon
 }
 
 void Cuda::rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
-  check_cuda(launch_rasterize(stream_, p.inputs(), images.outputs()));
+  const RasterizeInputs in = p.inputs();
+  const Tensor staged = stage_gaussians(in, p.means2d);
+  check_cuda(launch_rasterize(stream_, in, staged.const_data_ptr<float>(), images.outputs()));
+}
+
+Tensor Cuda::stage_gaussians(const RasterizeInputs& in, const Tensor& like) const {
+  const Tensor staged = empty_like_device({in.count, kStagedFloats}, ScalarType::Float, like);
+  check_cuda(launch_stage_gaussians(stream_, in, staged.mutable_data_ptr<float>()));
+  return staged;
 }
 
 void Cuda::rasterize_backward(const RasterizeBackwardOperands& p, bool deterministic) const {
@@ -63,7 +71,8 @@ void Cuda::differentiate(const RasterizeBackwardOperands& p, bool deterministic)
   const Tensor slot_tensor = empty_like_device({slot_values}, ScalarType::Float, like);
   float* slots = deterministic ? slot_tensor.mutable_data_ptr<float>() : nullptr;
   clear(slot_tensor);
-  check_cuda(launch_differentiate(stream_, in, p.gradients(), p.outputs(), slots));
+  const Tensor staged = stage_gaussians(in, like);
+  check_cuda(launch_differentiate(stream_, in, staged.const_data_ptr<float>(), p.gradients(), p.outputs(), slots));
   if (!deterministic) return;
   SortPairs by_id(in.intersections, like);
   check_cuda(launch_number_positions(stream_, in, by_id.keys(), by_id.values()));

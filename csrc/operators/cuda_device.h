@@ -37,6 +37,8 @@ class Cuda {
 
  private:
   void clear(const Tensor& tensor) const;
+  // [count, kStagedFloats], in memory of torch.
+  Tensor stage_gaussians(const RasterizeInputs& in, const Tensor& like) const;
   void differentiate(const RasterizeBackwardOperands& p, bool deterministic) const;
   void sum_backgrounds(const RasterizeBackwardOperands& p) const;
 
