@@ -40,11 +40,11 @@ from simt.warp_work import SECTOR_BYTES, Work, together, work_of
 
 OPERATORS = "splat_counts"  # ours, as they are executed
 PACKAGES = ("splat", "gsplat")
-# By step, parts of the mangled names of its kernels in both packages.
+# By step, parts of the mangled names of its kernels in both packages. Gaussians are staged again in the backward pass.
 STEPS = {
     "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd",
     "forward: lists": "count_tiles|order_counts|emit_pairs|find_offsets|intersect_tile|intersect_offset",
-    "forward: images": "9rasterizeILi3E|3dgs_fwd_kernelILj3E",
+    "forward: images": "stage_gaussians|9rasterizeILi3E|3dgs_fwd_kernelILj3E",
     "backward: images": "13differentiateILi3ELb0ELb0E|3dgs_bwd_kernelILj3E",
     "backward: Gaussians": "project_backwardILb0E|fused_bwd|harmonics_bwd",
 }
