@@ -20,7 +20,6 @@ VERDICTS_14 = {"same", "new", "renamed", "changed"}
 FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name != "build_info"]
 # Values that gsplat takes.
 UNSUPPORTED = {
-    "distributed": True,
     "with_ut": True,
     "with_eval3d": True,
     "radial_coeffs": torch.zeros(1, 6),

@@ -642,7 +642,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"covars": torch.zeros(10, 6)}, ValueError, r"covars must have shape .* = \[10, 3, 3\], found \[10, 6\]"),
     ({"quats": None}, ValueError, "quats and scales, or covars, are required; found no covars and no quats"),
     ({"sparse_grad": True, "packed": False}, ValueError, "sparse_grad needs packed=True, found packed=False"),
-    ({"distributed": True}, NotImplementedError, "distributed is not implemented .*each process"),
+    ({"distributed": True}, RuntimeError, "distributed=True needs a process group, .* torchrun"),
     ({"with_ut": True}, NotImplementedError, "with_ut is not implemented .*leave it False"),
     ({"with_eval3d": True}, NotImplementedError, "with_eval3d is not implemented .*leave it False"),
     (

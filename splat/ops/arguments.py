@@ -52,7 +52,6 @@ class RollingShutterType(Enum):
 
 _DISTORTION = "undistort the images and their intrinsics first"
 _ALTERNATIVES: Final = {
-    "distributed": "let each process render its own cameras with all Gaussians",
     "with_ut": "leave it False: the projection is linearised at each Gaussian's mean",
     "with_eval3d": "leave it False: Gaussians are evaluated in the image plane",
     "radial_coeffs": _DISTORTION,
@@ -213,6 +212,17 @@ def _determinant(viewmat: list[list[float]]) -> float:
     """Of the rotation; the last row is taken to be 0, 0, 0, 1."""
     (a, b, c, _), (d, e, f, _), (g, h, i, _), _ = viewmat
     return a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
+
+
+def check_distributed(sizes: Sizes, per_camera: bool) -> None:
+    """Raise ValueError for what cannot be spread over processes."""
+    if sizes.batch:
+        raise ValueError(f"distributed=True needs Gaussians without batch dimensions, found {list(sizes.batch)}")
+    if per_camera:
+        raise ValueError(
+            "distributed=True needs one set of colours, [N, D] or [N, K, 3], as the cameras are those of all ranks; "
+            "found one for each camera"
+        )
 
 
 def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:

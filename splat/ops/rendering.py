@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,16 +17,21 @@ from .arguments import (
     RollingShutterType,
     Sizes,
     check_colors,
+    check_distributed,
     check_scene,
     refuse_unsupported,
 )
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
-from .intersection import Grid, Intersections, intersect, intersection_keys
+from .intersection import Grid, Intersections, intersection_keys
 from .meta import Late, lazy_meta
-from .packing import SparseRows, Splats, pack
+from .packing import SparseRows, Splats
+from .pairs import arrange, exchange, project_splats
 from .pixels import rasterize
-from .projection import Colors, GaussianParameters, check_sparse, project
+from .projection import Colors, GaussianParameters, check_sparse
+
+if TYPE_CHECKING:
+    from .distributed import Ranks
 
 
 @in_float32
@@ -108,7 +113,10 @@ def rasterization(
             projected covariance's determinants before and after `eps2d` (the 2D Mip filter of Yu et al.,
             *Mip-Splatting*, 2024).
         channel_chunk: must be positive; has no effect: the kernels take any number of channels at once.
-        distributed: must be False.
+        distributed: each process of torch.distributed's default group (a rank) brings its own Gaussians and cameras,
+            and gets the images of its cameras with the Gaussians of all; gradients go to the rank that has the
+            Gaussian. All ranks must call this, and `backward`, equally often. The numbers of Gaussians and cameras may
+            differ, and be 0. Needs colours without a dimension for cameras, and no batch dimensions.
         camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant).
         segmented: has no effect: the results are the same with either sort.
         covars: [..., N, 3, 3] covariances, in place of quats and scales, which are then ignored. Only the upper
@@ -150,7 +158,6 @@ def rasterization(
     """
     refuse_unsupported(
         rolling_shutter,
-        distributed=distributed,
         with_ut=with_ut,
         with_eval3d=with_eval3d,
         radial_coeffs=radial_coeffs,
@@ -193,25 +200,29 @@ def rasterization(
     check_values(sizes.images, settings.height, settings.width, channels)
     check_sparse(sparse_grad, packed, sizes)
 
+    ranks, projected = None, sizes
+    if distributed:
+        check_distributed(sizes, per_camera)
+        facts = {"tile_size": tile_size, "render_mode": render_mode, "channels": channels, "absgrad": absgrad}
+        ranks, viewmats, Ks = _meet(viewmats, Ks, sizes, {**vars(settings), **facts})
+        projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
     rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
-    splats, shaded, invalid = _project_splats(gaussians.with_triangles(), viewmats, Ks, sizes, settings, rendered)
+    splats, shaded, invalid = project_splats(gaussians.with_triangles(), viewmats, Ks, projected, settings, rendered)
     if sh_degree is not None:
         colors, per_camera = shaded, True  # none of them if only depth is rendered
-    if packed:
-        splats, colors, lists = pack(splats, colors if renders_color else None, per_camera, sizes, grid)
+    pairs = splats, colors if renders_color else None, per_camera
+    if ranks is None:
+        shown, splats, drawn_colors, lists = arrange(*pairs, sizes, grid, packed)
     else:
-        colors = _colors_of_pairs(colors, per_camera, sizes)
-        lists = intersect(
-            splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, None, sizes.images, *grid
-        )
-    if sparse_grad and splats.visible is not None:
-        rows.fill(splats.visible.gaussian_ids)
+        shown, splats, drawn_colors, lists = exchange(ranks, *pairs, projected, sizes, grid, packed, absgrad)
+    if sparse_grad and shown.visible is not None:
+        rows.fill(shown.visible.gaussian_ids)
 
-    features = [colors] if renders_color else []
+    features = [] if drawn_colors is None else [drawn_colors]
     if renders_depth:
         features.append(splats.depths[..., None])
     if backgrounds is not None and renders_depth:
@@ -222,7 +233,7 @@ def rasterization(
         depth = images[..., -1:] / alphas.clamp_min(1e-10)
         images = torch.cat([images[..., :-1], depth], dim=-1)
     meta: dict[str, Any] = {
-        **splats.meta(sizes),
+        **shown.meta(projected),
         **_meta_of_lists(splats, lists, sizes, grid),
         "width": settings.width,
         "height": settings.height,
@@ -234,28 +245,12 @@ def rasterization(
     return images, alphas, lazy_meta(meta)
 
 
-def _project_splats(
-    gaussians: GaussianParameters,
-    viewmats: Tensor,
-    Ks: Tensor,
-    sizes: Sizes,
-    settings: ProjectionSettings,
-    colors: Colors | None,
-) -> tuple[Splats, Tensor, Tensor]:
-    """All pairs of camera and Gaussian, their colours if those are harmonics, and how many are not finite."""
-    assert gaussians.opacities is not None
-    radii, means2d, depths, conics, compensations, shaded, invalid = project(
-        gaussians, viewmats, Ks, sizes, settings, colors
-    )
-    opacities = gaussians.opacities[..., None, :].expand(depths.shape)
-    opacities = opacities * compensations if settings.antialiased else opacities
-    return Splats(radii, means2d, depths, conics, opacities), shaded, invalid
+def _meet(viewmats: Tensor, Ks: Tensor, sizes: Sizes, facts: dict[str, object]) -> tuple[Ranks, Tensor, Tensor]:
+    """The processes, and the cameras of all of them."""
+    from .distributed import gather_cameras, meet  # not at the top: few programs need it
 
-
-def _colors_of_pairs(colors: Tensor, per_camera: bool, sizes: Sizes) -> Tensor:
-    """Colours of all pairs, [..., C, N, D]."""
-    shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
-    return colors if per_camera else colors[..., None, :, :].expand(shape)
+    ranks = meet(sizes, viewmats.device, {**facts, "viewmats.requires_grad": viewmats.requires_grad})
+    return ranks, *gather_cameras(ranks, viewmats, Ks)
 
 
 def _blend(

@@ -1,0 +1,81 @@
+"""The pairs of camera and Gaussian: projected, in one of two layouts, and listed by tile.
+
+Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians, M pairs of a packed layout, D channels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from .arguments import ProjectionSettings, Sizes
+from .intersection import Grid, Intersections, intersect
+from .packing import Splats, pack
+from .projection import Colors, GaussianParameters, project
+
+if TYPE_CHECKING:
+    from .distributed import Ranks
+
+# The pairs that `meta` shows, those that are drawn, their colours if there are any, and the lists of these.
+Arranged = tuple[Splats, Splats, Tensor | None, Intersections]
+
+
+def project_splats(
+    gaussians: GaussianParameters,
+    viewmats: Tensor,
+    Ks: Tensor,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    colors: Colors | None,
+) -> tuple[Splats, Tensor, Tensor]:
+    """All pairs, [..., C, N, *], their colours if those are harmonics, and how many are not finite."""
+    assert gaussians.opacities is not None
+    radii, means2d, depths, conics, compensations, shaded, invalid = project(
+        gaussians, viewmats, Ks, sizes, settings, colors
+    )
+    opacities = gaussians.opacities[..., None, :].expand(depths.shape)
+    opacities = opacities * compensations if settings.antialiased else opacities
+    return Splats(radii, means2d, depths, conics, opacities), shaded, invalid
+
+
+def arrange(
+    splats: Splats, colors: Tensor | None, per_camera: bool, sizes: Sizes, grid: Grid, packed: bool
+) -> Arranged:
+    """The pairs in the layout that is asked for; colours are [..., C, N, D] if `per_camera`, else [..., N, D]."""
+    if packed:
+        visible, packed_colors, lists = pack(splats, colors, per_camera, sizes, grid)
+        return visible, visible, None if colors is None else packed_colors, lists
+    if colors is not None and not per_camera:
+        shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
+        colors = colors[..., None, :, :].expand(shape)
+    return splats, splats, colors, _lists(splats, sizes, grid)
+
+
+def exchange(
+    ranks: Ranks,
+    splats: Splats,
+    colors: Tensor | None,
+    per_camera: bool,
+    projected: Sizes,
+    sizes: Sizes,
+    grid: Grid,
+    packed: bool,
+    absgrad: bool,
+) -> Arranged:
+    """The same of several processes: `meta` shows this one's Gaussians, and those of all are drawn.
+
+    `projected` has the cameras of all processes, `sizes` this one's.
+    """
+    from .distributed import exchange_pairs  # not at the top: few programs need it
+
+    shown, drawn, drawn_colors = exchange_pairs(ranks, splats, colors, per_camera, projected, packed, absgrad)
+    return shown, drawn, None if colors is None else drawn_colors, _lists(drawn, sizes, grid)
+
+
+def _lists(splats: Splats, sizes: Sizes, grid: Grid) -> Intersections:
+    """The Gaussians in each tile."""
+    ids = None if splats.visible is None else splats.visible.image_ids
+    return intersect(
+        splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, ids, sizes.images, *grid
+    )

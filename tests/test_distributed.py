@@ -1,0 +1,180 @@
+"""`rasterization(distributed=True)`: the images and gradients of one process with everything, on gloo."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import distributed_program as program
+import processes
+import pytest
+import torch
+from scenes import random_scene
+from torch import Tensor
+
+import splat
+
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+
+N, WIDTH, HEIGHT = 120, 33, 21
+VIEWS = ("front", "close", "inside", "beside", "front")
+# Of four ranks, one without Gaussians and one without cameras.
+GAUSSIANS, CAMERAS = [60, 0, 25, 35], [2, 1, 0, 2]
+
+SCENE = random_scene(7, N, WIDTH, HEIGHT, size="mixed", views=VIEWS)
+COEFFS = torch.randn(N, 9, 3, generator=torch.Generator().manual_seed(1)) * 0.3
+BACKGROUNDS = torch.rand(len(VIEWS), 3, generator=torch.Generator().manual_seed(2))
+
+# What differs from a plain picture, and what has a gradient beside the Gaussians.
+OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "plain": ({}, ()),
+    "poses": ({"colors": COEFFS, "sh_degree": 2}, ("viewmats",)),
+    "antialiased": ({"rasterize_mode": "antialiased", "render_mode": "RGB+ED"}, ()),
+    "backgrounds": ({"backgrounds": BACKGROUNDS}, ("backgrounds",)),
+    "depth": ({"render_mode": "D", "colors": COEFFS, "sh_degree": 1}, ()),
+    "absgrad": ({"absgrad": True}, ()),
+    "dense": ({"absgrad": True, "packed": False, "colors": COEFFS, "sh_degree": 2}, ()),
+    "ortho": ({"camera_model": "ortho", "tile_size": 8}, ()),
+}
+# By rank, what one of them has otherwise.
+WRONG: dict[str, tuple[dict[int, dict[str, Any]], str]] = {
+    "width": ({2: {"width": 40}}, "all ranks must have the same width; rank 0 has 33, rank 2 has 40"),
+    "mode": ({1: {"render_mode": "D"}}, "all ranks must have the same render_mode; rank 0 has RGB, rank 1 has D"),
+    "model": ({3: {"camera_model": "fisheye"}}, "all ranks must have the same camera_model; rank 0 has "),
+}
+
+
+def case_of(
+    options: dict[str, Any], also: tuple[str, ...] = (), changes: dict[int, dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    arguments = SCENE.arguments | options
+    shape = splat.rasterization(**arguments)[0].shape
+    generator = torch.Generator().manual_seed(3)
+    return {
+        "arguments": arguments, "also": also, "changes": changes or {}, "gaussians": GAUSSIANS, "cameras": CAMERAS,
+        "weights": torch.randn(shape, generator=generator),
+        "alpha_weights": torch.randn(*shape[:-1], 1, generator=generator),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """By case, what each rank found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    cases = {name: case_of(*each) for name, each in OPTIONS.items()}
+    cases |= {f"wrong-{name}": case_of({}, (), changes) for name, (changes, _) in WRONG.items()}
+    cases["again"] = cases["poses"]
+    torch.save(cases, folder / "cases.pt")
+    ranks = len(GAUSSIANS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    environ = {"OMP_NUM_THREADS": "1"}
+    processes.run([*command, program.__file__, str(folder)], cwd=folder, env=environ)
+    return {name: [torch.load(folder / f"{name}.{rank}.pt") for rank in range(ranks)] for name in cases}
+
+
+def of_one_process(name: str) -> dict[str, Any]:
+    """Images and gradients of everything."""
+    case = case_of(*OPTIONS[name])
+    arguments = case["arguments"]
+    leaves = {each: arguments[each].clone().requires_grad_() for each in (*program.GAUSSIANS, *case["also"])}
+    images, alphas, meta = splat.rasterization(**arguments | leaves)
+    meta["means2d"].retain_grad()
+    ((images * case["weights"]).sum() + (alphas * case["alpha_weights"]).sum()).backward()
+    found = {"images": images.detach(), "alphas": alphas.detach(), "v_means2d": meta["means2d"].grad}
+    found |= {f"v_{each}": leaf.grad for each, leaf in leaves.items()}
+    return found | {"absgrad": getattr(meta["means2d"], "absgrad", None), "meta": meta}
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    """To the order of sums."""
+    largest = max([1.0, *expected.abs().flatten().tolist()])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_images_and_gradients_are_those_of_one_process(results: dict[str, list[dict[str, Any]]], name: str) -> None:
+    expected = of_one_process(name)
+    for image in ("images", "alphas"):
+        assert torch.equal(torch.cat([each[image] for each in results[name]]), expected[image])
+    for leaf in (f"v_{each}" for each in (*program.GAUSSIANS, *OPTIONS[name][1])):
+        if expected[leaf] is None:
+            assert all(each[leaf] is None for each in results[name])
+        else:
+            assert_close(torch.cat([each[leaf] for each in results[name]]), expected[leaf])
+
+
+@pytest.mark.parametrize("name", ["plain", "absgrad", "dense"])
+def test_meta_shows_a_rank_s_own_gaussians_in_the_cameras_of_all(
+    results: dict[str, list[dict[str, Any]]], name: str
+) -> None:
+    """As gsplat's does: strategies of training need it."""
+    expected = of_one_process(name)
+    meta = expected["meta"]
+    first = 0
+    for rank, found in enumerate(results[name]):
+        count = GAUSSIANS[rank]
+        assert found["n_cameras"] == CAMERAS[rank]
+        if name == "dense":
+            mine: Any = (slice(None), slice(first, first + count))
+        else:
+            mine = (meta["gaussian_ids"] >= first) & (meta["gaussian_ids"] < first + count)
+            assert torch.equal(found["gaussian_ids"], meta["gaussian_ids"][mine] - first)
+            assert torch.equal(found["camera_ids"], meta["camera_ids"][mine])
+        assert torch.equal(found["radii"], meta["radii"][mine])
+        assert_close(found["v_means2d"], expected["v_means2d"][mine])
+        if name != "plain":
+            assert_close(found["absgrad"], expected["absgrad"][mine])
+        first += count
+
+
+def test_the_same_ranks_give_the_same_bits(results: dict[str, list[dict[str, Any]]]) -> None:
+    for one, other in zip(results["poses"], results["again"], strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one if isinstance(one[name], Tensor))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_ranks_that_disagree_get_one_error(results: dict[str, list[dict[str, Any]]], name: str) -> None:
+    errors = {found["error"] for found in results[f"wrong-{name}"]}
+    assert len(errors) == 1
+    assert errors.pop().startswith(WRONG[name][1])
+
+
+ALONE = """
+import datetime, os, sys, torch, splat
+import torch.distributed as dist
+sys.path.insert(0, {tests!r})
+from scenes import random_scene
+rank = int(sys.argv[1])
+limit = datetime.timedelta(seconds=20)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2, timeout=limit)
+dist.barrier()
+if rank == 1:
+    os._exit(9)
+splat.rasterization(**random_scene(0).arguments, distributed=True)
+"""
+
+
+def test_a_rank_that_dies_is_an_error_in_the_others(tmp_path: Path) -> None:
+    code = ALONE.format(tests=str(Path(__file__).parent))
+    commands = [[sys.executable, "-c", code, str(rank), str(tmp_path / "meeting")] for rank in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        alive, dead = threads.map(lambda command: processes.run(command, cwd=tmp_path, check=False, limit=60), commands)
+    assert dead.returncode == 9
+    assert alive.returncode == 1
+    assert "closed by peer" in alive.stderr or "imed out" in alive.stderr, alive.stderr
+
+
+def test_without_a_process_group_it_says_what_to_run() -> None:
+    with pytest.raises(RuntimeError, match=r"needs a process group, and there is none; start with torchrun"):
+        splat.rasterization(**SCENE.arguments, distributed=True)
+
+
+def test_colours_of_each_camera_and_batches_are_refused() -> None:
+    each = SCENE.colors.expand(len(VIEWS), N, 3)
+    with pytest.raises(ValueError, match=r"needs one set of colours, \[N, D\] or \[N, K, 3\]"):
+        splat.rasterization(**SCENE.arguments | {"colors": each}, distributed=True)
+    batch = {name: value[None] for name, value in SCENE.arguments.items() if isinstance(value, Tensor)}
+    with pytest.raises(ValueError, match="needs Gaussians without batch dimensions, found \\[1\\]"):
+        splat.rasterization(**SCENE.arguments | batch, distributed=True)
