@@ -354,6 +354,7 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
         pass
     for ending in (".ply", ".splat"):
         crop._format.value = ending
+        wait(lambda: session._painter._errand is None)  # one is refused until the one before it has returned
         session.send(crop._save)
         name, content = saved.get(timeout=20)
         assert name == f"crop{ending}"
