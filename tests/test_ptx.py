@@ -131,7 +131,9 @@ def broken(simt_wheel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     ptx = changed(ptx, four, r"ex2\.approx\.ftz\.f32(\s+%\w+), %\w+;", r"ex2.approx.ftz.f32\1, 0f00000000;")
     words = "".join(WORD.format(number=number, instructions=text) for number, text in enumerate(WORDS))
     folder = tmp_path_factory.mktemp("broken")
-    return build(folder, "splat_ptx_broken", ptx + WRITTEN.format(words), r"9rasterizeILi|stage_gaussians|^word|^leaving")
+    return build(
+        folder, "splat_ptx_broken", ptx + WRITTEN.format(words), r"9rasterizeILi|stage_gaussians|^word|^leaving"
+    )
 
 
 @pytest.mark.usefixtures("broken")
