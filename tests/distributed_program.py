@@ -37,7 +37,8 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
             counts = case["gaussians"] if name in GAUSSIANS else case["cameras"]
             arguments[name] = part(arguments[name], counts, rank)
     arguments |= case["changes"].get(rank, {})
-    leaves = {name: arguments[name].requires_grad_() for name in (*GAUSSIANS, *case["also"])}
+    requires_grad = arguments.pop("requires_grad", True)
+    leaves = {name: arguments[name].requires_grad_(requires_grad) for name in (*GAUSSIANS, *case["also"])}
     try:
         images, alphas, meta = splat.rasterization(**arguments, distributed=True)
     except (ValueError, RuntimeError) as error:

@@ -43,6 +43,10 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 WRONG: dict[str, tuple[dict[int, dict[str, Any]], str]] = {
     "width": ({2: {"width": 40}}, "all ranks must have the same width; rank 0 has 33, rank 2 has 40"),
     "mode": ({1: {"render_mode": "D"}}, "all ranks must have the same render_mode; rank 0 has RGB, rank 1 has D"),
+    "gradients": (
+        {0: {"requires_grad": False}},
+        "all ranks must have the same requires_grad; rank 0 has False, rank 1 has",
+    ),
     "model": ({3: {"camera_model": "fisheye"}}, "all ranks must have the same camera_model; rank 0 has "),
 }
 

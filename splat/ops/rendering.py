@@ -204,6 +204,9 @@ def rasterization(
     if distributed:
         check_distributed(sizes, per_camera)
         facts = {"tile_size": tile_size, "render_mode": render_mode, "channels": channels, "absgrad": absgrad}
+        # Who has no backward pass would keep the others waiting in theirs.
+        tensors = (means, quats, scales, covars, opacities, colors)
+        facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
         ranks, viewmats, Ks = _meet(viewmats, Ks, sizes, {**vars(settings), **facts})
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
