@@ -17,7 +17,7 @@ def _registered() -> library.Library:
 
 
 def register_autograd(name: str, keep: Callable[..., None], differentiate: Callable[..., tuple[Any, ...]]) -> None:
-    """What torch.library.register_autograd does, for an operator without keyword arguments and defaults.
+    """What torch's register_autograd does, for an operator without keyword arguments and defaults.
 
     That looks for defaults in each call, which takes longer than the kernels of a small scene.
     """

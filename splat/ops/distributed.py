@@ -76,24 +76,22 @@ def _gathered(tensor: Tensor) -> Tensor:
 def gather_cameras(ranks: Ranks, viewmats: Tensor, Ks: Tensor) -> tuple[Tensor, Tensor]:
     """The cameras of all ranks, in their order. Each rank gets the gradients by its own viewmats."""
     apply: Any = _GatheredViews.apply
-    # Ranks have different numbers of cameras: they are filled up to the most.
-    filled = Ks.detach().new_zeros(max(ranks.cameras), 3, 3)
-    filled[: len(Ks)] = Ks.detach()
     views: Tensor = apply(viewmats, ranks)
-    return views, _own_parts(_gathered(filled), ranks)
+    return views, _of_all_cameras(Ks.detach(), ranks)
 
 
-def _own_parts(filled: Tensor, ranks: Ranks) -> Tensor:
-    return torch.cat([part[:count] for part, count in zip(filled, ranks.cameras, strict=True)])
+def _of_all_cameras(own: Tensor, ranks: Ranks) -> Tensor:
+    """The matrices of all ranks' cameras; ranks with fewer cameras than others send zeros too."""
+    filled = own.new_zeros(max(ranks.cameras), *own.shape[1:])
+    filled[: len(own)] = own
+    return torch.cat([part[:count] for part, count in zip(_gathered(filled), ranks.cameras, strict=True)])
 
 
 class _GatheredViews(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, viewmats: Tensor, ranks: Ranks) -> Tensor:
         ctx.ranks = ranks
-        filled = viewmats.new_zeros(max(ranks.cameras), 4, 4)
-        filled[: len(viewmats)] = viewmats
-        return _own_parts(_gathered(filled), ranks)
+        return _of_all_cameras(viewmats, ranks)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
