@@ -22,7 +22,8 @@ from splat.fit import training
 from splat.fit.adapted_quality import judge_adapted
 from splat.fit.camera_corrections import CameraCorrections
 from splat.fit.photograph_views import Preparation, photograph_views
-from splat.fit.training import FitOptions, Quality, Trainer, judge
+from splat.fit.picture_quality import Quality, judge
+from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import Views
 from splat.photos.folders import read_capture
 

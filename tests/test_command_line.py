@@ -286,12 +286,12 @@ from splat.scene.file_output import replacing
 at, again = int(sys.argv[1]), sys.argv[2]
 step, steps = training.Trainer.step, []
 
-def interrupted_step(self, number):
-    if number == at:
+def interrupted_step(self, numbers):
+    if at in numbers:
         os.kill(os.getpid(), signal.SIGINT)
         if again == "in the step":
             os.kill(os.getpid(), signal.SIGINT)
-    return step(self, number)
+    return step(self, numbers)
 
 class Interrupted:
     def __init__(self, file):

@@ -15,7 +15,7 @@ from PIL import Image
 from scenes import random_scene, real_scene
 
 import splat
-from splat.commands import fit_command
+from splat.commands import fit_command, fit_work
 from splat.fit.losses import psnr, ssim
 from splat.fit.strategies import rotate
 from splat.fit.training import FitOptions, Trainer
@@ -71,8 +71,8 @@ def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
 def test_a_picture_that_does_not_fit_into_memory_is_not_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = replace(fit_command.find_resources(), memory_mb=100)
-    monkeypatch.setattr(fit_command, "find_resources", lambda: there)
+    there = replace(fit_work.find_resources(), memory_mb=100)
+    monkeypatch.setattr(fit_work, "find_resources", lambda: there)
     Image.new("RGB", (500, 400)).save(tmp_path / "a.png")
     scene_file(tmp_path / "a.npz", changes={"images": np.zeros((9, 400, 500, 3), np.uint8)})
     for name, words, they in (("a.png", "a picture of", "it"), ("a.npz", "9 pictures of up to", "them")):
@@ -118,12 +118,12 @@ def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
 def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None:
     trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     for step in range(1, 6):
-        trainer.step(step)
+        trainer.step(range(step, step + 1))
     table = trainer.table
     before = {name: (value, dict(table.optimizer.state[value])) for name, value in table.parameters.items()}
     table.parameters["opacities"].data[:10] = -9.0
     trainer.strategy.counts = {"pull": torch.arange(300.0), "seen": torch.ones(300)}
-    trainer.strategy.after_step(table, trainer._moment(40))
+    trainer.strategy.after_step(table, trainer._moment(range(40, 41)))
     for name, (values, state) in before.items():
         now = table.parameters[name]
         # 10 became transparent, the 110 that are pulled at the most became two.

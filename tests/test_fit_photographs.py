@@ -165,7 +165,7 @@ def test_a_fit_that_goes_on_gives_the_same_scene(tmp_path: Path, views: Views) -
         resume(path, second, digest_of(second))
         assert second.done == 23
         steps: list[int] = []
-        second.fit(lambda step, _, steps=steps: steps.append(step))  # type: ignore[misc]
+        second.fit(lambda taken, _, steps=steps: steps.extend(taken))  # type: ignore[misc]
         assert steps == list(range(24, 41))
         for name, value in vars(whole.gaussians()).items():
             assert torch.equal(value, getattr(second.gaussians(), name)), (strategy, name)
@@ -178,10 +178,10 @@ class Failing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException | None) -> None:
         step = Trainer.step
 
-        def failing(trainer: Trainer, number: int) -> float:
-            if number == at and error is not None:
+        def failing(trainer: Trainer, steps: range) -> float:
+            if at in steps and error is not None:
                 raise error
-            return step(trainer, number)
+            return step(trainer, steps)
 
         monkeypatch.setattr(Trainer, "step", failing)
 
@@ -211,7 +211,7 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
     assert not (tmp_path / "a.checkpoint.npz").exists()
 
 
-def interrupted_once() -> Any:
+def interrupted_once(**_: bool) -> Any:
     from contextlib import nullcontext
 
     return nullcontext(lambda: True)
@@ -282,7 +282,7 @@ def test_the_checkpoint_of_another_fit(
         resume(checkpoint[0], fresh(checkpoint[1], **options), pictures)
 
 
-NAMES = ["fit", *(f"{n}{m}" for n in ("means", "quats", "scales", "opacities", "constant", "bands")
+NAMES = ["fit", "shards", *(f"{n}{m}" for n in ("means", "quats", "scales", "opacities", "constant", "bands")
                   for m in ("", ".exp_avg", ".exp_avg_sq")), "count.pull", "count.seen"]  # fmt: skip
 
 
@@ -295,9 +295,12 @@ NAMES = ["fit", *(f"{n}{m}" for n in ("means", "quats", "scales", "opacities", "
         ({"means": np.float32(1)}, "1 to 60 Gaussians are required, found 0"),
         ({"scales.exp_avg": np.zeros((60, 3))}, r"scales.exp_avg must be float32 .*, found float64"),
         ({"count.seen": np.zeros(3, np.float32)}, r"seen must be float32 of shape \[60\], found float32 of \[3\]"),
+        ({"shards": np.array([30, 20])}, r"the numbers of Gaussians of each process, 60 in all; found int64 of \[2\]"),
+        ({"shards": np.array([70, -10])}, r"60 in all; found int64 of \[2\]"),
+        ({"shards": np.array([60.0])}, r"60 in all; found float64 of \[1\]"),
         ({"fit": np.frombuffer(b"[]", np.uint8)}, "a checkpoint is required, found something else"),
         ({"fit": np.frombuffer(b"[" * 9000, np.uint8)}, "a checkpoint is required, found something else"),
-        ({"fit": np.frombuffer(b'{"done": 3}', np.uint8)}, "of a fit with other --layout: required 1, found None"),
+        ({"fit": np.frombuffer(b'{"done": 3}', np.uint8)}, "of a fit with other --layout: required 2, found None"),
         ({"fit": np.zeros(20000, np.uint8)}, "something else: it has no description"),
         ({"fit": np.array([{}], object)}, "fit is damaged, or not an array: plain numbers are required, found objects"),
     ],
@@ -383,8 +386,10 @@ def test_the_first_gaussians_are_small_where_there_are_many(views: Views, measur
 
 
 def test_quality_is_measured_ten_times_but_not_at_the_end() -> None:
-    assert [step for step in range(1, 41) if fit_progress.measured_at(step, 40)] == list(range(4, 40, 4))
-    assert [step for step in range(1, 4) if fit_progress.measured_at(step, 3)] == [1, 2]
+    assert [step for step in range(1, 41) if fit_progress.measured_at(range(step, step + 1), 40)] == list(
+        range(4, 40, 4)
+    )
+    assert [step for step in range(1, 4) if fit_progress.measured_at(range(step, step + 1), 3)] == [1, 2]
 
 
 def test_photographs_are_made_as_small_as_the_machine_needs(

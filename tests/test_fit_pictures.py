@@ -87,7 +87,7 @@ def test_maps_begin_at_the_identity_and_their_mean_stays_there() -> None:
         picture = step % 3
         brighter = appearance.applied(image, picture).mean() * (1 if picture else -1)
         (brighter + appearance.penalty(picture)).backward()
-        appearance.values.step(picture, step)
+        appearance.values.step([picture], step)
     found = torch.stack([appearance.applied(image, picture) for picture in range(3)])
     assert (found - image).abs().max() > 0.01
     torch.testing.assert_close(found.mean(dim=0), image)

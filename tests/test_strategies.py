@@ -13,8 +13,9 @@ from torch import Tensor
 
 from splat.fit.parameters import GaussianTable, first_parameters
 from splat.fit.photograph_views import photograph_views
+from splat.fit.picture_quality import Quality
 from splat.fit.strategies import BINOMIALS, DensityControl, MarkovChain, Moment
-from splat.fit.training import FitOptions, Quality, Trainer
+from splat.fit.training import FitOptions, Trainer
 from splat.ops.relocation import compute_relocation
 from splat.ops.rendering import rasterization
 from splat.photos.folders import read_capture
@@ -34,7 +35,7 @@ def table(count: int, size: float = 0.1) -> GaussianTable:
 
 
 def moment(budget: int, step: int = 100, refines: bool = True, share: float = 0.3) -> Moment:
-    return Moment(step, refines, budget, budget, share, 1.0, torch.Generator().manual_seed(2))
+    return Moment(range(step, step + 1), refines, budget, budget, share, 1.0, torch.Generator().manual_seed(2))
 
 
 def values(made: GaussianTable, name: str) -> Tensor:
@@ -57,8 +58,8 @@ def test_small_ones_are_cloned_large_ones_split_and_transparent_ones_go() -> Non
     gradients, visible = torch.zeros(20, 2), torch.ones(20)
     gradients[:, 0] = 1e-4  # below the threshold
     gradients[[0, 5, 12], 0] = torch.tensor([3e-4, 4e-4, 5e-4])
-    control.record(gradients, visible)
-    control.record(gradients, visible)
+    control.record(gradients[None], visible[None])
+    control.record(gradients[None], visible[None])
     control.after_step(made, moment(budget=100))
     # 3 went, one of them although it was pulled; 5 is there twice, and 12 became two smaller ones.
     assert len(made) == 19
@@ -81,7 +82,7 @@ def test_no_more_gaussians_than_were_asked_for_and_the_most_pulled_first() -> No
     made = table(20, size=0.005)
     means = values(made, "means")
     control = DensityControl(made)
-    control.record(torch.arange(1.0, 21)[:, None].repeat(1, 2), torch.ones(20))
+    control.record(torch.arange(1.0, 21)[None, :, None].repeat(1, 1, 2), torch.ones(1, 20))
     control.after_step(made, moment(budget=23))
     assert len(made) == 23
     assert {tuple(row) for row in values(made, "means")[20:].tolist()} == {tuple(row) for row in means[17:].tolist()}
@@ -159,7 +160,7 @@ def test_opacities_and_scales_are_kept_small() -> None:
     made = table(10, size=0.2)
     with torch.no_grad():
         scene = made.activated()
-    penalty = MarkovChain(made).penalty(scene)
+    penalty = MarkovChain(made).penalty(scene, 10)
     assert float(penalty) == pytest.approx(0.01 * (scene.opacities.mean() + scene.scales.mean()).item())
 
 

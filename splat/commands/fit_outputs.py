@@ -12,9 +12,9 @@ from ..fit.adapted_quality import Adapted
 from ..fit.checkpoints import check_checkpoint
 from ..fit.comparison_page import check_page
 from ..fit.perceptual import Perceptual
+from ..fit.picture_quality import Quality
 from ..fit.quality_file import check_quality
-from ..fit.training import Quality, render
-from ..fit.views import Views
+from ..fit.views import Views, render
 from ..scene.camera_list import cameras_path, check_cameras
 from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians

@@ -1,4 +1,4 @@
-"""Handling Ctrl-C where the work done so far should be kept."""
+"""Handling Ctrl-C and SIGTERM where the work done so far should be kept."""
 
 from __future__ import annotations
 
@@ -7,29 +7,39 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from .._kernelwheel.cli.exit_status import INTERRUPTED as INTERRUPTED
 
 
 @contextmanager
-def noted_interrupt() -> Iterator[Callable[[], bool]]:
+def noted_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterator[Callable[[], bool]]:
     """Note a first Ctrl-C; a second one raises KeyboardInterrupt. Yields a function that says whether there was one.
 
-    Nothing changes if Ctrl-C is ignored or has another handler, or in threads that cannot handle it.
+    `also_sigterm` does the same with SIGTERM, the second of which ends the program. With `patient`, later ones are only
+    noted: torchrun passes on what a terminal has already sent to all processes. Nothing changes for a signal that is
+    ignored or has another handler, or in threads that cannot handle them.
     """
     noted = False
+    first: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
+    if also_sigterm:
+        first[signal.SIGTERM] = signal.SIG_DFL
+    before = {number: signal.getsignal(number) for number in first}
+    ours = [number for number in first if before[number] is first[number]]
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal noted
         noted = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not patient:
+            for each in ours:
+                signal.signal(each, first[each])
 
-    before = signal.getsignal(signal.SIGINT)
-    ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
-    if ours:
-        signal.signal(signal.SIGINT, note)
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    for number in ours:
+        signal.signal(number, note)
     try:
         yield lambda: noted
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, before)
+        for number in ours:
+            signal.signal(number, before[number])

@@ -15,8 +15,8 @@ from ..scene.gaussians import Gaussians
 from .camera_corrections import CameraCorrections
 from .color_maps import with_colors_of
 from .losses import training_loss
-from .training import Quality, judge, render
-from .views import Views
+from .picture_quality import Quality, judge
+from .views import Views, render
 
 _STEPS: Final = 60
 
@@ -50,8 +50,8 @@ def _refined(scene: Gaussians, views: Views, extent: float) -> Views:
         # With a single camera everything would be common to all.
         camera = CameraCorrections(one.viewmats, extent, _STEPS, common=True)
         for step in range(1, _STEPS + 1):
-            image, _ = render(scene, one, 0, scene.degree, viewmat=camera.viewmat(0))
+            image, _ = render(scene, one, 0, scene.degree, viewmats=camera.viewmats_of([0]))
             training_loss(image, one.target(0), one.mask(0)).backward()  # type: ignore[no-untyped-call]
-            camera.values.step(0, step)
+            camera.values.step([0], step)
         found.append(camera.corrected()[0])
     return replace(views, viewmats=torch.stack(found))

@@ -30,6 +30,12 @@ class CameraCorrections:
         reach = torch.tensor([_TURN] * 3 + [_SHIFT * extent] * 3, device=viewmats.device)
         self.values = PictureValues(len(viewmats), reach, steps)
 
+    def viewmats_of(self, cameras: list[int]) -> Tensor:
+        """Those of some of the cameras, [C, 4, 4], differentiable."""
+        if not cameras:
+            return self.viewmats[:0].clone().requires_grad_()
+        return torch.stack([self.viewmat(camera) for camera in cameras])
+
     def viewmat(self, camera: int) -> Tensor:
         """The corrected world-to-camera matrix [4, 4], differentiable."""
         change = self.values.row(camera) - self._common()[camera]
@@ -38,7 +44,7 @@ class CameraCorrections:
     @torch.no_grad()
     def corrected(self) -> Tensor:
         """All of the corrected matrices, [C, 4, 4]."""
-        return torch.stack([self.viewmat(camera) for camera in range(len(self.viewmats))])
+        return self.viewmats_of(list(range(len(self.viewmats))))
 
     @torch.no_grad()
     def _common(self) -> Tensor:

@@ -22,7 +22,9 @@ from ..scene.npz import read_npz
 from .parameters import MOMENTS
 from .training import Trainer
 
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
+_SHARDS: Final = "shards"
+"""The array of how many of the Gaussians each process had."""
 _MOST_BYTES: Final = 10_000
 """Of the description of a fit."""
 
@@ -35,24 +37,34 @@ def check_checkpoint(path: str | Path) -> Path:
 def write_checkpoint(path: Path, trainer: Trainer, pictures: str) -> None:
     """Write the trainer's state; the file appears complete or not at all.
 
+    Of several processes, rank 0 writes the state of all of them, and all have to call this.
+
     `pictures` is the digest of what the scene is fitted to. Raises OSError if it cannot be written.
     """
+    shards = trainer.shards
     said = json.dumps(_described(trainer, pictures)).encode()
-    arrays: dict[str, npt.NDArray[Any]] = {"fit": np.frombuffer(said, np.uint8)}
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "fit": np.frombuffer(said, np.uint8),
+        _SHARDS: np.array(shards.counts(len(trainer.table)), np.int64),
+    }
     for name, value in trainer.table.parameters.items():
-        arrays[name] = value.detach().cpu().numpy()
+        arrays[name] = shards.gather(value.detach()).cpu().numpy()
         state = trainer.table.optimizer.state.get(value, {})
         for moment in MOMENTS:
-            arrays[f"{name}.{moment}"] = state[moment].cpu().numpy() if state else np.zeros_like(arrays[name])
-    arrays |= {f"count.{name}": value.cpu().numpy() for name, value in trainer.strategy.counts.items()}
+            rows = state[moment] if state else torch.zeros_like(value)
+            arrays[f"{name}.{moment}"] = shards.gather(rows.detach()).cpu().numpy()
+    arrays |= {f"count.{name}": shards.gather(value).cpu().numpy() for name, value in trainer.strategy.counts.items()}
     for name, values in trainer.picture_values.items():
         arrays |= {f"{name}{part}": value.cpu().numpy() for part, value in values.state().items()}
-    with replacing(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    if shards.first:
+        with replacing(path) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     """Put a trainer that has taken no step into the state of a checkpoint.
+
+    Each of as many processes as there were gets the Gaussians that it had; of another number, a part of them.
 
     Raises:
         SceneError: if the file is damaged, or of another fit; the trainer is as it was.
@@ -66,20 +78,20 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
         for name, of_pictures in trainer.picture_values.items()
         for part, value in of_pictures.state().items()
     }
-    wanted = ["fit", *names, *moments, *(f"count.{name}" for name in counts), *pictures_have]
+    wanted = ["fit", _SHARDS, *names, *moments, *(f"count.{name}" for name in counts), *pictures_have]
     arrays, found = read_npz(path, wanted)
     if missing := [name for name in wanted if name not in arrays]:
         raise SceneError(f"{path}: a checkpoint of this fit is required, with {missing[0]}; found {found}")
     done = _check_same(path, arrays["fit"], _described(trainer, pictures))
     rows = len(arrays["means"]) if arrays["means"].ndim else 0
-    if not 1 <= rows <= max(trainer.options.gaussians, len(trainer.table)):
+    if not 1 <= rows <= max(trainer.options.gaussians, trainer.total):
         raise SceneError(f"{path}: 1 to {trainer.options.gaussians} Gaussians are required, found {rows}")
     shapes = {name: (rows, *value.shape[1:]) for name, value in trainer.table.parameters.items()}
     values = {name: _tensor(path, name, arrays[name], shapes[name], trainer) for name in names}
     states = {
         name: {
             # Adam has counted the steps on its own.
-            "step": torch.tensor(float(done), device=trainer.views.device),
+            "step": torch.tensor(float(-(-done // trainer.shards.count)), device=trainer.views.device),
             **{
                 moment: _tensor(path, f"{name}.{moment}", arrays[f"{name}.{moment}"], shapes[name], trainer)
                 for moment in MOMENTS
@@ -89,7 +101,15 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     }
     counted = {name: _tensor(path, name, arrays[f"count.{name}"], (rows,), trainer) for name in counts}
     of_each = {name: _tensor(path, name, arrays[name], shape, trainer) for name, shape in pictures_have.items()}
+    own = _own_rows(path, arrays[_SHARDS], rows, trainer)
+    values = {name: value[own].clone() for name, value in values.items()}
+    states = {
+        name: {part: value if part == "step" else value[own].clone() for part, value in state.items()}
+        for name, state in states.items()
+    }
+    counted = {name: value[own].clone() for name, value in counted.items()}
     trainer.table.replace(values, states)
+    trainer.total = rows
     for name, of_pictures in trainer.picture_values.items():
         of_pictures.restore({part: of_each[f"{name}{part}"] for part in of_pictures.state()})
     trainer.strategy.counts = counted
@@ -132,6 +152,21 @@ def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int
     if not isinstance(done, int) or isinstance(done, bool) or not 1 <= done <= ours["steps"]:
         raise SceneError(f"{path}: a checkpoint after 1 to {ours['steps']} steps is required, found {str(done)[:40]}")
     return done
+
+
+def _own_rows(path: Path, shards: npt.NDArray[Any], rows: int, trainer: Trainer) -> slice:
+    """Which of the Gaussians this process has."""
+    counts = shards.tolist() if shards.dtype == np.int64 and shards.ndim == 1 else []
+    if not counts or sum(counts) != rows or min(counts) < 0:
+        raise SceneError(
+            f"{path}: shards must be int64, the numbers of Gaussians of each process, {rows} in all; found "
+            f"{shards.dtype} of {list(shards.shape)}"
+        )
+    ours = trainer.shards
+    if len(counts) != ours.count:
+        return slice(ours.rank, None, ours.count)
+    first = sum(counts[: ours.rank])
+    return slice(first, first + counts[ours.rank])
 
 
 def _tensor(path: Path, name: str, values: npt.NDArray[Any], shape: tuple[int, ...], trainer: Trainer) -> Tensor:

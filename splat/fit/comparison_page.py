@@ -18,8 +18,8 @@ from ..scene.file_output import check_writable, replacing
 from ..scene.gaussians import Gaussians
 from ..scene.image import to_8_bit
 from ..scene.names import one_line
-from .training import Quality, render
-from .views import Views
+from .picture_quality import Quality
+from .views import Views, render
 
 MOST_ROWS: Final = 24
 """Pictures on a page, evenly chosen; each at most this many pixels wide and high."""

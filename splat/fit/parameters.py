@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -21,10 +23,18 @@ class GaussianTable:
     [N, 1, 3] and `bands` [N, K - 1, 3] (coefficients of spherical harmonics).
     """
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, pictures: int = 1) -> None:
+        """A step is for the mean of `pictures` pictures: Adam's rates grow with their root, and it remembers equally
+        many of them (Zhao et al., *On Scaling Up 3D Gaussian Splatting Training*, 2024, section 4.3).
+        """
         self.parameters = {name: value.requires_grad_() for name, value in parameters.items()}
-        groups = [{"params": [value], "name": name, "lr": _RATES[name]} for name, value in self.parameters.items()]
-        self.optimizer = torch.optim.Adam(groups, eps=1e-15, fused=True)
+        self._factor = math.sqrt(pictures)
+        groups = [
+            {"params": [value], "name": name, "lr": self._factor * _RATES[name]}
+            for name, value in self.parameters.items()
+        ]
+        betas = (0.9**pictures, 0.999**pictures)
+        self.optimizer = torch.optim.Adam(groups, betas=betas, eps=1e-15, fused=True)
 
     def __len__(self) -> int:
         """N."""
@@ -42,10 +52,10 @@ class GaussianTable:
         )
 
     def set_means_rate(self, rate: float) -> None:
-        """Set the learning rate of the means."""
+        """Set the learning rate of the means, for steps of one picture."""
         for group in self.optimizer.param_groups:
             if group["name"] == "means":
-                group["lr"] = rate
+                group["lr"] = self._factor * rate
 
     def rebuild(self, rows: Tensor, changes: Parameters, places: Tensor) -> None:
         """Keep the Gaussians `rows`, in this order, some of them several times.

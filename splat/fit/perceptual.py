@@ -18,8 +18,7 @@ import torch
 from ..scene.gaussians import Gaussians
 from ..scene.names import one_line
 from .losses import masked
-from .training import render
-from .views import Views
+from .views import Views, render
 
 _WEIGHTS: Final = {"vgg": "vgg16-397923af.pth", "alex": "alexnet-owt-7be5be79.pth"}
 """What torchvision keeps the weights of each network in; the first is preferred, as by most papers on 3DGS."""

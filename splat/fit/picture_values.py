@@ -1,14 +1,19 @@
-"""Numbers of each training picture that are fitted together with the scene, and what Adam remembers of them."""
+"""Numbers of each training picture that are fitted together with the scene, and what Adam remembers of them.
+
+Every process of a fit has those of all pictures, and takes the same steps.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import Tensor
 
 from .parameters import MOMENTS
+from .shards import Shards
 
 _FEWEST: Final = 10
 """Steps of a picture that the rate is made for, at least: with fewer, each would go too far."""
@@ -35,14 +40,29 @@ class PictureValues:
         """The numbers [K] of a picture, differentiable."""
         return self.rows[picture] * self.reach
 
-    def step(self, picture: int, step: int) -> None:
-        """Take the step, numbered from 1, for the picture whose gradient there is."""
+    def step(self, pictures: Sequence[int], step: int) -> None:
+        """Take the step, numbered from 1, for the pictures whose gradients there are."""
         visits = max(self.steps / len(self.rows), _FEWEST)
         for group in self.optimizer.param_groups:
             group["lr"] = math.pi / 2 * math.sin(math.pi * step / (self.steps + 1)) / visits
         self.optimizer.step()
-        self.rows[picture].grad = None
-        self._note(picture)
+        for picture in pictures:
+            self.rows[picture].grad = None
+            self._note(picture)
+
+    def share_gradients(self, pictures: Sequence[int], shards: Shards) -> None:
+        """Give all processes the gradients of the pictures of this step, of which each has rendered one at most.
+
+        What they get is that of each picture's own loss, where the loss was the mean over the pictures.
+        """
+        found = torch.zeros(len(self.rows), len(self.reach), device=self.reach.device)
+        for picture in set(pictures):
+            gradient = self.rows[picture].grad
+            if gradient is not None:
+                found[picture] = gradient * len(pictures)
+        found = shards.sums(found[list(pictures)])
+        for picture, gradient in zip(pictures, found, strict=True):
+            self.rows[picture].grad = gradient
 
     @torch.no_grad()
     def _note(self, picture: int) -> None:

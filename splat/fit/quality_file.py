@@ -11,7 +11,7 @@ from typing import Any
 from ..scene.file_output import check_writable, replacing
 from .adapted_quality import Adapted
 from .perceptual import Perceptual
-from .training import Quality
+from .picture_quality import Quality
 
 
 def check_quality(path: str | Path) -> Path:

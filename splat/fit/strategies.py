@@ -38,16 +38,22 @@ _SPLIT: Final = 1.6
 class Moment:
     """Where a fit is after a step."""
 
-    step: int
+    steps: range
+    """Those that were taken at once, one for each process."""
     refines: bool
     """Whether it is time to add and remove Gaussians."""
     budget: int
-    """How many there may be then, if they are added evenly; and at the end."""
+    """How many there may be in this shard then, if they are added evenly; and at the end."""
     most: int
     share: float
     """Of the fit that is done, 0 to 1."""
     extent: float
     generator: torch.Generator
+
+
+def passes(steps: range, every: int) -> bool:
+    """Whether one of the steps is a multiple of `every`."""
+    return steps[-1] // every > (steps[0] - 1) // every
 
 
 class Strategy(Protocol):
@@ -58,11 +64,13 @@ class Strategy(Protocol):
     counts: dict[str, Tensor]
     """What it has counted of each Gaussian, [N]; kept in checkpoints."""
 
-    def penalty(self, scene: Gaussians) -> Tensor | float:
-        """What is added to the loss."""
+    def penalty(self, scene: Gaussians, total: int) -> Tensor | float:
+        """What this shard, of `total` Gaussians in all, adds to the loss."""
 
     def record(self, gradients: Tensor, visible: Tensor) -> None:
-        """Take note of a step: gradients [N, 2] of the projected centres, per half picture, and who was seen [N]."""
+        """Take note of a step of C pictures: gradients [C, N, 2] of the projected centres, per half picture, and who
+        was seen [C, N].
+        """
 
     def after_step(self, table: GaussianTable, moment: Moment) -> None:
         """Add, remove and move Gaussians."""
@@ -81,12 +89,12 @@ class _Recording:
         zeros = torch.zeros_like(table.parameters["opacities"].detach())
         self.counts = {"pull": zeros, "seen": zeros.clone()}
 
-    def penalty(self, scene: Gaussians) -> Tensor | float:
+    def penalty(self, scene: Gaussians, total: int) -> Tensor | float:
         return 0.0
 
     def record(self, gradients: Tensor, visible: Tensor) -> None:
-        self.counts["pull"] += gradients.norm(dim=-1)
-        self.counts["seen"] += visible
+        self.counts["pull"] += gradients.norm(dim=-1).sum(dim=0)
+        self.counts["seen"] += visible.sum(dim=0)
 
     def mean_pull(self) -> Tensor:
         return self.counts["pull"] / self.counts["seen"].clamp_min(1)
@@ -145,7 +153,7 @@ class DensityControl(_Recording):
                 copies[name][count + clones :] = halves[name][second:]
             _multiply(table, keep, parents, copies)
             self.forget(table)
-        if moment.share < 0.7 and moment.step % self.reset_every == 0:
+        if moment.share < 0.7 and passes(moment.steps, self.reset_every):
             p = table.parameters["opacities"]
             p.clamp_(max=math.log(2 * self.transparent / (1 - 2 * self.transparent)))
             for moment_of in MOMENTS:
@@ -164,9 +172,9 @@ class MarkovChain:
     def __init__(self, table: GaussianTable) -> None:
         self.counts: dict[str, Tensor] = {}
 
-    def penalty(self, scene: Gaussians) -> Tensor | float:
+    def penalty(self, scene: Gaussians, total: int) -> Tensor | float:
         """Equation 14 of the paper, with its weights."""
-        return 0.01 * scene.opacities.mean() + 0.01 * scene.scales.mean()
+        return 0.01 * scene.opacities.sum() / total + 0.01 * scene.scales.sum() / (3 * total)
 
     def record(self, gradients: Tensor, visible: Tensor) -> None:
         """Nothing: only opacities count."""

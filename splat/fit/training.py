@@ -2,26 +2,30 @@
 
 A step depends only on the Gaussians, the options and the step's number: its random numbers are drawn from the seed and
 that number, whatever was drawn before. So a fit that continues from a checkpoint gives the same scene.
+
+Several processes take as many steps at once, each on one picture, for the mean of their losses: what depends on steps,
+as rates and refinements do, goes by the number of pictures. Each has a shard of the Gaussians.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..ops.rendering import rasterization
 from ..scene.gaussians import Gaussians
 from .camera_corrections import CameraCorrections
 from .color_maps import ColorMaps
-from .losses import masked, psnr, ssim, training_loss
+from .losses import training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances
+from .picture_quality import Quality, judge
 from .picture_values import PictureValues
-from .strategies import STRATEGIES, Moment
-from .views import Views
+from .shards import ALONE, Shards
+from .strategies import STRATEGIES, Moment, passes
+from .views import Views, render
 
 # Learning rates of the means in units of the scene's extent, at the first and at the last step.
 _MEANS_RATES = (3e-3, 3e-5)
@@ -46,9 +50,9 @@ class FitOptions:
         """Steps between two refinements."""
         return max(self.steps // 25, 10)
 
-    def refines_at(self, step: int) -> bool:
-        """Whether Gaussians are added and removed after this step, which happens in the middle part of the fit."""
-        return step % self.refine_every == 0 and 0.1 * self.steps <= step <= 0.7 * self.steps
+    def refines_at(self, steps: range) -> bool:
+        """Whether Gaussians are added and removed after these steps, which happens in the middle part of the fit."""
+        return passes(steps, self.refine_every) and 0.1 * self.steps <= steps[-1] <= 0.7 * self.steps
 
     def budget_at(self, step: int, first: int) -> int:
         """How many Gaussians there may be after a refinement at `step`, given that there were `first` at the start."""
@@ -60,31 +64,16 @@ class FitOptions:
         return min(self.sh_degree, int(2 * step / max(self.steps, 1) * (self.sh_degree + 1)))
 
 
-class Quality(NamedTuple):
-    """How well a scene shows some pictures, each and on the whole."""
-
-    psnrs: list[float]
-    """In decibels."""
-    ssims: list[float]
-
-    @property
-    def psnr(self) -> float:
-        """The mean in decibels."""
-        return sum(self.psnrs) / len(self.psnrs)
-
-    @property
-    def ssim(self) -> float:
-        """The mean."""
-        return sum(self.ssims) / len(self.ssims)
-
-
 class Trainer:
-    """Gaussians that are being fitted."""
+    """Gaussians that are being fitted; of several processes, this one's."""
 
-    def __init__(self, views: Views, options: FitOptions) -> None:
-        self.views, self.options = views, options
+    def __init__(self, views: Views, options: FitOptions, shards: Shards = ALONE) -> None:
+        self.views, self.options, self.shards = views, options, shards
         self.extent = _extent(views)
-        self.table = GaussianTable(_start(views, options, self.extent))
+        start = _start(views, options, self.extent)
+        self.table = GaussianTable({name: shards.own(rows) for name, rows in start.items()}, shards.count)
+        self.total = len(start["means"])
+        """The Gaussians of all processes."""
         self.strategy = STRATEGIES[options.strategy](self.table)
         affine = options.appearance == "affine"
         self.appearance = ColorMaps(len(views), options.steps, views.device) if affine else None
@@ -103,46 +92,78 @@ class Trainer:
         return self.views if self.cameras is None else replace(self.views, viewmats=self.cameras.corrected())
 
     def gaussians(self) -> Gaussians:
-        """The Gaussians as they are now, after activation, detached."""
+        """The Gaussians as they are now, after activation, detached; of several processes, all on rank 0, none
+        elsewhere.
+        """
         with torch.no_grad():
-            return self.table.activated()
+            parts = vars(self.table.activated())
+        return Gaussians(**{name: self.shards.gather(rows) for name, rows in parts.items()})
 
-    def fit(self, report: Callable[[int, float], None], stop: Callable[[], bool] = lambda: False) -> int:
-        """Take the steps that are left, or those until `stop()` is true; return how many are done.
+    def fit(self, report: Callable[[range, float], None], stop: Callable[[], bool] = lambda: False) -> int:
+        """Take the steps that are left, or those until `stop()` is true on a rank; return how many are done.
 
-        `report` gets each step and its loss.
+        `report` gets the steps that were taken at once, and their mean loss.
         """
         while self.done < self.options.steps:
-            step = self.done + 1
-            loss = self.step(step)
-            self.done = step
-            report(step, loss)
-            if stop():
+            steps = range(self.done + 1, min(self.done + self.shards.count, self.options.steps) + 1)
+            loss = self.step(steps)
+            self.done = steps[-1]
+            report(steps, loss)
+            if self.shards.any(stop()):
                 break
         return self.done
 
-    def step(self, step: int) -> float:
-        """Take a step, numbered from 1, on one picture; return its loss."""
-        view = self._view_at(step)
-        self._set_rate(step)
+    def step(self, steps: range) -> float:
+        """Take steps, numbered from 1, each process one of them on one picture; return their mean loss."""
+        views = [self._view_at(step) for step in steps]
+        own = views[self.shards.rank] if self.shards.rank < len(views) else None
+        self._set_rate(steps[-1])
         scene = self.table.activated()
-        degree, viewmat = self.options.degree_at(step), self.cameras.viewmat(view) if self.cameras else None
-        image, meta = render(scene, self.views, view, degree, absgrad=self.strategy.absgrad, viewmat=viewmat)
-        image = self.appearance.applied(image, view) if self.appearance else image
-        loss = training_loss(image, self.views.target(view), self.views.mask(view))
-        kept = self.appearance.penalty(view) if self.appearance else 0.0
+        image, meta = self._rendered(scene, views, own, self.options.degree_at(steps[-1]))
         means2d: Any = meta["means2d"]
         means2d.retain_grad()
+        loss = image.sum() if own is None else self._loss(image, own)
         self.table.optimizer.zero_grad(set_to_none=True)
-        (loss + self.strategy.penalty(scene) + kept).backward()  # type: ignore[no-untyped-call]
-        gradients = means2d.absgrad[0] if self.strategy.absgrad else means2d.grad[0]
-        halves = torch.tensor(self.views.sizes[view], device=gradients.device) / 2
-        self.strategy.record(gradients * halves, (meta["radii"][0] > 0).all(dim=-1))
+        (loss / len(views) + self.strategy.penalty(scene, self.total)).backward()  # type: ignore[no-untyped-call]
+        self._record(means2d.absgrad if self.strategy.absgrad else means2d.grad, means2d.detach(), meta["radii"], views)
         self.table.optimizer.step()
         for values in self.picture_values.values():
-            values.step(view, step)
-        self.strategy.after_step(self.table, self._moment(step))
-        return float(loss.detach())
+            values.share_gradients(views, self.shards)
+            values.step(views, steps[-1])
+        moment = self._moment(steps)
+        self.strategy.after_step(self.table, moment)
+        if moment.refines:
+            self.total = sum(self.shards.counts(len(self.table)))
+        return float(self.shards.sums(loss.detach())) / len(views)
+
+    def _rendered(
+        self, scene: Gaussians, views: list[int], own: int | None, degree: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The image of this process's picture [H, W, 3], one of the `views` of this step; empty if it has none."""
+        sizes = [self.views.sizes[view] for view in views]
+        # All cameras of one call have the same size: smaller pictures are filled up on the right and below.
+        size = max(width for width, _ in sizes), max(height for _, height in sizes)
+        viewmats = self.cameras.viewmats_of([] if own is None else [own]) if self.cameras else None
+        image, meta = render(
+            scene, self.views, own, degree, self.strategy.absgrad, viewmats, size, distributed=self.shards.count > 1
+        )
+        if own is not None:
+            width, height = self.views.sizes[own]
+            image = image[:height, :width]
+        return image, meta
+
+    def _loss(self, image: Tensor, view: int) -> Tensor:
+        """Of one of the pictures."""
+        image = self.appearance.applied(image, view) if self.appearance else image
+        loss = training_loss(image, self.views.target(view), self.views.mask(view))
+        return loss + self.appearance.penalty(view) if self.appearance else loss
+
+    def _record(self, gradients: Tensor, means2d: Tensor, radii: Tensor, views: list[int]) -> None:
+        """Tell the strategy about the pictures of a step, from values [C, N, 2] of them."""
+        sizes = torch.tensor([self.views.sizes[view] for view in views], device=gradients.device)[:, None]
+        # Seen where the picture is, and not in what it was filled up with.
+        seen = (radii > 0) & (means2d - radii < sizes)
+        self.strategy.record(gradients * len(views) * (sizes / 2), seen.all(dim=-1))
 
     def _view_at(self, step: int) -> int:
         """Each of the pictures once, in a random order, and then again in another one."""
@@ -155,16 +176,16 @@ class Trainer:
         # Seeds that differ in few bits give unlike numbers: torch's generators mix them. 2**61 - 1 is a prime.
         return torch.Generator(device).manual_seed((self.options.seed * 1_000_003 + number) % (2**61 - 1))
 
-    def _moment(self, step: int) -> Moment:
-        first = min(len(self.views.points), self.options.gaussians)
+    def _moment(self, steps: range) -> Moment:
+        first, step = min(len(self.views.points), self.options.gaussians), steps[-1]
         return Moment(
-            step,
-            self.options.refines_at(step),
-            self.options.budget_at(step, first),
-            self.options.gaussians,
+            steps,
+            self.options.refines_at(steps),
+            self.shards.part(self.options.budget_at(step, first)),
+            self.shards.part(self.options.gaussians),
             step / self.options.steps,
             self.extent,
-            self._generator(-step, self.views.device),
+            self._generator(-step - (self.shards.rank << 40), self.views.device),
         )
 
     def _set_rate(self, step: int) -> None:
@@ -173,48 +194,9 @@ class Trainer:
         self.table.set_means_rate(self.extent * first * (last / first) ** share)
 
     def quality(self, views: Views) -> Quality:
-        """PSNR and SSIM of each of the pictures."""
-        return judge(self.gaussians(), views)
-
-
-@torch.no_grad()
-def judge(
-    scene: Gaussians, views: Views, recolored: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
-) -> Quality:
-    """PSNR and SSIM of each of the pictures; `recolored` gets an image, its target and its mask first."""
-    quality = Quality([], [])
-    for view in range(len(views)):
-        mask, target = views.mask(view), views.target(view)
-        image = render(scene, views, view, scene.degree)[0].clamp(0, 1)
-        image = recolored(image, target, mask).clamp(0, 1) if recolored else image
-        image, target = masked(image, mask), masked(target, mask)
-        quality.psnrs.append(psnr(image, target, mask))
-        quality.ssims.append(float(ssim(image, target, mask)))
-    return quality
-
-
-def render(
-    scene: Gaussians, views: Views, view: int, sh_degree: int, absgrad: bool = False, viewmat: Tensor | None = None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The image [H, W, 3] of one of the cameras, and `meta`; with another world-to-camera matrix, if one is given."""
-    width, height = views.sizes[view]
-    background = torch.tensor([views.background], device=views.device) if any(views.background) else None
-    images, _, meta = rasterization(
-        scene.means,
-        scene.quats,
-        scene.scales,
-        scene.opacities,
-        scene.sh,
-        views.viewmats[view : view + 1] if viewmat is None else viewmat[None],
-        views.Ks[view : view + 1],
-        width,
-        height,
-        sh_degree=sh_degree,
-        backgrounds=background,
-        packed=False,
-        absgrad=absgrad,
-    )
-    return images[0], meta
+        """PSNR and SSIM of each of the pictures. Several processes share them, and all get the numbers of all."""
+        with torch.no_grad():
+            return judge(self.table.activated(), views, shards=self.shards)
 
 
 def _extent(views: Views) -> float:

@@ -16,7 +16,7 @@ from ..ops.rendering import rasterization
 from ..photos.pictures import check_unpacking, opened_picture, picture_header, read_resized
 from ..scene.builtin import knot_scene
 from ..scene.camera import Camera, orbit
-from ..scene.gaussians import SceneError
+from ..scene.gaussians import Gaussians, SceneError
 from ..scene.npz import read_npz
 from .fit_memory import UNLIMITED, FitMemory, check_fitting
 from .overlap import looked_at
@@ -104,6 +104,50 @@ class Views:
             points=self.points.to(device),
             colors=self.colors.to(device),
         )
+
+
+def render(
+    scene: Gaussians,
+    views: Views,
+    view: int | None,
+    sh_degree: int,
+    absgrad: bool = False,
+    viewmats: Tensor | None = None,
+    size: tuple[int, int] | None = None,
+    distributed: bool = False,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The image [H, W, 3] of one of the cameras, and `meta`.
+
+    Args:
+        scene: the Gaussians; of several processes, this one's.
+        views: the cameras.
+        view: the number of one; None for no image, [0, H, W, 3], in a process that only helps others.
+        sh_degree: how many of the coefficients to use.
+        absgrad: whether the backward pass finds absolute gradients.
+        viewmats: another world-to-camera matrix for it, [1, 4, 4]; [0, 4, 4] for no image.
+        size: width and height, if they are not the picture's.
+        distributed: whether all processes render together.
+    """
+    chosen = [] if view is None else [view]
+    width, height = size or views.sizes[chosen[0]]
+    background = torch.tensor([views.background] * len(chosen), device=views.device).view(-1, 3)
+    images, _, meta = rasterization(
+        scene.means,
+        scene.quats,
+        scene.scales,
+        scene.opacities,
+        scene.sh,
+        views.viewmats[chosen] if viewmats is None else viewmats,
+        views.Ks[chosen],
+        width,
+        height,
+        sh_degree=sh_degree,
+        backgrounds=background if any(views.background) else None,
+        packed=False,
+        absgrad=absgrad,
+        distributed=distributed,
+    )
+    return images if view is None else images[0], meta
 
 
 def read_views(paths: Sequence[Path], points: int, seed: int, memory: FitMemory = UNLIMITED) -> Views:

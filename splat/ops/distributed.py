@@ -51,19 +51,19 @@ def meet(sizes: Sizes, device: torch.device, facts: dict[str, object]) -> Ranks:
     mine = torch.tensor([sizes.gaussians, sizes.cameras, zlib.crc32(repr(sorted(facts.items())).encode())])
     found = _gathered(mine.to(device)).tolist()
     if len({crc for _, _, crc in found}) > 1:
-        raise ValueError(_disagreement(facts))
+        everyone: list[dict[str, object]] = [{} for _ in found]
+        dist.all_gather_object(everyone, facts)
+        raise ValueError(disagreement(everyone))
     return Ranks(dist.get_rank(), [n for n, _, _ in found], [c for _, c, _ in found])
 
 
-def _disagreement(mine: dict[str, object]) -> str:
-    """In the same words on all ranks."""
-    everyone: list[dict[str, object]] = [{} for _ in range(dist.get_world_size())]
-    dist.all_gather_object(everyone, mine)
+def disagreement(everyone: list[dict[str, object]]) -> str | None:
+    """How the facts of a rank differ from those of rank 0, in the same words on all ranks; None if they do not."""
     for name, first in everyone[0].items():
         for rank, facts in enumerate(everyone):
             if facts[name] != first:
                 return f"all ranks must have the same {name}; rank 0 has {first}, rank {rank} has {facts[name]}"
-    return "all ranks must have the same arguments, and have not"
+    return None
 
 
 def _gathered(tensor: Tensor) -> Tensor:

@@ -1,0 +1,112 @@
+"""What `python -m splat fit` works on: the options in full, the pictures, the trainer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NamedTuple
+
+import torch
+
+from .._kernelwheel.cli import MB, find_resources
+from ..fit.adapted_quality import judge_adapted
+from ..fit.fit_memory import FitMemory
+from ..fit.perceptual import measure_lpips
+from ..fit.photograph_views import Preparation, photograph_views
+from ..fit.picture_quality import Quality
+from ..fit.shards import Shards
+from ..fit.training import FitOptions, Trainer
+from ..fit.views import Views, read_views
+from ..photos.folders import check_no_capture, read_capture
+from ..scene.camera import Camera
+from ..scene.gaussians import Gaussians
+from .fit_arguments import default_size
+from .fit_outputs import Judged, pictures_size
+from .printing import print_progress
+from .process_group import local_count
+
+
+class FitWork(NamedTuple):
+    """What is fitted, and what it is judged by."""
+
+    trainer: Trainer
+    views: Views
+    """All pictures, with the cameras as given."""
+    held_out: list[int]
+
+    @property
+    def judged(self) -> Views:
+        """The pictures that the scene is judged by."""
+        return self.views.select(self.held_out) if self.held_out else self.trainer.refined_views()
+
+    def cameras(self) -> tuple[list[Camera], list[str]]:
+        """The cameras as far as they were refined, and their pictures' names; those fitted to come first, as people see
+        the first one first."""
+        cameras, names = self.trainer.refined_views().cameras()
+        if not self.held_out:
+            return cameras, names
+        others, their_names = self.judged.cameras()
+        return cameras + others, names + their_names
+
+    def judge(self, scene: Gaussians, quality: Quality) -> Judged:
+        """How well the scene shows them at the end, with what was measured already."""
+        trainer, judged, held_out = self.trainer, self.judged, bool(self.held_out)
+        refined, recolored = bool(trainer.cameras) and held_out, bool(trainer.appearance)
+        adapted = judge_adapted(scene, judged, trainer.extent, refined, recolored) if refined or recolored else None
+        return Judged(judged, held_out, quality, adapted, measure_lpips(scene, judged))
+
+
+def sized(args: argparse.Namespace, photographs: bool, device: torch.device) -> argparse.Namespace:
+    """The options, with what they are where they are not given."""
+    size = default_size(photographs, device.type)
+    found = argparse.Namespace(**vars(args))
+    found.steps = args.steps or size.steps
+    found.gaussians = args.gaussians or (size.gaussians_after(found.steps) if photographs else size.gaussians)
+    if args.downscale == 1 and not args.max_size:
+        found.max_size = size.max_size
+    return found
+
+
+def read_pictures(args: argparse.Namespace, photographs: bool, device: torch.device, shards: Shards) -> Views:
+    """All pictures that the command names; a line says how they are used, if they are photographs."""
+    points = max(args.gaussians // 3, 1)
+    there = find_resources().memory_mb
+    reading = None if there is None else there * MB // local_count(shards)
+    memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA reports a lack of memory itself
+    if not photographs:
+        for source in args.sources:
+            check_no_capture(source)
+        if args.images or args.masks or args.downscale != 1 or args.max_size or any(args.background):
+            raise ValueError(
+                "--images, --masks, --background, --downscale and --max-size are for a folder of photographs, or a "
+                ".json file"
+            )
+        return read_views(args.sources, points, args.seed, memory)
+    capture = read_capture(args.sources[0], args.images, args.masks)
+    preparation = Preparation(args.downscale, args.max_size, _bytes(args.background))
+    views = photograph_views(capture, points, args.seed, preparation, memory)
+    if shards.first:
+        several = f", in {shards.count} processes" if shards.count > 1 else ""
+        print_progress(
+            f"{len(views)} photographs, used at {pictures_size(views)}: {args.steps} steps to {args.gaussians} "
+            f"Gaussians on the {'GPU' if device.type == 'cuda' else 'CPU'}{several}; --max-size, --steps and "
+            "--gaussians say otherwise"
+        )
+    return views
+
+
+def _bytes(color: tuple[float, float, float]) -> tuple[int, int, int]:
+    red, green, blue = (round(255 * part) for part in color)
+    return red, green, blue
+
+
+def prepare_fit(args: argparse.Namespace, views: Views, shards: Shards) -> FitWork:
+    """A trainer for the pictures that are not held out."""
+    held_out = args.hold_out.choose(views)
+    trained = views.select([i for i in range(len(views)) if i not in held_out])
+    if len(trained) < 2 and (args.refine_cameras or args.appearance != "off"):
+        raise ValueError("--appearance and --refine-cameras are for several pictures to fit to, found 1")
+    degree = args.sh_degree if len(views) > 1 else 0
+    options = FitOptions(
+        args.steps, args.gaussians, degree, args.seed, args.strategy, args.appearance, args.refine_cameras
+    )
+    return FitWork(Trainer(trained, options, shards), views, held_out)
