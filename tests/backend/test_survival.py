@@ -221,6 +221,28 @@ assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
     assert_tidy(small)
 
 
+def test_ranks_that_see_different_gpus_make_one_compile(small: Editable) -> None:
+    program = small.folder / "program.py"
+    program.write_text("""
+import os, sys
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]
+import torch.distributed as dist
+import tiny
+dist.init_process_group("gloo")
+dist.barrier()
+tiny.KERNELS.require("cpu")
+found = [None] * dist.get_world_size()
+dist.all_gather_object(found, str(tiny.KERNELS.info()["loaded"]["cpu"]))
+assert len(found) == 4 and len(set(found)) == 1, found
+dist.destroy_process_group()
+""")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    run([sys.executable, *torchrun, program], cwd=small.folder, env=small.environment)
+
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+    assert_tidy(small)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_torch_multiprocessing_make_one_compile(small: Editable, method: str) -> None:
     program = small.folder / "program.py"
