@@ -53,7 +53,7 @@ def meet(sizes: Sizes, device: torch.device, facts: dict[str, object]) -> Ranks:
     if len({crc for _, _, crc in found}) > 1:
         everyone: list[dict[str, object]] = [{} for _ in found]
         dist.all_gather_object(everyone, facts)
-        raise ValueError(disagreement(everyone))
+        raise ValueError(disagreement(everyone) or "all ranks must have the same arguments, and have not")
     return Ranks(dist.get_rank(), [n for n, _, _ in found], [c for _, c, _ in found])
 
 
