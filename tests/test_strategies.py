@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import photographs
@@ -140,18 +141,20 @@ def test_dead_ones_move_to_opaque_ones_and_new_ones_come() -> None:
     assert not state[there].any()
 
 
-def test_noise_moves_what_is_transparent_along_its_shape() -> None:
+@pytest.mark.parametrize("pictures", [1, 4])
+def test_noise_moves_what_is_transparent_along_its_shape(pictures: int) -> None:
     made = table(400)
     made.parameters["scales"].data[:, 0] = math.log(0.3)
     made.parameters["scales"].data[:, 1:] = math.log(0.01)
     set_opacities(made, slice(0, 200), 0.001)
     set_opacities(made, slice(200, 400), 0.5)
     before = values(made, "means")
-    MarkovChain(made).after_step(made, moment(400, refines=False, share=0.0))
+    now = replace(moment(400, refines=False, share=0.0), steps=range(100, 100 + pictures))
+    MarkovChain(made).after_step(made, now)
     steps = values(made, "means") - before
     assert not steps[200:].abs().max() > 1e-9
     # The covariance of each is diag(0.09, 0.0001, 0.0001), since none is turned by more than Adam's first step.
-    expected = 80 * 0.09 / (1 + math.exp(100 * (0.001 - 0.005)))
+    expected = math.sqrt(pictures) * 80 * 0.09 / (1 + math.exp(100 * (0.001 - 0.005)))
     assert steps[:200, 0].std().item() == pytest.approx(expected, rel=0.15)
     assert (steps[:200, 1:].std(dim=0) < 0.05 * steps[:200, 0].std()).all()
 

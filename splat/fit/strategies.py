@@ -222,7 +222,9 @@ class MarkovChain:
         # The covariance R S S R^T, applied to what was drawn.
         inverse = quats * quats.new_tensor([1.0, -1.0, -1.0, -1.0])
         shaped = rotate(quats, (2 * scales).exp() * rotate(inverse, drawn))
-        means += gate[:, None] * shaped * (self.noise * 0.01**moment.share / moment.extent)
+        # As far as that of the steps one after the other.
+        taken = math.sqrt(len(moment.steps))
+        means += gate[:, None] * shaped * (taken * self.noise * 0.01**moment.share / moment.extent)
 
 
 def _halves(table: GaussianTable, parents: Tensor, generator: torch.Generator) -> Parameters:
