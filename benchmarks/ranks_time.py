@@ -1,7 +1,8 @@
 """A fit in several processes: memory of each, pictures a second with the same two cores, bytes exchanged.
 
 Usage: ranks_time.py. Memory is what a rank's resident set grew by at its peak, after imports and pictures. The built-in
-scene's pictures are shown with many more Gaussians than they need, so that these matter.
+scene's pictures are shown with many more Gaussians than they need, so that these matter. What is exchanged includes
+what a process sends to itself, one of N parts.
 """
 
 from __future__ import annotations

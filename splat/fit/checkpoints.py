@@ -86,28 +86,22 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     rows = len(arrays["means"]) if arrays["means"].ndim else 0
     if not 1 <= rows <= max(trainer.options.gaussians, trainer.total):
         raise SceneError(f"{path}: 1 to {trainer.options.gaussians} Gaussians are required, found {rows}")
+    own = _own_rows(path, arrays[_SHARDS], rows, trainer)
     shapes = {name: (rows, *value.shape[1:]) for name, value in trainer.table.parameters.items()}
-    values = {name: _tensor(path, name, arrays[name], shapes[name], trainer) for name in names}
+    values = {name: _tensor(path, name, arrays[name], shapes[name], trainer, own) for name in names}
     states = {
         name: {
             # Adam has counted the steps on its own.
             "step": torch.tensor(float(-(-done // trainer.shards.count)), device=trainer.views.device),
             **{
-                moment: _tensor(path, f"{name}.{moment}", arrays[f"{name}.{moment}"], shapes[name], trainer)
+                moment: _tensor(path, f"{name}.{moment}", arrays[f"{name}.{moment}"], shapes[name], trainer, own)
                 for moment in MOMENTS
             },
         }
         for name in names
     }
-    counted = {name: _tensor(path, name, arrays[f"count.{name}"], (rows,), trainer) for name in counts}
+    counted = {name: _tensor(path, name, arrays[f"count.{name}"], (rows,), trainer, own) for name in counts}
     of_each = {name: _tensor(path, name, arrays[name], shape, trainer) for name, shape in pictures_have.items()}
-    own = _own_rows(path, arrays[_SHARDS], rows, trainer)
-    values = {name: value[own].clone() for name, value in values.items()}
-    states = {
-        name: {part: value if part == "step" else value[own].clone() for part, value in state.items()}
-        for name, state in states.items()
-    }
-    counted = {name: value[own].clone() for name, value in counted.items()}
     trainer.table.replace(values, states)
     trainer.total = rows
     for name, of_pictures in trainer.picture_values.items():
@@ -164,14 +158,23 @@ def _own_rows(path: Path, shards: npt.NDArray[Any], rows: int, trainer: Trainer)
         )
     ours = trainer.shards
     if len(counts) != ours.count:
-        return slice(ours.rank, None, ours.count)
+        return ours.spread
     first = sum(counts[: ours.rank])
     return slice(first, first + counts[ours.rank])
 
 
-def _tensor(path: Path, name: str, values: npt.NDArray[Any], shape: tuple[int, ...], trainer: Trainer) -> Tensor:
+def _tensor(
+    path: Path,
+    name: str,
+    values: npt.NDArray[Any],
+    shape: tuple[int, ...],
+    trainer: Trainer,
+    own: slice = slice(None),
+) -> Tensor:
+    """The array, or some of its rows, where the trainer is; SceneError if the whole has another type or shape."""
     if values.dtype != np.float32 or values.shape != shape:
         raise SceneError(
             f"{path}: {name} must be float32 of shape {list(shape)}, found {values.dtype} of {list(values.shape)}"
         )
-    return torch.from_numpy(values).to(trainer.views.device)
+    # A copy, which does not keep the rows of others in memory.
+    return torch.from_numpy(values[own].copy()).to(trainer.views.device)

@@ -45,14 +45,12 @@ def judge(
     """
     found = torch.zeros(len(views), 2, dtype=torch.float64)
     for first in range(0, len(views), shards.count):
-        view = first + shards.rank if first + shards.rank < len(views) else None
-        together = views.sizes[first : first + shards.count]
-        size = max(width for width, _ in together), max(height for _, height in together)
+        together = range(first, min(first + shards.count, len(views)))
+        view, size = shards.own_of(together), views.common_size(together)
         image, _ = render(scene, views, view, scene.degree, size=size, distributed=shards.count > 1)
         if view is None:
             continue
-        width, height = views.sizes[view]
-        mask, target, image = views.mask(view), views.target(view), image[:height, :width].clamp(0, 1)
+        mask, target, image = views.mask(view), views.target(view), image.clamp(0, 1)
         image = recolored(image, target, mask).clamp(0, 1) if recolored else image
         image, target = masked(image, mask), masked(target, mask)
         found[view] = torch.tensor([psnr(image, target, mask), float(ssim(image, target, mask))])

@@ -55,12 +55,11 @@ class PictureValues:
 
         What they get is that of each picture's own loss, where the loss was the mean over the pictures.
         """
-        found = torch.zeros(len(self.rows), len(self.reach), device=self.reach.device)
-        for picture in set(pictures):
-            gradient = self.rows[picture].grad
-            if gradient is not None:
-                found[picture] = gradient * len(pictures)
-        found = shards.sums(found[list(pictures)])
+        if shards.count == 1:
+            return
+        own = [self.rows[picture].grad for picture in pictures]
+        nothing = torch.zeros_like(self.reach)
+        found = shards.sums(torch.stack([nothing if each is None else each * len(pictures) for each in own]))
         for picture, gradient in zip(pictures, found, strict=True):
             self.rows[picture].grad = gradient
 

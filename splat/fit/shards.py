@@ -1,11 +1,12 @@
 """The Gaussians of a fit in shards, one for each of the processes that fit one scene together.
 
 Processes are ranks of torch.distributed's default group, which the command joins. With one process, all of this does
-nothing. Every rank must call each of these methods equally often, but for `own` and `part`.
+nothing. Every rank must call each of the methods from `sums` on equally often.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +27,18 @@ class Shards:
         """Whether this process writes and prints."""
         return self.rank == 0
 
+    @property
+    def spread(self) -> slice:
+        """Every `count`th of the rows of everything, so that all shards are spread alike over the scene."""
+        return slice(self.rank, None, self.count)
+
     def own(self, rows: Tensor) -> Tensor:
-        """Every `count`th of the rows, so that all shards are spread alike over the scene."""
-        return rows[self.rank :: self.count].clone() if self.count > 1 else rows
+        """This shard's rows of everything."""
+        return rows[self.spread].clone() if self.count > 1 else rows
+
+    def own_of(self, pictures: Sequence[int]) -> int | None:
+        """This process's picture, where each takes one of them; None if there are fewer."""
+        return pictures[self.rank] if self.rank < len(pictures) else None
 
     def part(self, total: int) -> int:
         """This shard's part of a number of Gaussians; the parts of all shards add up to it."""
@@ -60,11 +70,7 @@ class Shards:
 
     def counts(self, rows: int) -> list[int]:
         """How many rows each of the shards has."""
-        if self.count == 1:
-            return [rows]
-        found = torch.zeros(self.count, dtype=torch.int64)
-        found[self.rank] = rows
-        return [int(count) for count in self.sums(found)]
+        return self.of_all(rows)
 
     def of_all(self, value: Any) -> list[Any]:
         """A value of each rank, on all of them."""

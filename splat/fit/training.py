@@ -116,7 +116,7 @@ class Trainer:
     def step(self, steps: range) -> float:
         """Take steps, numbered from 1, each process one of them on one picture; return their mean loss."""
         views = [self._view_at(step) for step in steps]
-        own = views[self.shards.rank] if self.shards.rank < len(views) else None
+        own = self.shards.own_of(views)
         self._set_rate(steps[-1])
         scene = self.table.activated()
         image, meta = self._rendered(scene, views, own, self.options.degree_at(steps[-1]))
@@ -140,17 +140,9 @@ class Trainer:
         self, scene: Gaussians, views: list[int], own: int | None, degree: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The image of this process's picture [H, W, 3], one of the `views` of this step; empty if it has none."""
-        sizes = [self.views.sizes[view] for view in views]
-        # All cameras of one call have the same size: smaller pictures are filled up on the right and below.
-        size = max(width for width, _ in sizes), max(height for _, height in sizes)
         viewmats = self.cameras.viewmats_of([] if own is None else [own]) if self.cameras else None
-        image, meta = render(
-            scene, self.views, own, degree, self.strategy.absgrad, viewmats, size, distributed=self.shards.count > 1
-        )
-        if own is not None:
-            width, height = self.views.sizes[own]
-            image = image[:height, :width]
-        return image, meta
+        size, absgrad = self.views.common_size(views), self.strategy.absgrad
+        return render(scene, self.views, own, degree, absgrad, viewmats, size, distributed=self.shards.count > 1)
 
     def _loss(self, image: Tensor, view: int) -> Tensor:
         """Of one of the pictures."""
