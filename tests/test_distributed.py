@@ -25,6 +25,7 @@ VIEWS = ("front", "close", "inside", "beside", "front")
 GAUSSIANS, CAMERAS = [60, 0, 25, 35], [2, 1, 0, 2]
 
 SCENE = random_scene(7, N, WIDTH, HEIGHT, size="mixed", views=VIEWS)
+SCENE.means[::12, 0] += 1e4  # which no camera sees
 COEFFS = torch.randn(N, 9, 3, generator=torch.Generator().manual_seed(1)) * 0.3
 BACKGROUNDS = torch.rand(len(VIEWS), 3, generator=torch.Generator().manual_seed(2))
 
@@ -39,9 +40,20 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "dense": ({"absgrad": True, "packed": False, "colors": COEFFS, "sh_degree": 2}, ()),
     "ortho": ({"camera_model": "ortho", "tile_size": 8}, ()),
 }
+# The second and the last rank have smaller images.
+SIZES = {1: (20, HEIGHT), 3: (WIDTH, 15)}
+SIZED = {"colors": COEFFS, "sh_degree": 2, "rasterize_mode": "antialiased"}
+# What gsplat can do: as many cameras on each rank, Gaussians on all, no absolute gradients, and only this layout: for
+# the other it would have to exchange `image_ids` (its issue 871).
+DENSE: dict[str, Any] = {"packed": False}
+SHARED: dict[str, dict[str, Any]] = {
+    "plain": DENSE,
+    "harmonics": {"colors": COEFFS, "sh_degree": 2, "backgrounds": BACKGROUNDS} | DENSE,
+    "depth": {"rasterize_mode": "antialiased", "render_mode": "RGB+ED"} | DENSE,
+}
 # By rank, what one of them has otherwise.
 WRONG: dict[str, tuple[dict[int, dict[str, Any]], str]] = {
-    "width": ({2: {"width": 40}}, "all ranks must have the same width; rank 0 has 33, rank 2 has 40"),
+    "far": ({2: {"far_plane": 9.0}}, "all ranks must have the same far_plane; rank 0 has 10000000000.0, rank 2 has 9"),
     "mode": ({1: {"render_mode": "D"}}, "all ranks must have the same render_mode; rank 0 has RGB, rank 1 has D"),
     "gradients": (
         {0: {"requires_grad": False}},
@@ -59,6 +71,7 @@ def case_of(
     generator = torch.Generator().manual_seed(3)
     return {
         "arguments": arguments, "also": also, "changes": changes or {}, "gaussians": GAUSSIANS, "cameras": CAMERAS,
+        "gsplat": False,
         "weights": torch.randn(shape, generator=generator),
         "alpha_weights": torch.randn(*shape[:-1], 1, generator=generator),
     }  # fmt: skip
@@ -71,6 +84,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
     cases = {name: case_of(*each) for name, each in OPTIONS.items()}
     cases |= {f"wrong-{name}": case_of({}, (), changes) for name, (changes, _) in WRONG.items()}
     cases["again"] = cases["poses"]
+    cases["sizes"] = case_of(SIZED, ("viewmats",), {rank: {"width": w, "height": h} for rank, (w, h) in SIZES.items()})
+    for name, options in SHARED.items():
+        cases[f"ours-{name}"] = case_of(options) | {"gaussians": [60, 10, 20, 30], "cameras": [1, 1, 1, 1]}
+        cases[f"theirs-{name}"] = cases[f"ours-{name}"] | {"gsplat": True}
+    cases["no cameras"] = cases["plain"] | {"cameras": [0] * len(CAMERAS)}
+    cases["no Gaussians"] = cases["backgrounds"] | {"gaussians": [0] * len(GAUSSIANS)}
     torch.save(cases, folder / "cases.pt")
     ranks = len(GAUSSIANS)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
@@ -92,6 +111,25 @@ def of_one_process(name: str) -> dict[str, Any]:
     return found | {"absgrad": getattr(meta["means2d"], "absgrad", None), "meta": meta}
 
 
+def of_each_size() -> tuple[list[Tensor], dict[str, Tensor]]:
+    """The images of each rank's cameras with all Gaussians, from one call for each, and the gradients of all."""
+    case = case_of(SIZED, ("viewmats",))
+    leaves = {each: case["arguments"][each].clone().requires_grad_() for each in (*program.GAUSSIANS, "viewmats")}
+    every, found = [], []
+    for rank in range(len(CAMERAS)):
+        width, height = SIZES.get(rank, (WIDTH, HEIGHT))
+        names = ("viewmats", "Ks", "weights", "alpha_weights")
+        *cameras, weights, alpha_weights = (
+            (case["arguments"] | leaves | case)[name].split(CAMERAS)[rank] for name in names
+        )
+        arguments = case["arguments"] | leaves | {"width": width, "height": height}
+        images, alphas, _ = splat.rasterization(**arguments | dict(zip(names, cameras, strict=False)))
+        every.append((images * weights[:, :height, :width]).sum() + (alphas * alpha_weights[:, :height, :width]).sum())
+        found.append(images.detach())
+    sum(every).backward()
+    return found, {f"v_{each}": leaf.grad for each, leaf in leaves.items()}
+
+
 def assert_close(found: Tensor, expected: Tensor) -> None:
     """To the order of sums."""
     largest = max([1.0, *expected.abs().flatten().tolist()])
@@ -108,6 +146,47 @@ def test_images_and_gradients_are_those_of_one_process(results: dict[str, list[d
             assert all(each[leaf] is None for each in results[name])
         else:
             assert_close(torch.cat([each[leaf] for each in results[name]]), expected[leaf])
+
+
+def test_each_rank_s_images_have_their_own_size(results: dict[str, list[dict[str, Any]]]) -> None:
+    images, gradients = of_each_size()
+    for found, expected in zip(results["sizes"], images, strict=True):
+        assert torch.equal(found["images"], expected)
+    for name, expected in gradients.items():
+        assert_close(torch.cat([each[name] for each in results["sizes"]]), expected)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_gsplat_s_own_exchange_gives_the_same(results: dict[str, list[dict[str, Any]]], name: str) -> None:
+    for ours, theirs in zip(results[f"ours-{name}"], results[f"theirs-{name}"], strict=True):
+        tensors = {part for part, found in ours.items() if isinstance(found, Tensor)}
+        assert "error" not in theirs, theirs["error"]
+        assert len(tensors) >= 10
+        for part in tensors - {"radii"}:
+            assert_close(theirs[part], ours[part])
+        assert torch.equal(theirs["radii"], ours["radii"])
+
+
+def test_no_rank_need_have_a_camera_or_a_gaussian(results: dict[str, list[dict[str, Any]]]) -> None:
+    for found, count in zip(results["no cameras"], GAUSSIANS, strict=True):
+        assert found["images"].shape == (0, HEIGHT, WIDTH, 3)
+        assert torch.equal(found["v_means"], torch.zeros(count, 3))
+    images = torch.cat([found["images"] for found in results["no Gaussians"]])
+    assert torch.equal(images, BACKGROUNDS[:, None, None].expand(images.shape))
+
+
+@pytest.mark.parametrize("name", ["plain", "dense"])
+def test_selective_adam_steps_what_a_camera_of_any_rank_sees(
+    results: dict[str, list[dict[str, Any]]], name: str
+) -> None:
+    expected = of_one_process(name)
+    means = case_of(*OPTIONS[name])["arguments"]["means"]
+    leaf = means.clone().requires_grad_()
+    leaf.grad = expected["v_means"]
+    moved = torch.cat([found["stepped"] for found in results[name]])
+    assert_close(moved, program.stepped(leaf, expected["meta"]))
+    still = (moved == means).all(dim=1)
+    assert 0 < still.sum() < N, "some are seen, and some are not"
 
 
 @pytest.mark.parametrize("name", ["plain", "absgrad", "dense"])

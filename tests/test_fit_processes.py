@@ -74,16 +74,14 @@ def test_a_step_is_for_the_mean_of_the_processes_pictures(tmp_path: Path, folder
     trainer.table.rebuild(rows, {}, rows[:0])
     views = [trainer._view_at(step) for step in program.STEPS]
     assert len({trainer.views.sizes[view] for view in views}) == 2, "of two sizes"
-    size = max(trainer.views.sizes[view] for view in views)
     scene = trainer.table.activated()
     losses, pull = [], torch.zeros(len(trainer.table))
     for view in views:
         viewmats = trainer.cameras.viewmats_of([view]) if trainer.cameras else None
-        image, meta = render(scene, trainer.views, view, 0, trainer.strategy.absgrad, viewmats, size)
+        image, meta = render(scene, trainer.views, view, 0, trainer.strategy.absgrad, viewmats)
         means2d: Any = meta["means2d"]
         means2d.retain_grad()
-        width, height = trainer.views.sizes[view]
-        loss = trainer._loss(image[:height, :width], view)
+        loss = trainer._loss(image, view)
         loss.backward(retain_graph=True)
         losses.append(float(loss.detach()))
         gradients = means2d.absgrad if trainer.strategy.absgrad else means2d.grad

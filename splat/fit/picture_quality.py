@@ -46,8 +46,8 @@ def judge(
     found = torch.zeros(len(views), 2, dtype=torch.float64)
     for first in range(0, len(views), shards.count):
         together = range(first, min(first + shards.count, len(views)))
-        view, size = shards.own_of(together), views.common_size(together)
-        image, _ = render(scene, views, view, scene.degree, size=size, distributed=shards.count > 1)
+        view = shards.own_of(together)
+        image, _ = render(scene, views, view, scene.degree, distributed=shards.count > 1)
         if view is None:
             continue
         mask, target, image = views.mask(view), views.target(view), image.clamp(0, 1)

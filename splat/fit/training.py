@@ -70,10 +70,9 @@ class Trainer:
     def __init__(self, views: Views, options: FitOptions, shards: Shards = ALONE) -> None:
         self.views, self.options, self.shards = views, options, shards
         self.extent = _extent(views)
-        start = _start(views, options, self.extent)
-        self.table = GaussianTable({name: shards.own(rows) for name, rows in start.items()}, shards.count)
-        self.total = len(start["means"])
-        """The Gaussians of all processes."""
+        self.table = GaussianTable(_start(views, options, self.extent, shards), shards.count)
+        self.first = self.total = min(len(views.points), options.gaussians)
+        """The Gaussians of all processes, at the start and now."""
         self.strategy = STRATEGIES[options.strategy](self.table)
         affine = options.appearance == "affine"
         self.appearance = ColorMaps(len(views), options.steps, views.device) if affine else None
@@ -119,13 +118,13 @@ class Trainer:
         own = self.shards.own_of(views)
         self._set_rate(steps[-1])
         scene = self.table.activated()
-        image, meta = self._rendered(scene, views, own, self.options.degree_at(steps[-1]))
+        image, meta = self._rendered(scene, own, self.options.degree_at(steps[-1]))
         means2d: Any = meta["means2d"]
         means2d.retain_grad()
         loss = image.sum() if own is None else self._loss(image, own)
         self.table.optimizer.zero_grad(set_to_none=True)
         (loss / len(views) + self.strategy.penalty(scene, self.total)).backward()  # type: ignore[no-untyped-call]
-        self._record(means2d.absgrad if self.strategy.absgrad else means2d.grad, means2d.detach(), meta["radii"], views)
+        self._record(means2d.absgrad if self.strategy.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
         for values in self.picture_values.values():
             values.share_gradients(views, self.shards)
@@ -136,13 +135,11 @@ class Trainer:
             self.total = sum(self.shards.counts(len(self.table)))
         return float(self.shards.sums(loss.detach())) / len(views)
 
-    def _rendered(
-        self, scene: Gaussians, views: list[int], own: int | None, degree: int
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The image of this process's picture [H, W, 3], one of the `views` of this step; empty if it has none."""
+    def _rendered(self, scene: Gaussians, own: int | None, degree: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The image of this process's picture [H, W, 3]; empty if it has none in this step."""
         viewmats = self.cameras.viewmats_of([] if own is None else [own]) if self.cameras else None
-        size, absgrad = self.views.common_size(views), self.strategy.absgrad
-        return render(scene, self.views, own, degree, absgrad, viewmats, size, distributed=self.shards.count > 1)
+        several = self.shards.count > 1
+        return render(scene, self.views, own, degree, self.strategy.absgrad, viewmats, distributed=several)
 
     def _loss(self, image: Tensor, view: int) -> Tensor:
         """Of one of the pictures."""
@@ -150,12 +147,10 @@ class Trainer:
         loss = training_loss(image, self.views.target(view), self.views.mask(view))
         return loss + self.appearance.penalty(view) if self.appearance else loss
 
-    def _record(self, gradients: Tensor, means2d: Tensor, radii: Tensor, views: list[int]) -> None:
+    def _record(self, gradients: Tensor, radii: Tensor, views: list[int]) -> None:
         """Tell the strategy about the pictures of a step, from values [C, N, 2] of them."""
         sizes = torch.tensor([self.views.sizes[view] for view in views], device=gradients.device)[:, None]
-        # Seen where the picture is, and not in what it was filled up with.
-        seen = (radii > 0) & (means2d - radii < sizes)
-        self.strategy.record(gradients * len(views) * (sizes / 2), seen.all(dim=-1))
+        self.strategy.record(gradients * len(views) * (sizes / 2), (radii > 0).all(dim=-1))
 
     def _view_at(self, step: int) -> int:
         """Each of the pictures once, in a random order, and then again in another one."""
@@ -169,11 +164,11 @@ class Trainer:
         return torch.Generator(device).manual_seed((self.options.seed * 1_000_003 + number) % (2**61 - 1))
 
     def _moment(self, steps: range) -> Moment:
-        first, step = min(len(self.views.points), self.options.gaussians), steps[-1]
+        step = steps[-1]
         return Moment(
             steps,
             self.options.refines_at(steps),
-            self.shards.part(self.options.budget_at(step, first)),
+            self.shards.part(self.options.budget_at(step, self.first)),
             self.shards.part(self.options.gaussians),
             step / self.options.steps,
             self.extent,
@@ -203,8 +198,8 @@ def _extent(views: Views) -> float:
     return max(float((high - low).norm()) / 2, 1e-6)
 
 
-def _start(views: Views, options: FitOptions, extent: float) -> dict[str, Tensor]:
-    """Spheres at the points, or at as many of them as the budget allows."""
+def _start(views: Views, options: FitOptions, extent: float, shards: Shards) -> dict[str, Tensor]:
+    """Spheres at the points, or at as many of them as the budget allows; of these, this process's."""
     points, colors = views.points, views.colors
     if len(points) > options.gaussians:
         keep = torch.randperm(len(points), generator=torch.Generator().manual_seed(options.seed))[: options.gaussians]
@@ -213,4 +208,4 @@ def _start(views: Views, options: FitOptions, extent: float) -> dict[str, Tensor
     # Measured points lie on surfaces, in places densely; random ones are denser near the cameras, which large Gaussians
     # would cover.
     sizes = neighbour_distances(points).clamp(1e-3 * even, 4 * even)
-    return first_parameters(points, colors, sizes, options.sh_degree)
+    return first_parameters(shards.own(points), shards.own(colors), shards.own(sizes), options.sh_degree)

@@ -60,13 +60,6 @@ class Views:
         """Width and height of each picture."""
         return [(image.shape[1], image.shape[0]) for image in self.images]
 
-    def common_size(self, views: Sequence[int]) -> tuple[int, int]:
-        """The width and height that each of these pictures has or is filled up to, on the right and below, where all
-        cameras of one call must have the same.
-        """
-        sizes = self.sizes
-        return max(sizes[view][0] for view in views), max(sizes[view][1] for view in views)
-
     @property
     def device(self) -> torch.device:
         """Where the tensors are."""
@@ -120,25 +113,21 @@ def render(
     sh_degree: int,
     absgrad: bool = False,
     viewmats: Tensor | None = None,
-    size: tuple[int, int] | None = None,
     distributed: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The image [H, W, 3] of one of the cameras, and `meta`, which is of the size that was rendered.
+    """The image [H, W, 3] of one of the cameras, and `meta`.
 
     Args:
         scene: the Gaussians; of several processes, this one's.
         views: the cameras.
-        view: the number of one; None for no image, [0, H, W, 3], in a process that only helps others.
+        view: the number of one; None for no image, [0, 1, 1, 3], in a process that only helps others.
         sh_degree: how many of the coefficients to use.
         absgrad: whether the backward pass finds absolute gradients.
         viewmats: another world-to-camera matrix for it, [1, 4, 4]; [0, 4, 4] for no image.
-        size: width and height to render, if larger than the picture's; the image has the picture's.
         distributed: whether all processes render together.
     """
     chosen = slice(0) if view is None else slice(view, view + 1)
-    own = size if view is None else views.sizes[view]
-    assert own is not None, "a size for no image"
-    width, height = size or own
+    width, height = (1, 1) if view is None else views.sizes[view]
     viewmats = views.viewmats[chosen] if viewmats is None else viewmats
     background = None
     if any(views.background):
@@ -159,7 +148,7 @@ def render(
         absgrad=absgrad,
         distributed=distributed,
     )
-    return images if view is None else images[0, : own[1], : own[0]], meta
+    return images if view is None else images[0], meta
 
 
 def read_views(paths: Sequence[Path], points: int, seed: int, memory: FitMemory = UNLIMITED) -> Views:

@@ -10,6 +10,7 @@ Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D 
 from __future__ import annotations
 
 import math
+from copy import copy
 from enum import Enum
 from itertools import chain
 from typing import Final, Literal, get_args
@@ -115,6 +116,12 @@ class ProjectionSettings:
         self.eps2d = number("eps2d", eps2d)
         self.radius_clip = number("radius_clip", radius_clip)
         self.antialiased = bool(antialiased)
+
+    def for_images(self, width: int, height: int) -> ProjectionSettings:
+        """The same for images of another size, which was checked."""
+        other = copy(self)
+        other.width, other.height = width, height
+        return other
 
 
 class Sizes:

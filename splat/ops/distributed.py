@@ -9,6 +9,7 @@ Shapes: C cameras and M visible pairs of one rank, W values of a pair.
 
 from __future__ import annotations
 
+import math
 import weakref
 import zlib
 from collections.abc import Callable
@@ -18,26 +19,41 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .arguments import Sizes
+from .arguments import ProjectionSettings, Sizes
 from .packing import Splats, Visible, pack
 
 
 class Ranks:
-    """The processes of the default group: this one's number, and how many Gaussians and cameras each of them has."""
+    """The processes of the default group: this one's number, and what each of them has."""
 
-    def __init__(self, rank: int, gaussians: list[int], cameras: list[int]) -> None:
+    def __init__(self, rank: int, gaussians: list[int], cameras: list[int], images: list[tuple[int, int]]) -> None:
         self.rank = rank
         self.gaussians = gaussians
+        """How many."""
         self.cameras = cameras
+        """How many."""
+        self.images = images
+        """The width and height of its images."""
 
     @property
     def all_cameras(self) -> int:
         """The number of cameras of all ranks."""
         return sum(self.cameras)
 
+    def camera_runs(self) -> list[tuple[int, tuple[int, int]]]:
+        """All cameras in their order, as numbers of those one after the other whose images have one size, and that."""
+        runs: list[tuple[int, tuple[int, int]]] = []
+        for count, size in zip(self.cameras, self.images, strict=True):
+            if count and runs and runs[-1][1] == size:
+                runs[-1] = runs[-1][0] + count, size
+            elif count:
+                runs.append((count, size))
+        return runs or [(0, self.images[0])]
 
-def meet(sizes: Sizes, device: torch.device, facts: dict[str, object]) -> Ranks:
-    """What the ranks bring. `facts` are arguments on which they must agree.
+
+def meet(sizes: Sizes, settings: ProjectionSettings, device: torch.device, facts: dict[str, object]) -> Ranks:
+    """What the ranks bring. `facts` are arguments on which they must agree, as they must on the settings but the size
+    of the images.
 
     Raises:
         RuntimeError: there is no process group.
@@ -48,13 +64,16 @@ def meet(sizes: Sizes, device: torch.device, facts: dict[str, object]) -> Ranks:
             "distributed=True needs a process group, and there is none; start with torchrun --nproc-per-node N, and "
             "call torch.distributed.init_process_group() first"
         )
-    mine = torch.tensor([sizes.gaussians, sizes.cameras, zlib.crc32(repr(sorted(facts.items())).encode())])
+    facts = {**vars(settings), **facts}
+    image = facts.pop("width"), facts.pop("height")
+    mine = torch.tensor([zlib.crc32(repr(sorted(facts.items())).encode()), sizes.gaussians, sizes.cameras, *image])
     found = _gathered(mine.to(device)).tolist()
-    if len({crc for _, _, crc in found}) > 1:
+    if len({crc for crc, *_ in found}) > 1:
         everyone: list[dict[str, object]] = [{} for _ in found]
         dist.all_gather_object(everyone, facts)
         raise ValueError(disagreement(everyone) or "all ranks must have the same arguments, and have not")
-    return Ranks(dist.get_rank(), [n for n, _, _ in found], [c for _, c, _ in found])
+    _, gaussians, cameras, widths, heights = map(list, zip(*found, strict=True))
+    return Ranks(dist.get_rank(), gaussians, cameras, list(zip(widths, heights, strict=True)))
 
 
 def disagreement(everyone: list[dict[str, object]]) -> str | None:
@@ -129,18 +148,17 @@ def exchange_pairs(
     sent = torch.searchsorted(visible.image_ids, first_cameras).diff()
     images = visible.image_ids - first_cameras[:-1].repeat_interleave(sent)
     gaussians = visible.gaussian_ids + sum(ranks.gaussians[: ranks.rank])
-    integers = torch.cat([torch.stack([images, gaussians], dim=1).int(), own.radii], dim=1)
-    values = torch.cat([own.means2d, own.depths[:, None], own.conics, own.opacities[:, None], own_colors], dim=1)
 
     counts = _gathered(sent).tolist()
     shown = own if packed else splats
     exchange = _Exchange(counts[ranks.rank], [row[ranks.rank] for row in counts], (shown.means2d, visible), absgrad)
     apply: Any = _Exchanged.apply
-    values, integers = apply(values, integers, exchange)
-    means2d, depths, conics, opacities, colors = values.split([2, 1, 3, 1, own_colors.shape[1]], dim=1)
+    integers = images.int(), gaussians.int(), own.radii
+    images, gaussians, radii, means2d, depths, conics, opacities, colors = apply(
+        exchange, *integers, own.means2d, own.depths, own.conics, own.opacities, own_colors
+    )
     exchange.received = weakref.ref(means2d)  # means2d is made from what holds `exchange`
-    images, gaussians, radii = integers[:, 0].long(), integers[:, 1].long(), integers[:, 2:].contiguous()
-    received = Splats(radii, means2d, depths[:, 0], conics, opacities[:, 0], Visible(images, gaussians))
+    received = Splats(radii, means2d, depths, conics, opacities, Visible(images.long(), gaussians.long()))
     return shown, received, colors
 
 
@@ -167,26 +185,36 @@ class _Exchange:
 
 
 class _Exchanged(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, integers: Tensor, exchange: _Exchange) -> tuple[Tensor, Tensor]:
-        ctx.exchange = exchange
-        # One exchange for both: nothing is computed with the integers' bits.
-        rows = torch.cat([integers.view(torch.float32), values], dim=1)
-        found = rows.new_empty(sum(exchange.received_counts), rows.shape[1])
-        dist.all_to_all_single(found, rows, exchange.received_counts, exchange.sent)
-        integers = found[:, : integers.shape[1]].contiguous().view(torch.int32)
-        ctx.mark_non_differentiable(integers)
-        return found[:, integers.shape[1] :].contiguous(), integers
+    """Columns of each pair, [M] or [M, *], of which the first three are integers."""
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def forward(ctx: Any, exchange: _Exchange, *columns: Tensor) -> tuple[Tensor, ...]:
+        ctx.exchange = exchange
+        # One exchange for both: nothing is computed with the integers' bits.
+        integers, values = columns[:3], columns[3:]
+        floats = [*(each.view(torch.float32) for each in integers), *values]
+        found = _swapped(floats, exchange.sent, exchange.received_counts)
+        integers = tuple(each.view(torch.int32) for each in found[:3])
+        ctx.mark_non_differentiable(*integers)
+        return *integers, *found[3:]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         exchange: _Exchange = ctx.exchange
-        rows = gradients[0]
-        width = rows.shape[1]
+        columns = [*gradients[3:]]
         if exchange.absolute_of is not None:
-            rows = torch.cat([rows, exchange.received().absgrad], dim=1)
-        found = rows.new_empty(sum(exchange.sent), rows.shape[1])
-        dist.all_to_all_single(found, rows.contiguous(), exchange.sent, exchange.received_counts)
+            columns.append(exchange.received().absgrad)
+        found = _swapped(columns, exchange.received_counts, exchange.sent)
         if exchange.absolute_of is not None:
-            exchange.set_absgrad(found[:, width:].contiguous())
-        return found[:, :width], None, None
+            exchange.set_absgrad(found.pop())
+        return None, None, None, None, *found
+
+
+def _swapped(columns: list[Tensor], sent: list[int], received: list[int]) -> list[Tensor]:
+    """Columns [M] or [M, *] of rows for each rank, in their order; the same columns of what comes from each."""
+    widths = [math.prod(each.shape[1:]) for each in columns]
+    rows = torch.cat([each.reshape(len(each), width) for each, width in zip(columns, widths, strict=True)], dim=1)
+    found = rows.new_empty(sum(received), rows.shape[1])
+    dist.all_to_all_single(found, rows, received, sent)
+    parts = zip(found.split_with_sizes(widths, dim=1), columns, strict=True)
+    return [part.reshape(len(found), *like.shape[1:]).contiguous() for part, like in parts]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from .arguments import ProjectionSettings, Sizes
@@ -28,8 +29,14 @@ def project_splats(
     sizes: Sizes,
     settings: ProjectionSettings,
     colors: Colors | None,
+    ranks: Ranks | None = None,
 ) -> tuple[Splats, Tensor, Tensor]:
-    """All pairs, [..., C, N, *], their colours if those are harmonics, and how many are not finite."""
+    """All pairs, [..., C, N, *], their colours if those are harmonics, and how many are not finite.
+
+    With `ranks`, the cameras are those of all processes, and not those that `sizes` counts.
+    """
+    if ranks is not None:
+        return _project_for_ranks(ranks, gaussians, viewmats, Ks, settings, colors)
     assert gaussians.opacities is not None
     radii, means2d, depths, conics, compensations, shaded, invalid = project(
         gaussians, viewmats, Ks, sizes, settings, colors
@@ -37,6 +44,32 @@ def project_splats(
     opacities = gaussians.opacities[..., None, :].expand(depths.shape)
     opacities = opacities * compensations if settings.antialiased else opacities
     return Splats(radii, means2d, depths, conics, opacities), shaded, invalid
+
+
+def _project_for_ranks(
+    ranks: Ranks,
+    gaussians: GaussianParameters,
+    viewmats: Tensor,
+    Ks: Tensor,
+    settings: ProjectionSettings,
+    colors: Colors | None,
+) -> tuple[Splats, Tensor, Tensor]:
+    """Each camera with the size of its own process's images: who is seen depends on it, and how the perspective of who
+    is beside the image is approximated.
+    """
+    runs = ranks.camera_runs()
+    counts = [count for count, _ in runs]
+    each_run = zip(runs, viewmats.split_with_sizes(counts), Ks.split_with_sizes(counts), strict=True)
+    found = [
+        project_splats(gaussians, views, K, Sizes((), len(gaussians.means), count), settings.for_images(*size), colors)
+        for (count, size), views, K in each_run
+    ]
+    if len(found) == 1:
+        return found[0]
+    splats, shaded, invalid = zip(*found, strict=True)
+    parts = zip(*((each.radii, each.means2d, each.depths, each.conics, each.opacities) for each in splats), strict=True)
+    radii, means2d, depths, conics, opacities = map(torch.cat, parts)
+    return Splats(radii, means2d, depths, conics, opacities), torch.cat(shaded), torch.stack(invalid).sum()
 
 
 def arrange(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,9 +29,6 @@ from .packing import SparseRows, Splats
 from .pairs import arrange, exchange, project_splats
 from .pixels import rasterize
 from .projection import Colors, GaussianParameters, check_sparse
-
-if TYPE_CHECKING:
-    from .distributed import Ranks
 
 
 @in_float32
@@ -115,8 +112,9 @@ def rasterization(
         channel_chunk: must be positive; has no effect: the kernels take any number of channels at once.
         distributed: each process of torch.distributed's default group (a rank) brings its own Gaussians and cameras,
             and gets the images of its cameras with the Gaussians of all; gradients go to the rank that has the
-            Gaussian. All ranks must call this, and `backward`, equally often. The numbers of Gaussians and cameras may
-            differ, and be 0. Needs colours without a dimension for cameras, and no batch dimensions.
+            Gaussian. All ranks must call this, and `backward`, equally often. The sizes of images may differ, and the
+            numbers of Gaussians and cameras, which may be 0. Needs colours without a dimension for cameras, and no
+            batch dimensions.
         camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant).
         segmented: has no effect: the results are the same with either sort.
         covars: [..., N, 3, 3] covariances, in place of quats and scales, which are then ignored. Only the upper
@@ -202,19 +200,24 @@ def rasterization(
 
     ranks, projected = None, sizes
     if distributed:
+        from .distributed import gather_cameras, meet  # not at the top: few programs need it
+
         check_distributed(sizes, per_camera)
-        facts = {"tile_size": tile_size, "render_mode": render_mode, "channels": channels, "absgrad": absgrad}
+        facts: dict[str, object] = {"render_mode": render_mode, "channels": channels, "absgrad": absgrad}
         # Who has no backward pass would keep the others waiting in theirs.
         tensors = (means, quats, scales, covars, opacities, colors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
-        ranks, viewmats, Ks = _meet(viewmats, Ks, sizes, {**vars(settings), **facts})
+        facts["viewmats.requires_grad"] = viewmats.requires_grad
+        ranks = meet(sizes, settings, viewmats.device, facts)
+        viewmats, Ks = gather_cameras(ranks, viewmats, Ks)
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
     rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
-    splats, shaded, invalid = project_splats(gaussians.with_triangles(), viewmats, Ks, projected, settings, rendered)
+    scene = gaussians.with_triangles(), viewmats, Ks
+    splats, shaded, invalid = project_splats(*scene, sizes, settings, rendered, ranks)
     if sh_degree is not None:
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     pairs = splats, colors if renders_color else None, per_camera
@@ -246,14 +249,6 @@ def rasterization(
         "n_invalid": invalid,
     }
     return images, alphas, lazy_meta(meta)
-
-
-def _meet(viewmats: Tensor, Ks: Tensor, sizes: Sizes, facts: dict[str, object]) -> tuple[Ranks, Tensor, Tensor]:
-    """The processes, and the cameras of all of them."""
-    from .distributed import gather_cameras, meet  # not at the top: few programs need it
-
-    ranks = meet(sizes, viewmats.device, {**facts, "viewmats.requires_grad": viewmats.requires_grad})
-    return ranks, *gather_cameras(ranks, viewmats, Ks)
 
 
 def _blend(
