@@ -59,6 +59,10 @@ WRONG: dict[str, tuple[dict[int, dict[str, Any]], str]] = {
         {0: {"requires_grad": False}},
         "all ranks must have the same requires_grad; rank 0 has False, rank 1 has",
     ),
+    "degree": (
+        {2: {"colors": COEFFS[:25], "sh_degree": 1}},
+        "all ranks must have the same sh_degree; rank 0 has None, rank 2 has 1",
+    ),
     "model": ({3: {"camera_model": "fisheye"}}, "all ranks must have the same camera_model; rank 0 has "),
 }
 

@@ -203,7 +203,8 @@ def rasterization(
         from .distributed import gather_cameras, meet  # not at the top: few programs need it
 
         check_distributed(sizes, per_camera)
-        facts: dict[str, object] = {"render_mode": render_mode, "channels": channels, "absgrad": absgrad}
+        facts: dict[str, object] = {"render_mode": render_mode, "channels": channels, "sh_degree": sh_degree}
+        facts["absgrad"] = absgrad
         # Who has no backward pass would keep the others waiting in theirs.
         tensors = (means, quats, scales, covars, opacities, colors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
