@@ -1,16 +1,16 @@
-"""What our kernels and gsplat 1.5.3's do for the garden, counted while their PTX is executed. Nothing is timed.
+"""What our kernels and gsplat 1.5.3's do for a scene, counted while their PTX is executed. Nothing is timed.
 
 tests/simt executes both on the CPU: our library's by our operators, gsplat's, which nvcc makes of its sources, by its
 Python code. Of each kernel: instructions of warps by class, sectors of 32 bytes, wavefronts of shared memory, atomics,
 and the branches at which lanes part. CUB's sorts and prefix sums, and torch's operations, are not executed.
 
-Usage: counts.py FOLDER [REDUCTION] [LIBRARY], run by a Python that has splat, gsplat 1.5.3, a torch with CUDA, pip's
-nvcc and pyelftools; it needs no GPU. The folder keeps what is compiled. The picture is full HD by the reduction, by
-default 2; of the whole picture, 1, the folder has counts.json too, of which `ci/gpu --counts` makes floors.
+Run by a Python that has splat, gsplat 1.5.3, a torch with CUDA, pip's nvcc and pyelftools; it needs no GPU. Of the
+garden's whole picture, the folder has counts.json too, of which `ci/gpu --counts` makes floors.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import re
@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from simt.warp_work import SECTOR_BYTES, Work, together, work_of
 
 OPERATORS = "splat_counts"  # ours, as they are executed
 PACKAGES = ("splat", "gsplat")
+SCENES = {"garden": gpu_scenes.garden, "million": partial(gpu_scenes.synthetic, 10**6, 1920, 1080)}
 # By step, parts of the mangled names of its kernels in both packages. Gaussians are staged again in the backward pass.
 STEPS = {
     "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd",
@@ -70,17 +72,17 @@ class Redirected(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def main(folder: Path, reduction: int, library: Path) -> None:
+def main(folder: Path, name: str, reduction: int, library: Path) -> None:
     """Print the tables."""
-    scene = gpu_scenes.smaller(gpu_scenes.garden("cpu"), reduction)
-    print(f"garden, {scene['width']}x{scene['height']}, {len(scene['means'])} Gaussians; executed, nothing was timed")
+    scene = gpu_scenes.smaller(SCENES[name]("cpu"), reduction)
+    print(f"{name}, {scene['width']}x{scene['height']}, {len(scene['means'])} Gaussians; executed, nothing was timed")
     found = dict(zip(PACKAGES, (run_ours(folder, library, scene), run_gsplat(folder, scene)), strict=True))
     print_steps(found)
     for package, executed in found.items():
         print_kernels(package, executed)
         print_factors(package, executed)
     print_launches()
-    if reduction == 1:
+    if (name, reduction) == ("garden", 1):
         rows = [row for package, executed in found.items() for row in counts_of(package, executed)]
         (folder / "counts.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
@@ -207,8 +209,10 @@ def print_launches() -> None:
 
 
 if __name__ == "__main__":
-    main(
-        Path(sys.argv[1]).resolve(),
-        int(sys.argv[2]) if len(sys.argv) > 2 else 2,
-        Path(sys.argv[3]) if len(sys.argv) > 3 else installed_library(),
-    )
+    parser = argparse.ArgumentParser(description="Count what kernels do, by executing their PTX on the CPU.")
+    parser.add_argument("folder", type=Path, help="keeps what is compiled")
+    parser.add_argument("--scene", choices=SCENES, default="garden")
+    parser.add_argument("--reduction", type=int, default=2, help="the picture is full HD by this")
+    parser.add_argument("--library", type=Path, help="splat's CUDA library; by default the one that is installed")
+    words = parser.parse_args()
+    main(words.folder.resolve(), words.scene, words.reduction, words.library or installed_library())

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -765,23 +765,23 @@ def open_folder(path: Path) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("harm", [foreign_folder, foreign_lock, link, file, link_as_lock, folder_as_lock, open_folder])
-def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable, harm: Callable[[Path], None]) -> None:
+def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable) -> None:
     small.python(REQUIRE)
     (path,) = small.builds.glob("kernelwheel-*/")
-    shutil.rmtree(small.store.root)
-    shutil.rmtree(small.builds)
-    small.builds.mkdir(mode=0o700)
-    harm(path)
-    before = {left: left.lstat() for left in small.builds.iterdir()}
-    done = small.python(REQUIRE)
+    for harm in (foreign_folder, foreign_lock, link, file, link_as_lock, folder_as_lock, open_folder):
+        shutil.rmtree(small.store.root)
+        shutil.rmtree(small.builds)
+        small.builds.mkdir(mode=0o700)
+        harm(path)
+        before = {left: left.lstat() for left in small.builds.iterdir()}
+        done = small.python(REQUIRE)
 
-    (entry,) = small.store.entries()
-    assert small.store.entry(entry.folder.name) == entry
-    assert f"because {path} cannot be used" in done.stderr
-    assert {left: left.lstat() for left in before} == before
-    assert {left.suffix for left in small.builds.iterdir() if left not in before} <= {".lock"}
-    assert list(small.temporary.iterdir()) == []
+        (entry,) = small.store.entries()
+        assert small.store.entry(entry.folder.name) == entry, harm
+        assert f"because {path} cannot be used" in done.stderr, harm
+        assert {left: left.lstat() for left in before} == before, harm
+        assert {left.suffix for left in small.builds.iterdir() if left not in before} <= {".lock"}, harm
+        assert list(small.temporary.iterdir()) == [], harm
 
 
 # Locks that do not work: the stand-in says ENOLCK for files of the store, or everywhere
