@@ -164,7 +164,7 @@ def test_work_is_put_on_the_current_stream() -> None:
 
 
 def test_rendering_and_its_gradients_can_be_captured_in_a_graph() -> None:
-    """So nothing in either waits for the GPU. The lists cannot: their length is the size of a tensor."""
+    """So nothing in either waits for the GPU."""
     arguments = on(DEVICE, gaussians(5, count=80, width=70, height=50))
     v = tuple(part.to(DEVICE) for part in random_v(arguments))
 
@@ -184,6 +184,36 @@ def test_rendering_and_its_gradients_can_be_captured_in_a_graph() -> None:
         graph.replay()
         for found, expected in zip(captured, run(), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_training_step_can_be_captured_in_a_graph() -> None:
+    """With a capacity, also the lists, whose length is the size of a tensor otherwise."""
+    scene = random_scene(5, gaussians=500, width=70, height=50, size="mixed")
+    arguments = {name: v.to(DEVICE) if isinstance(v, Tensor) else v for name, v in scene.arguments.items()}
+    arguments["means"].requires_grad_()
+
+    def step(capacity: int | None) -> tuple[Tensor, ...]:
+        images, alphas, meta = splat.rasterization(**arguments, packed=False, capacity=capacity)
+        (gradient,) = torch.autograd.grad(images.square().mean() + alphas.mean(), arguments["means"])
+        return images.detach(), gradient, meta["n_pairs"]
+
+    most = 2 * int(step(None)[2])
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step(most)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step(most)
+    for seed in (6, 7):
+        with torch.no_grad():
+            arguments["means"].copy_(random_scene(seed, gaussians=500, width=70, height=50, size="mixed").means)
+        graph.replay()
+        expected = step(None)
+        assert captured[2] == expected[2] <= most
+        for one, other in zip(captured[:2], expected[:2], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 # The whole of it

@@ -104,6 +104,52 @@ def test_lists_are_those_of_the_cpu(any_order: ModuleType, size: str, tile_size:
     assert_same(found, OPS.intersect(**arguments))
 
 
+@pytest.mark.parametrize("more", [0, 1, 500])
+def test_lists_with_a_capacity_end_with_nobody_and_nothing_is_waited_for(any_order: ModuleType, more: int) -> None:
+    arguments = intersect_arguments(1)
+    tiles_per_gauss, flatten_ids, offsets = OPS.intersect(**arguments)
+    before = any_order.calls()
+    found = SIMT.intersect(**arguments, capacity=len(flatten_ids) + more)
+    assert_same(found, (tiles_per_gauss, torch.nn.functional.pad(flatten_ids, (0, more), value=-1), offsets))
+    after = any_order.calls()
+    assert {name for name in after if after[name] != before.get(name)} == {"cudaLaunchKernelEx", "cudaMemsetAsync"}
+
+
+@pytest.mark.usefixtures("simt")
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_lists_without_room_for_all_have_the_nearest_gaussians(share: float) -> None:
+    arguments = intersect_arguments(2)
+    counts, flatten_ids, _ = OPS.intersect(**arguments)
+    capacity = max(int(share * len(flatten_ids)), 1)
+    order = arguments["depths"].flatten().where(counts.flatten() > 0, torch.inf).argsort(stable=True)
+    fits = torch.zeros(counts.numel(), dtype=torch.bool)
+    fits[order] = counts.flatten()[order].cumsum(0) <= capacity
+    nearest = arguments | {"opacities": arguments["opacities"] * fits.view(counts.shape)}
+    _, expected, offsets = OPS.intersect(**nearest)
+    found = SIMT.intersect(**arguments, capacity=capacity)
+    padding = (0, capacity - len(expected))
+    assert_same(found, (counts, torch.nn.functional.pad(expected, padding, value=-1), offsets))
+
+
+@pytest.mark.usefixtures("simt")
+@pytest.mark.parametrize("listed", [True, False])
+def test_images_of_lists_with_more_room_are_the_same(listed: bool) -> None:
+    arguments = gaussians(5, count=40, width=20, height=33)
+    if not listed:
+        nobody = {"isect_offsets": torch.zeros_like(arguments["isect_offsets"])}
+        arguments |= nobody | {"flatten_ids": arguments["flatten_ids"][:0]}
+    longer = arguments | {"flatten_ids": torch.nn.functional.pad(arguments["flatten_ids"], (0, 70), value=-1)}
+    assert_same(SIMT.rasterize(**longer), SIMT.rasterize(**arguments))
+    assert_same(OPS.rasterize(**longer), OPS.rasterize(**arguments))
+    v = random_v(arguments)
+    for deterministic, tolerance in ((True, 0.0), (False, 1e-5)):
+        found, expected = (
+            SIMT.rasterize_backward(**backward_arguments(each, v, deterministic=deterministic))
+            for each in (longer, arguments)
+        )
+        assert_close(found, expected, tolerance)
+
+
 @pytest.mark.usefixtures("simt")
 def test_lists_of_nothing() -> None:
     arguments = intersect_arguments(gaussians=5)

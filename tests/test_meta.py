@@ -14,7 +14,7 @@ from scenes import random_scene
 from torch.utils import _pytree
 
 import splat
-from splat.ops import rendering
+from splat.ops import pairs
 from splat.ops.meta import Late, lazy_meta
 
 Meta = dict[str, Any]
@@ -118,13 +118,13 @@ def test_what_is_set_in_its_place_stays(meta: Meta, maker: Maker) -> None:
 
 def test_rendering_makes_no_keys_that_nobody_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    keys = rendering.intersection_keys
+    keys = pairs.intersection_keys
 
     def counted(*arguments: Any) -> Any:
         made.append(arguments)
         return keys(*arguments)
 
-    monkeypatch.setattr(rendering, "intersection_keys", counted)
+    monkeypatch.setattr(pairs, "intersection_keys", counted)
     scene = random_scene(0, 30, 29, 19)
     gaussians = scene.means, scene.quats, scene.scales, scene.opacities, scene.colors
     image, _, meta = splat.rasterization(*gaussians, scene.viewmats, scene.Ks, 29, 19)

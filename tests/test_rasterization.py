@@ -410,6 +410,7 @@ META = {
     "flatten_ids": (torch.int32, ("L",), ("L",)),
     "isect_offsets": (torch.int32, (2, 2, 3), (2, 2, 3)),
     "n_invalid": (torch.int64, (), ()),
+    "n_pairs": (torch.int64, (), ()),
 }
 META_NUMBERS = {
     "tile_width": 3,
@@ -530,6 +531,51 @@ def test_meta_lists_each_gaussian_in_its_tiles(device: str) -> None:
     assert torch.equal(meta["isect_offsets"].cpu().flatten().long(), runs)
 
 
+# Room for lists
+
+
+@pytest.mark.parametrize("more", [0, 1, 1000])
+def test_a_capacity_changes_nothing_but_the_length_of_the_lists(device: str, more: int) -> None:
+    scene = random_scene(24, 60, 70, 50, views=("front", "close"))
+    exact, padded = [], []
+    for found, capacity in ((exact, None), (padded, more)):
+        leaves = {name: getattr(scene, name).to(device).requires_grad_() for name in ("means", "colors", "opacities")}
+        room = None if capacity is None else int(exact[-1]["n_pairs"]) + capacity
+        rest = {"viewmats": scene.viewmats.to(device), "Ks": scene.Ks.to(device)}
+        images, alphas, meta = render(device, scene, **leaves, **rest, packed=False, capacity=room)
+        (images.square().sum() + alphas.sum()).backward()
+        found += [images.detach(), alphas.detach(), *(leaf.grad for leaf in leaves.values()), meta]
+    pairs = len(exact[-1]["flatten_ids"])
+    assert exact[-1]["n_pairs"] == padded[-1]["n_pairs"] == pairs
+    for one, other in zip(exact[:-1], padded[:-1], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0 if device == "cpu" else 1e-4)
+    for name, last in (("flatten_ids", -1), ("isect_ids", torch.iinfo(torch.int64).max)):
+        assert torch.equal(padded[-1][name][:pairs], exact[-1][name])
+        assert padded[-1][name][pairs:].tolist() == [last] * more
+    assert torch.equal(padded[-1]["isect_offsets"], exact[-1]["isect_offsets"])
+
+
+def test_too_small_a_capacity_is_an_error_on_the_cpu() -> None:
+    scene = random_scene(24, 60, 70, 50)
+    pairs = render("cpu", scene)[2]["n_pairs"]
+    message = f"the Gaussians touch {pairs} tiles, for which capacity=7 has no room; pass a larger one"
+    with pytest.raises(RuntimeError, match=message):
+        render("cpu", scene, packed=False, capacity=7)
+
+
+def test_a_graph_knows_the_size_of_lists_with_a_capacity() -> None:
+    scene = random_scene(24, 60, 70, 50)
+
+    def lists(means: Tensor) -> Tensor:
+        _, _, meta = splat.rasterization(**{**scene.arguments, "means": means}, packed=False, capacity=5000)
+        ids: Tensor = meta["flatten_ids"]
+        return ids.new_ones(len(ids)) * (ids + 1)
+
+    compiled = torch.compile(lists, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(scene.means), lists(scene.means))
+    assert len(compiled(scene.means)) == 5000
+
+
 # Bad input
 
 
@@ -641,6 +687,9 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"means": torch.zeros(0, 10, 3)}, ValueError, r"batch dimensions above 0, found \[0, 10, 3\]"),
     ({"covars": torch.zeros(10, 6)}, ValueError, r"covars must have shape .* = \[10, 3, 3\], found \[10, 6\]"),
     ({"quats": None}, ValueError, "quats and scales, or covars, are required; found no covars and no quats"),
+    ({"capacity": 100}, ValueError, "capacity needs packed=False and distributed=False.*; found packed=True"),
+    ({"capacity": 0, "packed": False}, ValueError, "capacity must be .*, found 0"),
+    ({"capacity": 2.5, "packed": False}, TypeError, r"capacity must be an int, found 2\.5 \(float\)"),
     ({"sparse_grad": True, "packed": False}, ValueError, "sparse_grad needs packed=True, found packed=False"),
     ({"distributed": True}, RuntimeError, "distributed=True needs a process group, .* torchrun"),
     ({"with_ut": True}, NotImplementedError, "with_ut is not implemented .*leave it False"),

@@ -54,6 +54,22 @@ SPLAT_HD int32_t list_position(const RasterizeInputs& in, int64_t tile) {
   return offset < 0 ? 0 : (offset > count ? count : offset);
 }
 
+// Where the list that begins there ends: at the next tile's. The last one ends before what the lists have room for, by
+// bisection, as that is kNoGaussian.
+SPLAT_HD int32_t list_end(const RasterizeInputs& in, int64_t tile, int32_t begin) {
+  int32_t end = list_position(in, tile + 1);
+  if (tile + 1 < in.tiles || begin >= end || in.flatten_ids[end - 1] >= 0) return end;
+  while (begin < end) {
+    const int32_t middle = begin + (end - begin) / 2;
+    if (in.flatten_ids[middle] < 0) {
+      end = middle;
+    } else {
+      begin = middle + 1;
+    }
+  }
+  return end;
+}
+
 // The largest block. It is a launch bound of the kernels, together with at least 1 block per multiprocessor: without the
 // latter ptxas uses fewer registers than there are, and spills.
 constexpr int kMaxThreads = kWarp * (kMaxTileSize / kPatchWidth) * (kMaxTileSize / kPatchHeight);
@@ -66,7 +82,7 @@ struct ListRange {
 SPLAT_HD ListRange list_range(const RasterizeInputs& in, int64_t tile) {
   const int32_t begin = list_position(in, tile);
   if (in.masks != nullptr && !in.masks[tile]) return {begin, begin};
-  return {begin, list_position(in, tile + 1)};
+  return {begin, list_end(in, tile, begin)};
 }
 
 // A Gaussian as the kernels below need it. `stage_gaussians` computes it once; each tile whose list has it copies it to

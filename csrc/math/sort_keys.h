@@ -26,6 +26,10 @@ SPLAT_HD uint32_t tile_key(int64_t image, int64_t tile, int tile_bits) {
   return static_cast<uint32_t>(image << tile_bits | tile);
 }
 
+// Where lists have room for more pairs: after all of them, since no image has as many tiles as its bits can number.
+constexpr uint32_t kLastKey = ~0u;
+constexpr int32_t kNoGaussian = -1;
+
 // The key is the number of the Gaussian.
 constexpr int kGaussianKeyBits = 32;
 

@@ -1,7 +1,9 @@
 // The library for the CPU, with the operators' schemas. What they take and return is in operators.h.
+#include <algorithm>
 #include <string>
 
 #include "../cpu/functions.h"
+#include "../math/sort_keys.h"
 #include "operators.h"
 #include "schemas.h"
 
@@ -36,8 +38,13 @@ class Cpu {
     check_images(in);
     cpu::TilePairs pairs(in, p.tiles_per_gauss.mutable_data_ptr<int32_t>());
     check_intersections(pairs.count());
-    const Tensor flatten_ids = empty_like_device({pairs.count()}, ScalarType::Int, p.means2d);
-    pairs.write(flatten_ids.mutable_data_ptr<int32_t>(), p.offsets.mutable_data_ptr<int32_t>());
+    const int64_t room = p.capacity.value_or(pairs.count());
+    STD_TORCH_CHECK(pairs.count() <= room, "the Gaussians touch ", pairs.count(), " tiles, for which capacity=", room,
+                    " has no room; pass a larger one");
+    const Tensor flatten_ids = empty_like_device({room}, ScalarType::Int, p.means2d);
+    int32_t* ids = flatten_ids.mutable_data_ptr<int32_t>();
+    pairs.write(ids, p.offsets.mutable_data_ptr<int32_t>());
+    std::fill(ids + pairs.count(), ids + room, kNoGaussian);
     return flatten_ids;
   }
 
@@ -54,14 +61,12 @@ class Cpu {
   void pack_backward(const PackBackwardOperands& p) const { cpu::pack_backward(p.gradients(), p.outputs()); }
 
   void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
-    check_lists(p.inputs());
-    cpu::rasterize(p.inputs(), images.outputs());
+    cpu::rasterize(checked_lists(p.inputs()), images.outputs());
   }
 
   // Its results are always deterministic.
   void rasterize_backward(const RasterizeBackwardOperands& p, bool) const {
-    const RasterizeInputs in = p.forward.inputs();
-    check_lists(in);
+    const RasterizeInputs in = checked_lists(p.forward.inputs());
     cpu::rasterize_backward(in, p.gradients(), p.outputs());
     if (p.forward.backgrounds) {
       cpu::sum_backgrounds(in, p.forward.images, p.gradients(), p.v_backgrounds.mutable_data_ptr<float>());
@@ -78,7 +83,9 @@ class Cpu {
     }
   }
 
-  static void check_lists(const RasterizeInputs& in) {
+  // The lists end before what they have room for.
+  static RasterizeInputs checked_lists(RasterizeInputs in) {
+    while (in.intersections > 0 && in.flatten_ids[in.intersections - 1] == kNoGaussian) --in.intersections;
     for (int64_t i = 0; i < in.intersections; ++i) {
       STD_TORCH_CHECK(in.flatten_ids[i] >= 0 && in.flatten_ids[i] < in.count, "flatten_ids[", i, "] is ",
                       in.flatten_ids[i], ", but there are ", in.count, " Gaussians");
@@ -90,6 +97,7 @@ class Cpu {
                       i, " is ", in.offsets[i], " after ", previous);
       previous = in.offsets[i];
     }
+    return in;
   }
 };
 

@@ -1,5 +1,5 @@
 // The lists of the Gaussians in each tile, and the packed layout, on CUDA. Their sizes are results of kernels, so the
-// host waits for these.
+// host waits for these, unless it is told how much room to give the lists.
 #include "../cuda/host_functions.h"
 #include "cuda_device.h"
 #include "cuda_error.h"
@@ -8,15 +8,11 @@
 namespace splat {
 namespace {
 
-// Sums that a kernel leaves and the host waits for. What is launched between `copy` and `wait` runs meanwhile.
+// Sums that a kernel leaves, and that the host can wait for. What is launched between `copy` and `wait` runs meanwhile.
 class Totals {
  public:
   Totals(cudaStream_t stream, const Tensor& like)
-      : stream_(stream),
-        device_(empty_like_device({kNumbers}, ScalarType::Long, like)),
-        // Pinned: a copy into other memory would itself wait.
-        host_(torch::stable::empty({kNumbers}, ScalarType::Long, std::nullopt, torch::headeronly::DeviceType::CPU,
-                                   true)) {}
+      : stream_(stream), device_(empty_like_device({kNumbers}, ScalarType::Long, like)) {}
   Totals(const Totals&) = delete;
   Totals& operator=(const Totals&) = delete;
 
@@ -29,8 +25,10 @@ class Totals {
   IntersectTotals* on_device() const { return static_cast<IntersectTotals*>(device_.mutable_data_ptr()); }
 
   void copy() {
+    // Pinned: a copy into other memory would itself wait.
+    host_ = torch::stable::empty({kNumbers}, ScalarType::Long, std::nullopt, torch::headeronly::DeviceType::CPU, true);
     check_cuda(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming));
-    check_cuda(cudaMemcpyAsync(host_.mutable_data_ptr(), on_device(), sizeof(IntersectTotals), cudaMemcpyDeviceToHost,
+    check_cuda(cudaMemcpyAsync(host_->mutable_data_ptr(), on_device(), sizeof(IntersectTotals), cudaMemcpyDeviceToHost,
                                stream_));
     copying_ = true;
     check_cuda(cudaEventRecord(copied_, stream_));
@@ -39,13 +37,14 @@ class Totals {
   IntersectTotals wait() {
     check_cuda(cudaEventSynchronize(copied_));
     copying_ = false;
-    return *static_cast<const IntersectTotals*>(host_.const_data_ptr());
+    return *static_cast<const IntersectTotals*>(host_->const_data_ptr());
   }
 
  private:
   static constexpr int64_t kNumbers = sizeof(IntersectTotals) / sizeof(int64_t);
   cudaStream_t stream_;
-  Tensor device_, host_;
+  Tensor device_;
+  std::optional<Tensor> host_;
   cudaEvent_t copied_ = nullptr;
   bool copying_ = false;
 };
@@ -65,30 +64,36 @@ Tensor sort_by_depth(cudaStream_t stream, const IntersectOperands& p, SortPairs&
   return starts;
 }
 
-// Returns flatten_ids, and sets the offsets.
+// Returns flatten_ids [room], and sets the offsets. What there is room for beyond the pairs is kNoGaussian.
 Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPairs& by_depth, const Tensor& starts,
-                  int64_t total) {
-  check_intersections(total);
+                  int64_t room) {
+  check_intersections(room);
   const IntersectInputs in = p.inputs();
-  SortPairs by_tile(total, p.means2d);
-  if (total > 0) {
-    check_cuda(launch_emit_pairs(stream, in, by_depth.values(), starts.const_data_ptr<int32_t>(), by_tile.keys(),
+  SortPairs by_tile(room, p.means2d);
+  if (p.capacity) {
+    // Every bit of kLastKey and of kNoGaussian is set.
+    check_cuda(cudaMemsetAsync(by_tile.keys(), 0xFF, room * sizeof(uint32_t), stream));
+    check_cuda(cudaMemsetAsync(by_tile.values(), 0xFF, room * sizeof(int32_t), stream));
+  }
+  if (room > 0) {
+    check_cuda(launch_emit_pairs(stream, in, by_depth.values(), starts.const_data_ptr<int32_t>(), room, by_tile.keys(),
                                  by_tile.values()));
     sort_pairs(stream, by_tile, tile_key_bits(p.images, in.tile_bits), p.means2d);
   }
-  check_cuda(launch_find_offsets(stream, in, total, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
+  check_cuda(launch_find_offsets(stream, in, room, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
   return by_tile.values_tensor();
 }
 
 }  // namespace
 
 // Counts the tiles of each Gaussian, sorts the Gaussians by depth, finds the places of their pairs in that order by a
-// prefix sum, writes the pairs, and sorts them by tile. Waits while the GPU sorts by depth.
+// prefix sum, writes the pairs, and sorts them by tile. Waits while the GPU sorts by depth; with a capacity, it does not.
 Tensor Cuda::intersect(const IntersectOperands& p) const {
   const IntersectInputs in = p.inputs();
   SortPairs by_depth(p.count, p.means2d);
   Totals totals(stream_, p.means2d);
   check_cuda(launch_count_tiles(stream_, in, depth_order(p, by_depth), totals.on_device()));
+  if (p.capacity) return list_pairs(stream_, p, by_depth, sort_by_depth(stream_, p, by_depth), *p.capacity);
   totals.copy();
   const Tensor starts = sort_by_depth(stream_, p, by_depth);
   const IntersectTotals found = totals.wait();

@@ -16,6 +16,7 @@ struct IntersectOperands {
   int64_t gaussians;                                 // N; 0 if packed
   TileGrid grid;
   Tensor tiles_per_gauss, offsets;  // outputs: like depths, [I, rows, columns]
+  std::optional<int64_t> capacity;  // the length of flatten_ids; none: as many as there are pairs
 
   int64_t tiles() const { return images * tiles_per_image(grid); }
 
@@ -49,9 +50,12 @@ inline TileGrid checked_grid(int64_t images, int64_t tile_size, int64_t tile_wid
 inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& radii, const Tensor& depths,
                                          const Tensor& conics, const Tensor& opacities,
                                          const std::optional<Tensor>& image_ids, int64_t images, int64_t tile_size,
-                                         int64_t tile_width, int64_t tile_height) {
+                                         int64_t tile_width, int64_t tile_height, std::optional<int64_t> capacity) {
   constexpr auto f32 = ScalarType::Float;
   const TileGrid grid = checked_grid(images, tile_size, tile_width, tile_height);
+  STD_TORCH_CHECK(!capacity || !image_ids, "capacity is for the dense layout, without image_ids");
+  STD_TORCH_CHECK(!capacity || (*capacity >= 1 && *capacity <= kMaxCount), "capacity must be 1 to ", kMaxCount,
+                  ", found ", capacity.value_or(0));
   const Tensor& like = means2d;
   if (image_ids) {
     const int64_t m = checked_size(means2d, "means2d (packed, because image_ids is given)", 0, 2);
@@ -67,7 +71,8 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
             0,
             grid,
             empty_like_device({m}, ScalarType::Int, like),
-            empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like)};
+            empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like),
+            capacity};
   }
   const int64_t n = checked_size(means2d, "means2d (dense, because image_ids is not given)", 1, 3);
   checked_count(images, n);
@@ -82,7 +87,8 @@ inline IntersectOperands check_intersect(const Tensor& means2d, const Tensor& ra
           n,
           grid,
           empty_like_device({images, n}, ScalarType::Int, like),
-          empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like)};
+          empty_like_device({images, tile_height, tile_width}, ScalarType::Int, like),
+          capacity};
 }
 
 }  // namespace splat

@@ -67,10 +67,10 @@ struct Operators {
   static std::tuple<Tensor, Tensor, Tensor> intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics,
                                                       Tensor opacities, std::optional<Tensor> image_ids,
                                                       int64_t images, int64_t tile_size, int64_t tile_width,
-                                                      int64_t tile_height) {
+                                                      int64_t tile_height, std::optional<int64_t> capacity) {
     const Device device(means2d);
     const IntersectOperands p = check_intersect(means2d, radii, depths, conics, opacities, image_ids, images, tile_size,
-                                                tile_width, tile_height);
+                                                tile_width, tile_height, capacity);
     const Tensor flatten_ids = device.intersect(p);
     return {p.tiles_per_gauss, flatten_ids, p.offsets};
   }

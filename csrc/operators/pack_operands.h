@@ -118,7 +118,7 @@ inline PackedLists no_lists(const PackOperands& p) {
 
 inline IntersectOperands check_intersect(const PackOperands& p, const PackedTensors& rows) {
   return check_intersect(rows.means2d, rows.radii, rows.depths, rows.conics, rows.opacities, rows.image_ids, p.images,
-                         p.grid.tile_size, p.grid.columns, p.grid.rows);
+                         p.grid.tile_size, p.grid.columns, p.grid.rows, std::nullopt);
 }
 
 struct PackBackwardOperands {

@@ -25,7 +25,7 @@ void define_operators(Library& m) {
       "-> (Tensor v_directions, Tensor v_coeffs)");
   m.def(
       "intersect(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, "
-      "int images, int tile_size, int tile_width, int tile_height) "
+      "int images, int tile_size, int tile_width, int tile_height, int? capacity=None) "
       "-> (Tensor tiles_per_gauss, Tensor flatten_ids, Tensor isect_offsets)");
   m.def(
       "pack(Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor opacities, Tensor? colors, "

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .camera_models import CAMERA_MODELS, CameraModel
 from .checks import (
+    MAX_COUNT,
     MAX_SIDE,
     MAX_TILES,
     check_channels,
@@ -230,6 +231,18 @@ def check_distributed(sizes: Sizes, per_camera: bool) -> None:
             "distributed=True needs one set of colours, [N, D] or [N, K, 3], as the cameras are those of all ranks; "
             "found one for each camera"
         )
+
+
+def checked_capacity(capacity: int | None, packed: bool, distributed: bool) -> int | None:
+    """The room for pairs of Gaussian and tile, if any; ValueError where the layout does not allow one."""
+    if capacity is None:
+        return None
+    if packed or distributed:
+        raise ValueError(
+            "capacity needs packed=False and distributed=False: other layouts wait for their own sizes; found "
+            f"packed={packed} and distributed={distributed}"
+        )
+    return positive_int("capacity", capacity, MAX_COUNT)
 
 
 def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:

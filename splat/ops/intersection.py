@@ -125,8 +125,13 @@ def intersect(
     tile_size: int,
     tile_width: int,
     tile_height: int,
+    capacity: int | None = None,
 ) -> Intersections:
-    """`isect_tiles` without its checks and keys; also `isect_offset_encode`'s int32 [I, tile_height, tile_width]."""
+    """`isect_tiles` without its checks and keys; also `isect_offset_encode`'s int32 [I, tile_height, tile_width].
+
+    With a capacity, the second one is int32 [capacity], and -1 behind the last pair. On CUDA, it is not waited for how
+    many pairs there are: if they are more, those of the farthest Gaussians are left out. On the CPU that is an error.
+    """
     _kernels.require_for(means2d)
     shape = depths.shape
     flat = shape if image_ids is not None else (images, shape[-1])
@@ -141,22 +146,24 @@ def intersect(
         tile_size,
         tile_width,
         tile_height,
+        capacity,
     )
     return shaped(tiles_per_gauss, *shape), flatten_ids, offsets
 
 
 @torch.no_grad()
 def intersection_keys(depths: Tensor, flatten_ids: Tensor, offsets: Tensor) -> Tensor:
-    """gsplat's keys of the intersections, int64 [L], which nothing of splat's own reads.
+    """gsplat's keys of the intersections, int64 [L], which nothing of splat's own reads; the largest number for -1.
 
     `depths` [..., N] or [M]; `flatten_ids` [L] and `offsets` [I, tile_height, tile_width] of `intersect`.
     """
     places = torch.arange(flatten_ids.shape[0], dtype=torch.int32, device=flatten_ids.device)
     # Of tiles that begin at the same place only the last one has entries.
     tiles = torch.searchsorted(offsets.flatten(), places, right=True) - 1
-    depth_bits = depths.flatten().index_select(0, flatten_ids).view(torch.int32).long() & 0xFFFFFFFF
+    depth_bits = depths.flatten().index_select(0, flatten_ids.clamp_min(0)).view(torch.int32).long() & 0xFFFFFFFF
     images, rows, columns = offsets.shape
-    return _first_keys(images, rows, columns, offsets.device).flatten().index_select(0, tiles) | depth_bits
+    keys = _first_keys(images, rows, columns, offsets.device).flatten().index_select(0, tiles) | depth_bits
+    return torch.where(flatten_ids < 0, torch.iinfo(torch.int64).max, keys)
 
 
 @torch.no_grad()

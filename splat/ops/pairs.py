@@ -5,13 +5,16 @@ Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians, M 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .arguments import ProjectionSettings, Sizes
-from .intersection import Grid, Intersections, intersect
+from .checks import shaped
+from .intersection import Grid, Intersections, intersect, intersection_keys
+from .meta import Late
 from .packing import Splats, pack
 from .projection import Colors, GaussianParameters, project
 
@@ -73,16 +76,25 @@ def _project_for_ranks(
 
 
 def arrange(
-    splats: Splats, colors: Tensor | None, per_camera: bool, sizes: Sizes, grid: Grid, packed: bool
+    splats: Splats,
+    colors: Tensor | None,
+    per_camera: bool,
+    sizes: Sizes,
+    grid: Grid,
+    packed: bool,
+    capacity: int | None,
 ) -> Arranged:
-    """The pairs in the layout that is asked for; colours are [..., C, N, D] if `per_camera`, else [..., N, D]."""
+    """The pairs in the layout that is asked for; colours are [..., C, N, D] if `per_camera`, else [..., N, D].
+
+    The lists have room for `capacity` pairs of Gaussian and tile, or for those that there are.
+    """
     if packed:
         visible, packed_colors, lists = pack(splats, colors, per_camera, sizes, grid)
         return visible, visible, None if colors is None else packed_colors, lists
     if colors is not None and not per_camera:
         shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
         colors = colors[..., None, :, :].expand(shape)
-    return splats, splats, colors, _lists(splats, sizes, grid)
+    return splats, splats, colors, _lists(splats, sizes, grid, capacity)
 
 
 def exchange(
@@ -106,9 +118,24 @@ def exchange(
     return shown, drawn, None if colors is None else drawn_colors, _lists(drawn, sizes, grid)
 
 
-def _lists(splats: Splats, sizes: Sizes, grid: Grid) -> Intersections:
+def _lists(splats: Splats, sizes: Sizes, grid: Grid, capacity: int | None = None) -> Intersections:
     """The Gaussians in each tile."""
     ids = None if splats.visible is None else splats.visible.image_ids
     return intersect(
-        splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, ids, sizes.images, *grid
+        splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, ids, sizes.images, *grid, capacity
     )
+
+
+def meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:
+    """The entries of `meta` about tiles."""
+    _, tile_width, tile_height = grid
+    tiles_per_gauss, flatten_ids, offsets = lists
+    return {
+        "tile_width": tile_width,
+        "tile_height": tile_height,
+        "tiles_per_gauss": tiles_per_gauss,
+        "isect_ids": Late(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
+        "flatten_ids": flatten_ids,
+        "isect_offsets": shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
+        "n_pairs": Late(tiles_per_gauss.sum),
+    }

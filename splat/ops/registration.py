@@ -147,9 +147,10 @@ def _intersect_shapes(
     tile_size: int,
     tile_width: int,
     tile_height: int,
+    capacity: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Tiles per Gaussian i32 [I, N] or [M], indices i32 [n] and offsets i32 [I, rows, columns]."""
-    intersections = library.get_ctx().new_dynamic_size()
+    """Tiles per Gaussian i32 [I, N] or [M], indices i32 [n] or [capacity], and offsets i32 [I, rows, columns]."""
+    intersections = library.get_ctx().new_dynamic_size() if capacity is None else capacity
     return (
         depths.new_empty(depths.shape, dtype=torch.int32),
         depths.new_empty((intersections,), dtype=torch.int32),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,14 +18,15 @@ from .arguments import (
     check_colors,
     check_distributed,
     check_scene,
+    checked_capacity,
     refuse_unsupported,
 )
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
-from .intersection import Grid, Intersections, intersection_keys
-from .meta import Late, lazy_meta
+from .intersection import Grid, Intersections
+from .meta import lazy_meta
 from .packing import SparseRows, Splats
-from .pairs import arrange, exchange, project_splats
+from .pairs import arrange, exchange, meta_of_lists, project_splats
 from .pixels import rasterize
 from .projection import Colors, GaussianParameters, check_sparse
 
@@ -67,6 +67,8 @@ def rasterization(
     ftheta_coeffs: object | None = None,
     rolling_shutter: object = RollingShutterType.GLOBAL,
     viewmats_rs: Tensor | None = None,
+    *,
+    capacity: int | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     r"""Render N Gaussians into the images of C cameras.
 
@@ -127,6 +129,9 @@ def rasterization(
         ftheta_coeffs: must be None.
         rolling_shutter: must be GLOBAL.
         viewmats_rs: must be None.
+        capacity: not in gsplat: room for how many pairs of Gaussian and tile the lists have, `packed=False` only. With
+            one, nothing waits for a GPU, and a CUDA graph can capture the call. If `meta["n_pairs"]` is larger, the
+            farthest Gaussians are missing in the images; on the CPU that is an error. None: as much as is needed.
 
     Returns:
         The images [..., C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
@@ -142,8 +147,10 @@ def rasterization(
         that is), isect_offsets (int32, [..., C, tile_height, tile_width]: where each tile's run starts) and the
         integers tile_width, tile_height, width, height, tile_size, n_batches and n_cameras. A tile that a
         Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter
-        than gsplat's. Not in gsplat: n_invalid (int64, []), how often an image leaves out a Gaussian because of a NaN
-        or an infinity in its parameters or in the colours that it would show. Its gradients by this image are 0.
+        than gsplat's. Not in gsplat: n_pairs (int64, []), how many pairs of Gaussian and tile there are: L, unless
+        there is a `capacity`, which L is then, and flatten_ids -1 behind them. And n_invalid (int64, []), how often an
+        image leaves out a Gaussian because of a NaN or an infinity in its parameters or in the colours that it would
+        show. Its gradients by this image are 0.
 
     Raises:
         NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, ftheta
@@ -151,6 +158,7 @@ def rasterization(
         TypeError: if a tensor is not float32 or a number is not one.
         ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
             would wait for the GPU.
+        RuntimeError: if, on the CPU, `capacity` is too small.
         torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
@@ -197,6 +205,7 @@ def rasterization(
     channels = (colors.shape[-1] if renders_color else 0) + renders_depth
     check_values(sizes.images, settings.height, settings.width, channels)
     check_sparse(sparse_grad, packed, sizes)
+    capacity = checked_capacity(capacity, packed, distributed)
 
     ranks, projected = None, sizes
     if distributed:
@@ -223,7 +232,7 @@ def rasterization(
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     pairs = splats, colors if renders_color else None, per_camera
     if ranks is None:
-        shown, splats, drawn_colors, lists = arrange(*pairs, sizes, grid, packed)
+        shown, splats, drawn_colors, lists = arrange(*pairs, sizes, grid, packed, capacity)
     else:
         shown, splats, drawn_colors, lists = exchange(ranks, *pairs, projected, sizes, grid, packed, absgrad)
     if sparse_grad and shown.visible is not None:
@@ -241,7 +250,7 @@ def rasterization(
         images = torch.cat([images[..., :-1], depth], dim=-1)
     meta: dict[str, Any] = {
         **shown.meta(projected),
-        **_meta_of_lists(splats, lists, sizes, grid),
+        **meta_of_lists(splats, lists, sizes, grid),
         "width": settings.width,
         "height": settings.height,
         "tile_size": tile_size,
@@ -280,17 +289,3 @@ def _blend(
         packed=splats.visible is not None,
         absgrad=absgrad,
     )
-
-
-def _meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:
-    """The entries of `meta` about tiles."""
-    _, tile_width, tile_height = grid
-    tiles_per_gauss, flatten_ids, offsets = lists
-    return {
-        "tile_width": tile_width,
-        "tile_height": tile_height,
-        "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": Late(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
-        "flatten_ids": flatten_ids,
-        "isect_offsets": shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
-    }
