@@ -555,6 +555,18 @@ def test_a_capacity_changes_nothing_but_the_length_of_the_lists(device: str, mor
     assert torch.equal(padded[-1]["isect_offsets"], exact[-1]["isect_offsets"])
 
 
+@pytest.mark.parametrize("nothing", ["cameras", "gaussians"])
+def test_there_may_be_room_and_nobody_for_it(device: str, nothing: str) -> None:
+    scene = random_scene(24, 60, 70, 50)
+    names = ("viewmats", "Ks") if nothing == "cameras" else ("means", "quats", "scales", "opacities", "colors")
+    empty = {name: getattr(scene, name)[:0].to(device) for name in names}
+    images, _, meta = render(device, scene, **empty, packed=False, capacity=5)
+    assert not images.any()
+    assert meta["n_pairs"] == 0
+    assert meta["flatten_ids"].tolist() == [-1] * 5
+    assert meta["isect_ids"].tolist() == [torch.iinfo(torch.int64).max] * 5
+
+
 def test_too_small_a_capacity_is_an_error_on_the_cpu() -> None:
     scene = random_scene(24, 60, 70, 50)
     pairs = render("cpu", scene)[2]["n_pairs"]

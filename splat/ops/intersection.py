@@ -160,10 +160,15 @@ def intersection_keys(depths: Tensor, flatten_ids: Tensor, offsets: Tensor) -> T
     places = torch.arange(flatten_ids.shape[0], dtype=torch.int32, device=flatten_ids.device)
     # Of tiles that begin at the same place only the last one has entries.
     tiles = torch.searchsorted(offsets.flatten(), places, right=True) - 1
-    depth_bits = depths.flatten().index_select(0, flatten_ids.clamp_min(0)).view(torch.int32).long() & 0xFFFFFFFF
     images, rows, columns = offsets.shape
-    keys = _first_keys(images, rows, columns, offsets.device).flatten().index_select(0, tiles) | depth_bits
-    return torch.where(flatten_ids < 0, torch.iinfo(torch.int64).max, keys)
+    firsts = _first_keys(images, rows, columns, offsets.device).flatten()
+    # One more of each, for -1: there may be no depths, and no tiles.
+    listed = flatten_ids >= 0
+    depths = torch.cat([depths.flatten(), depths.new_zeros(1)])
+    depth = depths.index_select(0, flatten_ids.where(listed, len(depths) - 1))
+    firsts = torch.cat([firsts, firsts.new_full((1,), torch.iinfo(torch.int64).max)])
+    key = firsts.index_select(0, tiles.where(listed, len(firsts) - 1))
+    return key | (depth.view(torch.int32).long() & 0xFFFFFFFF)
 
 
 @torch.no_grad()
