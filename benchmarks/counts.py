@@ -72,17 +72,18 @@ class Redirected(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def main(folder: Path, name: str, reduction: int, library: Path) -> None:
+def main(folder: Path, scene: str, reduction: int, library: Path | None) -> None:
     """Print the tables."""
-    scene = gpu_scenes.smaller(SCENES[name]("cpu"), reduction)
-    print(f"{name}, {scene['width']}x{scene['height']}, {len(scene['means'])} Gaussians; executed, nothing was timed")
-    found = dict(zip(PACKAGES, (run_ours(folder, library, scene), run_gsplat(folder, scene)), strict=True))
+    folder, library = folder.resolve(), library or installed_library()
+    shown = gpu_scenes.smaller(SCENES[scene]("cpu"), reduction)
+    print(f"{scene}, {shown['width']}x{shown['height']}, {len(shown['means'])} Gaussians; executed, nothing was timed")
+    found = dict(zip(PACKAGES, (run_ours(folder, library, shown), run_gsplat(folder, shown)), strict=True))
     print_steps(found)
     for package, executed in found.items():
         print_kernels(package, executed)
         print_factors(package, executed)
     print_launches()
-    if (name, reduction) == ("garden", 1):
+    if (scene, reduction) == ("garden", 1):
         rows = [row for package, executed in found.items() for row in counts_of(package, executed)]
         (folder / "counts.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
@@ -214,5 +215,4 @@ if __name__ == "__main__":
     parser.add_argument("--scene", choices=SCENES, default="garden")
     parser.add_argument("--reduction", type=int, default=2, help="the picture is full HD by this")
     parser.add_argument("--library", type=Path, help="splat's CUDA library; by default the one that is installed")
-    words = parser.parse_args()
-    main(words.folder.resolve(), words.scene, words.reduction, words.library or installed_library())
+    main(**vars(parser.parse_args()))
