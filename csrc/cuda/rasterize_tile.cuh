@@ -57,17 +57,11 @@ SPLAT_HD int32_t list_position(const RasterizeInputs& in, int64_t tile) {
 // Where the list that begins there ends: at the next tile's. The last one ends before what the lists have room for, by
 // bisection, as that is kNoGaussian.
 SPLAT_HD int32_t list_end(const RasterizeInputs& in, int64_t tile, int32_t begin) {
-  int32_t end = list_position(in, tile + 1);
+  const int32_t end = list_position(in, tile + 1);
   if (tile + 1 < in.tiles || begin >= end || in.flatten_ids[end - 1] >= 0) return end;
-  while (begin < end) {
-    const int32_t middle = begin + (end - begin) / 2;
-    if (in.flatten_ids[middle] < 0) {
-      end = middle;
-    } else {
-      begin = middle + 1;
-    }
-  }
-  return end;
+  // Without a sign, the numbers of all Gaussians are below kNoGaussian.
+  const auto* ids = reinterpret_cast<const uint32_t*>(in.flatten_ids) + begin;
+  return begin + static_cast<int32_t>(lower_bound(ids, end - begin, int64_t{1} << 31));
 }
 
 // The largest block. It is a launch bound of the kernels, together with at least 1 block per multiprocessor: without the

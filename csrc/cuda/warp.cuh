@@ -21,7 +21,8 @@ static __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-// The position of the first of the ascending keys [count] that is not less than `key`; `count` if there is none.
+// The position of the first of the keys [count] that is not less than `key`; `count` if there is none. Precondition:
+// those that are less come first.
 SPLAT_HD int64_t lower_bound(const uint32_t* keys, int64_t count, int64_t key) {
   int64_t low = 0, high = count;
   while (low < high) {

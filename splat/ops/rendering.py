@@ -212,8 +212,9 @@ def rasterization(
         from .distributed import gather_cameras, meet  # not at the top: few programs need it
 
         check_distributed(sizes, per_camera)
-        facts: dict[str, object] = {"render_mode": render_mode, "channels": channels, "sh_degree": sh_degree}
-        facts["absgrad"] = absgrad
+        facts: dict[str, object] = {
+            "render_mode": render_mode, "channels": channels, "sh_degree": sh_degree, "absgrad": absgrad,
+        }  # fmt: skip
         # Who has no backward pass would keep the others waiting in theirs.
         tensors = (means, quats, scales, covars, opacities, colors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
@@ -226,8 +227,7 @@ def rasterization(
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
     rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
-    scene = gaussians.with_triangles(), viewmats, Ks
-    splats, shaded, invalid = project_splats(*scene, sizes, settings, rendered, ranks)
+    splats, shaded, invalid = project_splats(gaussians.with_triangles(), viewmats, Ks, sizes, settings, rendered, ranks)
     if sh_degree is not None:
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     pairs = splats, colors if renders_color else None, per_camera
