@@ -27,13 +27,14 @@ BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
 LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
 SIMT = {"simt_wheel", "simt_ptx"}  # what executes kernels
 # Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
-SLOW = {"run_python", "build_root", "small", "compiled_once", "older_ptx", "splat_wheel", *SIMT}
+SLOW = {"run_python", "run_with_torch", "build_root", "small", "compiled_once", "older_ptx", "splat_wheel", *SIMT}
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
 
 import no_torch  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
+import warm_python  # noqa: E402
 
 WITHOUT_TORCH = no_torch.put_stand_in()
 _links = tempfile.TemporaryDirectory(prefix="programs-")
@@ -157,6 +158,12 @@ def _only_preview(run: Callable[..., object], message: dict[str, object], *rest:
 def run_python(tmp_path: Path) -> processes.RunPython:
     """Run a script in a fresh Python: `run_python(script, *arguments, path=[folders], env={...}, check=True)`."""
     return partial(processes.run_python, cwd=tmp_path)
+
+
+@pytest.fixture
+def run_with_torch(tmp_path: Path) -> processes.RunPython:
+    """The same in a Python that has imported torch already, for what comes after that."""
+    return partial(warm_python.run_python, cwd=tmp_path)
 
 
 @pytest.fixture(scope="session")

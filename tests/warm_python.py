@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import array
 import atexit
+import gc
 import importlib
 import io
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +30,11 @@ Done = subprocess.CompletedProcess[str]
 # Read before a script can be, so that they would make no difference.
 TOO_LATE = ("GOMP_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "PYTORCH_", "TORCH_SHOW_")
 TOO_LATE_NAMES = {"LC_ALL", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONIOENCODING", "PYTHONSAFEPATH", "PYTHONWARNINGS"}
+
+
+def come_too_late(names: Iterable[str]) -> list[str]:
+    """Those of the variables that make no difference after Python has started and torch is imported."""
+    return [name for name in names if name.startswith(TOO_LATE) or name in TOO_LATE_NAMES]
 
 
 def run_python(
@@ -59,7 +66,7 @@ def run(
     """
     from processes import clean_environment  # not at the top: the server has no use for it
 
-    late = [name for name in env or {} if name.startswith(TOO_LATE) or name in TOO_LATE_NAMES]
+    late = come_too_late(env or {})
     assert not late, f"{late} would make no difference: use processes.run_python"
     command = [str(word) for word in words]
     order = {"words": command, "cwd": str(cwd), "environ": clean_environment(env)}
@@ -113,7 +120,8 @@ class _Server:
         atexit.register(self.socket.close)  # it ends at that
 
     def run(self, order: object, nothing: int, out: _Capture, err: _Capture, limit: float) -> int:
-        with self.lock:
+        assert self.lock.acquire(blocking=False), "it runs one script at a time"
+        try:
             text = json.dumps(order).encode()
             streams = array.array("i", [nothing, out.writer, err.writer])
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)
@@ -122,12 +130,14 @@ class _Server:
             for each in (out, err):
                 os.close(each.writer)
             child = self._number()
-            late = threading.Timer(limit, os.kill, (child, 9))
+            late = threading.Timer(limit, os.kill, (child, signal.SIGKILL))
             late.start()
             try:
                 return self._number()
             finally:
                 late.cancel()
+        finally:
+            self.lock.release()
 
     def _number(self) -> int:
         data = self.socket.recv(8, socket.MSG_WAITALL)
@@ -203,14 +213,44 @@ def _main() -> None:
     base = sys.path[1:]
     import torch  # noqa: F401
 
+    gc.collect()
+    gc.freeze()  # so that children look through nothing that they only share
     order, streams = _serve(socket.socket(fileno=int(sys.argv[1])))
     how, what, *arguments = _begin(order, streams, base)
-    sys.excepthook = lambda kind, error, trace: sys.__excepthook__(kind, error.with_traceback(_later(trace)), None)
     sys.argv = [how, *arguments]
-    if how == "-c":
-        exec(compile(what, "<string>", "exec"), sys.modules["__main__"].__dict__)
-    else:
-        runpy._run_module_as_main(what)  # type: ignore[attr-defined]
+    ending = _Ending()
+    try:
+        if how == "-c":
+            exec(compile(what, "<string>", "exec"), sys.modules["__main__"].__dict__)
+        else:
+            runpy._run_module_as_main(what)  # type: ignore[attr-defined]
+    except SystemExit as error:
+        ending.status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+        raise
+
+
+class _Ending:
+    """Ends the process after all that a script has registered for its end, if that cannot fail: for Python, to take all
+    of torch apart takes half a second.
+    """
+
+    def __init__(self) -> None:
+        self.status: int | None = 0
+        sys.excepthook = self._report
+        atexit.register(self._end)
+
+    def _report(self, kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+        self.status = 1 if isinstance(error, Exception) else None  # an interrupt ends by its signal
+        sys.__excepthook__(kind, error.with_traceback(_later(trace)), None)
+
+    def _end(self) -> None:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return  # Python says so
+        if self.status is not None:
+            os._exit(self.status & 0xFF)
 
 
 def _later(trace: types.TracebackType | None) -> types.TracebackType | None:

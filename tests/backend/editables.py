@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import processes
+import warm_python
 from kernelwheel.store.entries import Store
-from processes import Done, run_python
+from processes import Done
 
 TESTS = Path(__file__).resolve().parents[1]
 # Two source files that compile in no time and register no operators, so that any process can load them many times.
@@ -71,14 +73,18 @@ class Editable:
 
     def python(self, script: str, **env: str | None) -> Done:
         """Run a script that can import tiny, and must succeed."""
-        return run_python(script, cwd=self.folder, env={**self.environment, **env})
+        return self._run(script, env, check=True)
 
     def failure(self, script: str = REQUIRE, **env: str | None) -> str:
         """The error of tiny's that a script ends with."""
-        done = run_python(script, cwd=self.folder, env={**self.environment, **env}, check=False)
+        done = self._run(script, env, check=False)
         assert done.returncode == 1, done.stderr
         assert "\ntiny._kernelwheel.core." in done.stderr
         return done.stderr.rpartition("\ntiny._kernelwheel.core.")[2]
+
+    def _run(self, script: str, env: Mapping[str, str | None], check: bool) -> Done:
+        python = processes if warm_python.come_too_late(env) else warm_python
+        return python.run_python(script, cwd=self.folder, env={**self.environment, **env}, check=check)
 
     def compiled(self) -> list[str]:
         """The source files that the compiler was given, once for each time, in the order of their names."""

@@ -108,13 +108,13 @@ def damaged(cache: Path, entry: Path) -> Mapping[str, str]:
     ],
 )
 def test_a_call_does_what_was_prediction(
-    tiny_checkout: Path, entry: Path, tmp_path: Path, run_python: RunPython, prepare: Prepare, outcome: str
+    tiny_checkout: Path, entry: Path, tmp_path: Path, run_with_torch: RunPython, prepare: Prepare, outcome: str
 ) -> None:
     cache = tmp_path / "cache"
     environ = {"TINY_CACHE_DIR": str(cache), **prepare(cache, entry)}
     backend = Path(doctor.__file__).parents[2]
 
-    done = run_python(PREDICT, tiny_checkout / "tiny" / "_native", path=[backend], env=environ)
+    done = run_with_torch(PREDICT, tiny_checkout / "tiny" / "_native", path=[backend], env=environ)
     expected, happened, artifact, loaded = json.loads(done.stdout)
 
     assert (expected, happened) == (outcome, outcome)

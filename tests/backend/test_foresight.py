@@ -203,7 +203,7 @@ STATES: dict[State, tuple[str, str]] = {
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_doctor_and_explain_predict_what_happens(
-    state: State, entry: Path, tiny_checkout: Path, tmp_path: Path, run_python: RunPython
+    state: State, entry: Path, tiny_checkout: Path, tmp_path: Path, run_with_torch: RunPython
 ) -> None:
     """For CPU kernels, and for the default of `cache build`: with CUDA kernels if torch has CUDA."""
     machine = Machine(tmp_path, entry)
@@ -212,7 +212,7 @@ def test_doctor_and_explain_predict_what_happens(
     environ = {"TINY_CACHE_DIR": str(machine.store.folder)}
     outcome, because = STATES[state]
 
-    done = run_python(
+    done = run_with_torch(
         ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env={**environ, **state(machine)}
     )
     said = json.loads(done.stdout)
@@ -231,7 +231,7 @@ def test_doctor_and_explain_predict_what_happens(
 
 
 def test_what_helps_a_machine_without_tools_names_them_and_not_the_package(
-    entry: Path, tiny_checkout: Path, tmp_path: Path, run_python: RunPython
+    entry: Path, tiny_checkout: Path, tmp_path: Path, run_with_torch: RunPython
 ) -> None:
     machine = Machine(tmp_path, entry)
     shutil.copytree(entry, machine.native)
@@ -239,7 +239,7 @@ def test_what_helps_a_machine_without_tools_names_them_and_not_the_package(
 
     environ = {"TINY_CACHE_DIR": str(machine.store.folder), "TINY_CUDA": "off", **no_packages(machine)}
     said = json.loads(
-        run_python(ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env=environ).stdout
+        run_with_torch(ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env=environ).stdout
     )
 
     assert INSTALL_TOOLS in said["doctor"]["next"][0]["remedies"]

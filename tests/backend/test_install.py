@@ -100,7 +100,7 @@ assert "libtiny_cuda" not in open("/proc/self/maps").read()
     run_python(script, path=[install(wheel)])
 
 
-def test_importing_loads_nothing_of_the_build(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+def test_importing_loads_nothing_of_the_build(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
     script = """
 import sys, torch
 before = set(sys.modules)
@@ -111,10 +111,10 @@ ours = {"tiny._kernelwheel." + name for name in ("hooks", "compiler", "core.sett
 theirs = {name for name in loaded if name.split(".")[0] in ("setuptools", "scikit_build_core", "elftools", "wheel")}
 assert loaded & ours | theirs == set(), loaded & ours | theirs
 """
-    run_python(script, path=[install(wheel)])
+    run_with_torch(script, path=[install(wheel)])
 
 
-def test_the_kernels_work_in_a_child_of_fork(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+def test_the_kernels_work_in_a_child_of_fork(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
     script = f"""
 import os, torch, tiny
 assert {TWICE}
@@ -124,11 +124,11 @@ if child == 0:
     os._exit(0 if {TWICE} else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
-    run_python(script, path=[install(wheel)])
+    run_with_torch(script, path=[install(wheel)])
 
 
 def test_a_fork_while_another_thread_loads_does_not_hang_the_child(
-    wheel: Wheel, install: Install, run_python: RunPython
+    wheel: Wheel, install: Install, run_with_torch: RunPython
 ) -> None:
     script = """
 import os, threading, torch, tiny
@@ -151,14 +151,14 @@ done.set()
 thread.join()
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
-    run_python(script, path=[install(wheel)])
+    run_with_torch(script, path=[install(wheel)])
 
 
-def test_the_installed_files_may_be_read_only(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+def test_the_installed_files_may_be_read_only(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
     site = install(wheel)
     run(["chmod", "-R", "a-w", site], cwd=site)
 
-    run_python(f"import tiny, torch; assert {TWICE}", path=[site])
+    run_with_torch(f"import tiny, torch; assert {TWICE}", path=[site])
 
 
 def test_every_python_here_reads_the_wheel_s_tag_as_its_own(wheel: Wheel, run_python: RunPython) -> None:
@@ -188,11 +188,11 @@ assert "libtiny" not in open("/proc/self/maps").read()
 
 
 @pytest.fixture
-def refusal(run_python: RunPython) -> Callable[..., str]:
+def refusal(run_with_torch: RunPython) -> Callable[..., str]:
     """What an installed package says when its kernels are required, which must not be loaded by then."""
 
     def ask(site: Path, **env: str) -> str:
-        done = run_python(REFUSED, path=[site], env=env)
+        done = run_with_torch(REFUSED, path=[site], env=env)
         assert done.stderr == ""
         return done.stdout
 
@@ -285,7 +285,7 @@ def test_kernels_for_another_machine_are_refused(
 
 
 @pytest.mark.once
-def test_the_error_keeps_being_said_at_every_call(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+def test_the_error_keeps_being_said_at_every_call(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
     site = install(wheel)
     (site / "tiny/_native/libtiny_cpu.so").write_bytes(b"")
     script = """
@@ -298,7 +298,7 @@ for _ in range(3):
         continue
     raise SystemExit("no error")
 """
-    run_python(script, path=[site])
+    run_with_torch(script, path=[site])
 
 
 # CUDA kernels
@@ -320,20 +320,20 @@ assert "libtiny_cuda" not in open("/proc/self/maps").read()
 
 
 @needs_cpu_torch
-def test_cuda_kernels_beside_a_cpu_torch_are_refused(wheel: Wheel, install: Install, run_python: RunPython) -> None:
-    said = run_python(REQUIRE_CUDA, path=[install(wheel)]).stdout
+def test_cuda_kernels_beside_a_cpu_torch_are_refused(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
+    said = run_with_torch(REQUIRE_CUDA, path=[install(wheel)]).stdout
 
     assert TORCH.version in said
 
 
 @needs_cuda_torch
 def test_a_wheel_without_cuda_kernels_beside_a_torch_with_cuda_says_why_it_has_none(
-    cpu_wheel: Wheel, install: Install, run_python: RunPython
+    cpu_wheel: Wheel, install: Install, run_with_torch: RunPython
 ) -> None:
     site = install(cpu_wheel)
 
-    run_python(f"import tiny, torch; assert {TWICE}", path=[site])
-    said = run_python(REQUIRE_CUDA, path=[site]).stdout
+    run_with_torch(f"import tiny, torch; assert {TWICE}", path=[site])
+    said = run_with_torch(REQUIRE_CUDA, path=[site]).stdout
 
     assert "TINY_CUDA" in said
     assert "build" in said
@@ -341,9 +341,9 @@ def test_a_wheel_without_cuda_kernels_beside_a_torch_with_cuda_says_why_it_has_n
 
 @needs_cuda_torch
 def test_cuda_kernels_without_a_gpu_are_an_error_that_says_so(
-    wheel: Wheel, install: Install, run_python: RunPython
+    wheel: Wheel, install: Install, run_with_torch: RunPython
 ) -> None:
-    done = run_python(REQUIRE_CUDA, "only without a GPU", path=[install(wheel)], check=False)
+    done = run_with_torch(REQUIRE_CUDA, "only without a GPU", path=[install(wheel)], check=False)
     if done.returncode == 77:
         pytest.skip("this machine has a GPU")
 
@@ -360,7 +360,7 @@ assert not torch.cuda.is_initialized()
 
 
 @needs_cuda_torch
-def test_the_cuda_kernels_work_on_a_gpu(wheel: Wheel, install: Install, run_python: RunPython) -> None:
+def test_the_cuda_kernels_work_on_a_gpu(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
     script = (
         GPU
         + """
@@ -368,7 +368,7 @@ tiny.KERNELS.require("cuda", 0)
 assert torch.ops.tiny.twice(torch.arange(4.0, device="cuda")).tolist() == [0.0, 2.0, 4.0, 6.0]
 """
     )
-    done = run_python(script, path=[install(wheel)], check=False)
+    done = run_with_torch(script, path=[install(wheel)], check=False)
     if done.returncode == 77:
         pytest.skip("this machine has no GPU")
 
@@ -377,7 +377,7 @@ assert torch.ops.tiny.twice(torch.arange(4.0, device="cuda")).tolist() == [0.0, 
 
 @needs_cuda_torch
 def test_a_cuda_library_with_a_flipped_byte_is_not_loaded(
-    wheel: Wheel, install: Install, run_python: RunPython
+    wheel: Wheel, install: Install, run_with_torch: RunPython
 ) -> None:
     site = install(wheel)
     library = site / "tiny/_native/libtiny_cuda.so"
@@ -385,8 +385,8 @@ def test_a_cuda_library_with_a_flipped_byte_is_not_loaded(
     data[len(data) // 2] ^= 1
     library.write_bytes(data)
 
-    run_python(f"import tiny, torch; assert {TWICE}", path=[site])
-    done = run_python(GPU + REQUIRE_CUDA, path=[site], check=False)
+    run_with_torch(f"import tiny, torch; assert {TWICE}", path=[site])
+    done = run_with_torch(GPU + REQUIRE_CUDA, path=[site], check=False)
     if done.returncode == 77:
         pytest.skip("this machine has no GPU")
 

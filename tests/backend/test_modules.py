@@ -124,7 +124,7 @@ def edit_manifest(site: Path, change: Callable[[dict[str, Any]], object]) -> Non
     rewrite_manifest(site / "classic/_native", change)
 
 
-def test_the_extension_works_on_the_cpu_and_says_nothing(site: Path, run_python: RunPython) -> None:
+def test_the_extension_works_on_the_cpu_and_says_nothing(site: Path, run_with_torch: RunPython) -> None:
     script = f"""
 import torch, classic
 assert {SCALE}
@@ -137,13 +137,13 @@ try:
 except RuntimeError as error:
     assert "float32" in str(error)
 """
-    done = run_python(script, path=[site])
+    done = run_with_torch(script, path=[site])
 
     assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_importing_the_package_imports_no_module_and_does_not_initialise_cuda(
-    site: Path, run_python: RunPython
+    site: Path, run_with_torch: RunPython
 ) -> None:
     script = """
 import sys, torch, classic
@@ -151,32 +151,34 @@ assert "_C.so" not in open("/proc/self/maps").read()
 assert not torch.cuda.is_initialized()
 assert "classic._kernelwheel.core.settings" not in sys.modules
 """
-    run_python(script, path=[site])
+    run_with_torch(script, path=[site])
 
 
 @needs_cuda_torch
-def test_off_keeps_the_module_from_looking_for_a_gpu(site: Path, run_python: RunPython) -> None:
+def test_off_keeps_the_module_from_looking_for_a_gpu(site: Path, run_with_torch: RunPython) -> None:
     script = f"import torch, classic; torch.cuda.is_available = None; assert {SCALE}"
 
-    run_python(script, path=[site], env={"CLASSIC_CUDA": "off"})
+    run_with_torch(script, path=[site], env={"CLASSIC_CUDA": "off"})
 
 
 @needs_cuda_torch
-def test_the_extension_works_on_a_gpu(site: Path, run_python: RunPython) -> None:
+def test_the_extension_works_on_a_gpu(site: Path, run_with_torch: RunPython) -> None:
     script = """
 import torch, classic
 if not torch.cuda.is_available():
     raise SystemExit(77)
 assert classic.scale(torch.arange(4.0, device="cuda"), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]
 """
-    done = run_python(script, path=[site], env={"CLASSIC_JIT": "never"}, check=False)
+    done = run_with_torch(script, path=[site], env={"CLASSIC_JIT": "never"}, check=False)
     if done.returncode == 77:
         pytest.skip("this machine has no GPU")
 
     assert done.returncode == 0, done.stderr
 
 
-def test_two_packages_built_with_the_backend_do_not_meet(site: Path, cpu_wheel: Wheel, run_python: RunPython) -> None:
+def test_two_packages_built_with_the_backend_do_not_meet(
+    site: Path, cpu_wheel: Wheel, run_with_torch: RunPython
+) -> None:
     """Not even where the other has modules of the same name."""
     other = site.parent / "other"
     shutil.copytree(site, other)
@@ -193,7 +195,7 @@ kernels = {{type(package.KERNELS) for package in (classic, tiny, baroque)}}
 assert {{kind.__module__ for kind in kernels}} == {{
     f"{{name}}._kernelwheel.loader.kernels" for name in ("classic", "tiny", "baroque")}}
 """
-    run_python(script, path=[site, cpu_wheel.unpacked, other])
+    run_with_torch(script, path=[site, cpu_wheel.unpacked, other])
 
 
 REFUSED = """
@@ -217,52 +219,56 @@ assert "_C.so" not in open("/proc/self/maps").read()
     ],
 )
 def test_a_module_for_another_python_or_torch_is_refused(
-    site: Path, run_python: RunPython, need: str, value: str, said: list[str]
+    site: Path, run_with_torch: RunPython, need: str, value: str, said: list[str]
 ) -> None:
     edit_manifest(site, lambda values: bind_modules(values, **{need: value}))
 
-    error = run_python(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
+    error = run_with_torch(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
 
     for words in said:
         assert words in error
 
 
 @needs_cpu_torch
-def test_a_module_that_needs_libtorch_cuda_is_refused_where_torch_has_none(site: Path, run_python: RunPython) -> None:
+def test_a_module_that_needs_libtorch_cuda_is_refused_where_torch_has_none(
+    site: Path, run_with_torch: RunPython
+) -> None:
     def change(values: dict[str, Any]) -> None:
         with_cuda(values)
         values["libraries"][0].update(device="cuda", sass=["9.0"])
 
     edit_manifest(site, change)
 
-    error = run_python(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
+    error = run_with_torch(REFUSED, path=[site], env={"CLASSIC_JIT": "never"}).stdout
 
     assert f"torch {TORCH.version}, which has no CUDA" in error
 
 
-def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: RunPython) -> None:
+def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_with_torch: RunPython) -> None:
     library = site / "classic/_native/_C.so"
     data = bytearray(library.read_bytes())
     data[len(data) // 2] ^= 1
     library.write_bytes(data)
 
-    error = run_python(REFUSED, path=[site]).stdout
+    error = run_with_torch(REFUSED, path=[site]).stdout
 
     assert "damaged" in error
     assert str(library) in error
 
 
-def test_a_module_of_a_wheel_that_the_loader_refuses_is_not_imported(site: Path, run_python: RunPython) -> None:
+def test_a_module_of_a_wheel_that_the_loader_refuses_is_not_imported(site: Path, run_with_torch: RunPython) -> None:
     refused_by_the_loader(site / "classic/_native/_C.so")
 
-    error = run_python(REFUSED, path=[site]).stdout
+    error = run_with_torch(REFUSED, path=[site]).stdout
 
     assert "the compiled kernels cannot be loaded" in error
     assert "_C.so: file too short" in error
 
 
-def test_a_module_that_does_not_exist_is_an_error_that_names_those_that_do(site: Path, run_python: RunPython) -> None:
-    error = run_python(REFUSED.replace('module("_C")', 'module("_D")'), path=[site]).stdout
+def test_a_module_that_does_not_exist_is_an_error_that_names_those_that_do(
+    site: Path, run_with_torch: RunPython
+) -> None:
+    error = run_with_torch(REFUSED.replace('module("_C")', 'module("_D")'), path=[site]).stdout
 
     assert "no module _D" in error
     assert f"{site}/classic/_native: _C" in error
@@ -439,7 +445,7 @@ def test_an_abi_that_is_neither_is_refused(checkout: Checkout, out: Path) -> Non
     assert "'limited'" in said
 
 
-def test_operators_and_modules_may_be_in_one_package(checkout: Checkout, out: Path, run_python: RunPython) -> None:
+def test_operators_and_modules_may_be_in_one_package(checkout: Checkout, out: Path, run_with_torch: RunPython) -> None:
     sources = {
         "CMakeLists.txt": LISTS
         + "kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)\n"
@@ -458,7 +464,7 @@ assert "libtiny_cpu.so" in maps and "_small.so" not in maps
 {IMPORT}
 assert "_small.so" in open("/proc/self/maps").read()
 """
-    run_python(script, path=[built.unpacked])
+    run_with_torch(script, path=[built.unpacked])
 
 
 # What a CMakeLists.txt is answered
