@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import processes
 import pytest
+import warm_python
 from test_ply import XYZ, columns, header, ply
 
 from splat import cli
@@ -90,16 +91,8 @@ def prepared(words: Sequence[str], tmp_path: Path, request: pytest.FixtureReques
 
 
 def splat(words: Sequence[str], cwd: Path, unbuffered: bool = False, **streams: Any) -> Done:
-    environment = processes.clean_environment({"PYTHONUNBUFFERED": "1" if unbuffered else None})
-    return subprocess.run(
-        [sys.executable, "-m", "splat", *words],
-        cwd=cwd,
-        env=environment,
-        text=True,
-        timeout=300,
-        check=False,
-        **streams,
-    )
+    environ = {"PYTHONUNBUFFERED": "1" if unbuffered else None}
+    return warm_python.run(["-m", "splat", *words], cwd=cwd, env=environ, check=False, **streams)
 
 
 @pytest.mark.once
@@ -111,7 +104,7 @@ def test_a_broken_pipe_ends_it_without_a_word(
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = splat(command, tmp_path, unbuffered, stdout=writer, stderr=subprocess.PIPE)
+        done = splat(command, tmp_path, unbuffered, stdout=writer)
     finally:
         os.close(writer)
     assert done.returncode == 141
@@ -125,7 +118,7 @@ def test_output_that_cannot_be_written_is_one_line(
 ) -> None:
     command = prepared(words, tmp_path, request)
     with Path("/dev/full").open("w") as full:
-        done = splat(command, tmp_path, unbuffered, stdout=full, stderr=subprocess.PIPE)
+        done = splat(command, tmp_path, unbuffered, stdout=full)
     assert done.returncode == 1
     assert done.stderr == "splat: standard output cannot be written to: [Errno 28] No space left on device\n"
 
@@ -142,12 +135,12 @@ def test_output_that_is_closed_is_one_line(tmp_path: Path) -> None:
 def test_errors_that_cannot_be_written_leave_the_status(tmp_path: Path) -> None:
     missing = ["render", "none.ply", "-o", "out.png"]
     with Path("/dev/full").open("w") as full:
-        assert splat(missing, tmp_path, stdout=subprocess.PIPE, stderr=full).returncode == 1
+        assert splat(missing, tmp_path, stderr=full).returncode == 1
         assert splat(["cache", "path"], tmp_path, stdout=full, stderr=full).returncode == 1
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        assert splat(missing, tmp_path, stdout=subprocess.PIPE, stderr=writer).returncode == 141
+        assert splat(missing, tmp_path, stderr=writer).returncode == 141
         assert splat(["doctor"], tmp_path, stdout=writer, stderr=writer).returncode == 141
     finally:
         os.close(writer)
@@ -174,7 +167,7 @@ sys.exit(cli.main(sys.argv[2:]))
 
 def limited(tmp_path: Path, megabytes: float, *words: str) -> Done:
     """A command that may have so many more megabytes than a process that has only begun."""
-    done = processes.run_python(LIMITED, str(megabytes), *words, cwd=tmp_path, check=False)
+    done = warm_python.run_python(LIMITED, str(megabytes), *words, cwd=tmp_path, check=False)
     done.stderr = done.stderr.split("begin\n", 1)[1]
     return done
 
@@ -270,7 +263,7 @@ except (NotEnoughMemory, ImportError) as error:
 
 @pytest.mark.once
 def test_a_module_that_memory_ended_in_may_lack_a_name(tmp_path: Path) -> None:
-    limited, whole = (processes.run_python(UNIMPORTED, word, cwd=tmp_path).stdout for word in ("limited", ""))
+    limited, whole = (warm_python.run_python(UNIMPORTED, word, cwd=tmp_path).stdout for word in ("limited", ""))
     assert limited == "this needs more memory than there is; choose less\n"
     assert whole == "cannot import name 'SOME' from 'torch.some'\n"
 
@@ -318,7 +311,7 @@ sys.exit(cli.main(sys.argv[3:]))
 
 def interrupted_fit(tmp_path: Path, at: int, again: str = "") -> Done:
     words = ["fit", "-o", "out.ply", "--steps", "50", "--gaussians", "90", "--device", "cpu"]
-    return processes.run_python(INTERRUPTING, str(at), again, *words, cwd=tmp_path, check=False)
+    return warm_python.run_python(INTERRUPTING, str(at), again, *words, cwd=tmp_path, check=False)
 
 
 @pytest.mark.once
@@ -422,6 +415,6 @@ def interrupted(args):
 module.run = interrupted
 sys.exit(cli.main(sys.argv[1:]))
 """
-    done = processes.run_python(script, *words, cwd=tmp_path, check=False)
+    done = warm_python.run_python(script, *words, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "splat: interrupted\n")
     assert list(tmp_path.iterdir()) == []

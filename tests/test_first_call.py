@@ -59,5 +59,5 @@ assert registered()
 
 
 @pytest.mark.parametrize("first", FIRST_CALLS.values(), ids=FIRST_CALLS)
-def test_gradients_flow_after_any_first_call(first: str, run_python: RunPython) -> None:
-    run_python(SCENE + first + DIFFERENTIATED)
+def test_gradients_flow_after_any_first_call(first: str, run_with_torch: RunPython) -> None:
+    run_with_torch(SCENE + first + DIFFERENTIATED)

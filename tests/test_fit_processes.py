@@ -17,6 +17,7 @@ import photographs
 import processes
 import pytest
 import torch
+import warm_python
 from PIL import Image
 
 from splat.fit.shards import ALONE, Shards
@@ -193,7 +194,7 @@ def test_what_fails_before_the_first_step_is_said_once(
 
 def test_an_environment_that_is_not_torchruns_is_refused(tmp_path: Path) -> None:
     environ = {"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    done = processes.run_python(
+    done = warm_python.run_python(
         "import sys; from splat.cli import main; sys.exit(main(sys.argv[1:]))", "fit", "-o", "a.ply", *SMALL,
         cwd=tmp_path, env=environ, check=False,
     )  # fmt: skip

@@ -226,13 +226,13 @@ print("trained")
     not GSPLAT_14,
     reason="SPLAT_TEST_GSPLAT14 does not name a folder with gsplat 1.4.0 (pip install --no-deps --target)",
 )
-def test_gsplat_1_4_s_strategies_train_with_splat(run_python: RunPython) -> None:
-    found = run_python(PROGRAM_14, path=[Path(GSPLAT_14)])
+def test_gsplat_1_4_s_strategies_train_with_splat(run_with_torch: RunPython) -> None:
+    found = run_with_torch(PROGRAM_14, path=[Path(GSPLAT_14)])
     assert "trained" in found.stdout
 
 
-def test_without_gsplat_its_strategies_say_what_to_install(run_python: RunPython) -> None:
+def test_without_gsplat_its_strategies_say_what_to_install(run_with_torch: RunPython) -> None:
     script = "import sys; sys.modules['gsplat'] = None; import splat.compat.gsplat_strategies"
-    found = run_python(script, check=False)
+    found = run_with_torch(script, check=False)
     assert found.returncode != 0
     assert "pip install gsplat==1.5.3" in found.stderr

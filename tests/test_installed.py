@@ -79,17 +79,17 @@ def test_importing_is_silent_and_initialises_no_cuda(run_python: RunPython) -> N
     assert done.stderr == ""
 
 
-def test_importing_leaves_torch_s_compiler_out(run_python: RunPython) -> None:
+def test_importing_leaves_torch_s_compiler_out(run_with_torch: RunPython) -> None:
     script = """
 import sys, torch
 before = "torch._dynamo" in sys.modules
 import splat
 assert ("torch._dynamo" in sys.modules) == before
 """
-    run_python(script)
+    run_with_torch(script)
 
 
-def test_a_cuda_call_without_a_gpu_says_what_is_missing(run_python: RunPython) -> None:
+def test_a_cuda_call_without_a_gpu_says_what_is_missing(run_with_torch: RunPython) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     script = """
@@ -100,7 +100,7 @@ try:
 except splat.IncompatibleArtifactError as error:
     print(error)
 """
-    said = run_python(script).stdout
+    said = run_with_torch(script).stdout
     assert "splat has no CUDA kernels for this machine" in said
     assert "required:  an NVIDIA GPU" in said
 

@@ -188,8 +188,8 @@ except MemoryError as error:
 """
 
 
-def test_memory_that_ends_within_the_work_of_a_thread_is_said_to_be_that(run_python: RunPython) -> None:
-    assert run_python(LISTS).stdout == "std::bad_alloc\n"
+def test_memory_that_ends_within_the_work_of_a_thread_is_said_to_be_that(run_with_torch: RunPython) -> None:
+    assert run_with_torch(LISTS).stdout == "std::bad_alloc\n"
 
 
 IMAGE = """
@@ -209,8 +209,8 @@ except torch.OutOfMemoryError as error:
 """
 
 
-def test_an_image_that_no_memory_holds_is_one_clear_error(run_python: RunPython) -> None:
-    done = run_python(IMAGE)
+def test_an_image_that_no_memory_holds_is_one_clear_error(run_with_torch: RunPython) -> None:
+    done = run_with_torch(IMAGE)
 
     assert done.stdout == (
         "1 x 100000 x 100000 pixels with 3 channels take 186.3 GiB, more than there is on cpu; render a smaller image, "

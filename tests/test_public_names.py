@@ -23,13 +23,13 @@ def test_the_package_shows_its_public_names_alone() -> None:
     assert dir(splat) == sorted(splat.__all__)
 
 
-def test_every_public_name_is_there(run_python: RunPython) -> None:
+def test_every_public_name_is_there(run_with_torch: RunPython) -> None:
     """Also if nothing was imported before, as in the command."""
     for command in ("", "import sys; sys.argv = ['splat']"):
         script = (
             f"{command}\nfrom splat import *\nfrom splat import __all__\nprint(*(n for n in __all__ if n in globals()))"
         )
-        assert run_python(script).stdout.split() == splat.__all__
+        assert run_with_torch(script).stdout.split() == splat.__all__
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gsplat") is None, reason="gsplat is not here; ci/test installs it")

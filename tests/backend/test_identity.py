@@ -63,9 +63,9 @@ def backend(tmp_path: Path) -> Path:
 
 
 def test_everything_that_asks_which_kernels_these_are_notices(
-    backend: Path, tmp_path: Path, run_python: RunPython
+    backend: Path, tmp_path: Path, run_with_torch: RunPython
 ) -> None:
-    run_python(PURE, tmp_path / "machine", path=[backend, HERE, HERE.parent])
+    run_with_torch(PURE, tmp_path / "machine", path=[backend, HERE, HERE.parent])
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import warm_python
 from builds import needs_cpu_torch
 from editables import SMALL, Editable, make_editable
 from kept import fill
@@ -30,9 +31,7 @@ FOR_TINY = (*ANY, "--package", "tiny")
 def call(user: Editable, *words: str | Path, **env: str) -> Done:
     """`python` with these arguments, where tiny and kernelwheel can be imported."""
     path = f"{user.checkout}:{BACKEND}"
-    return run(
-        [sys.executable, *words], cwd=user.folder, env={**user.environment, "PYTHONPATH": path, **env}, check=False
-    )
+    return warm_python.run(words, cwd=user.folder, env={**user.environment, "PYTHONPATH": path, **env}, check=False)
 
 
 def succeed(user: Editable, *words: str | Path) -> str:
