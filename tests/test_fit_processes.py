@@ -51,7 +51,7 @@ def run_ranks(words: list[list[Any]], cwd: Path) -> list[processes.Done]:
 
     def run(rank: int) -> processes.Done:
         environ = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
-        return processes.run([sys.executable, *words[rank]], cwd=cwd, env=environ, check=False, limit=120)
+        return warm_python.run(words[rank], cwd=cwd, env=environ, check=False, limit=120)
 
     with ThreadPoolExecutor(len(words)) as threads:
         return list(threads.map(run, range(len(words))))

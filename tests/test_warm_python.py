@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import processes
@@ -57,6 +58,14 @@ def test_a_module_finds_the_same(tmp_path: Path, first: list[str]) -> None:
     fresh = processes.run([sys.executable, *command], cwd=folder, env=env)
 
     assert found(warm_python.run(command, cwd=folder, env=env)) == found(fresh)
+
+
+def test_a_file_finds_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "looking.py"
+    file.write_text(LOOK)
+    fresh = processes.run([sys.executable, file, "out"], cwd=tmp_path.parent)
+
+    assert found(warm_python.run([file, "out"], cwd=tmp_path.parent)) == found(fresh)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +120,45 @@ def test_a_script_that_hangs_is_killed_and_the_next_one_runs(tmp_path: Path) -> 
     assert warm_python.run_python("print('here')", cwd=tmp_path).stdout == "here\n"
 
 
-def test_what_would_make_no_difference_is_refused(tmp_path: Path) -> None:
-    for name in ("OMP_NUM_THREADS", "LD_PRELOAD", "PYTHONWARNINGS"):
-        with pytest.raises(AssertionError, match=name):
-            warm_python.run_python("", cwd=tmp_path, env={name: "1"})
+def test_what_is_read_at_the_start_is_that_of_the_test(tmp_path: Path) -> None:
+    script = "import sys, torch, warnings; print(torch.get_num_threads(), sys.warnoptions, hash('a'))"
+    env = {"OMP_NUM_THREADS": "3", "PYTHONWARNINGS": "ignore", "PYTHONHASHSEED": "7"}
+    fresh, warm = (kind.run_python(script, cwd=tmp_path, env=env) for kind in (processes, warm_python))
+
+    assert warm.stdout == fresh.stdout
+    assert warm_python.run_python(script, cwd=tmp_path).stdout != fresh.stdout
+
+
+WAIT_FOR_EIGHT = """
+import os, sys, time
+from pathlib import Path
+Path(sys.argv[1], f"{sys.argv[2]}.txt").touch()
+while len(list(Path(sys.argv[1]).glob("*.txt"))) < 8:
+    time.sleep(0.01)
+print(os.getcwd())
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def test_scripts_that_run_at_once_do_not_meet(tmp_path: Path) -> None:
+    def run(number: int) -> processes.Done:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return warm_python.run_python(WAIT_FOR_EIGHT, tmp_path, str(number), cwd=folder, check=False)
+
+    warm_python.run_python("", cwd=tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(run, range(8)))
+
+    assert [each.returncode for each in done] == list(range(8))
+    assert [each.stdout for each in done] == [f"{tmp_path}/{number}\n" for number in range(8)]
+
+
+def test_a_library_is_preloaded(tmp_path: Path) -> None:
+    (tmp_path / "two.c").write_text("int two(void) { return 2; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "two.c", "-o", "two.so"], cwd=tmp_path, check=True)
+    env = {"LD_PRELOAD": str(tmp_path / "two.so")}
+
+    done = warm_python.run_python("import ctypes; print(ctypes.CDLL(None).two())", cwd=tmp_path, env=env)
+
+    assert done.stdout == "2\n"

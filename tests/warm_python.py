@@ -1,8 +1,8 @@
 """Scripts in a Python that has imported torch already, which takes 1.5 s of a core: for tests of what comes after that.
 
-One process for each run of the tests imports torch and forks a child for each script. A child has the arguments, the
-environment, the folder, the streams and the sys.path of a fresh Python. What it cannot have is what Python and torch
-take from the environment as they start: a test that sets that, or looks at an import, needs `processes.run_python`.
+A process imports torch and forks a child for each script; there is one for each value of what Python and torch take
+from the environment as they start. A child has the arguments, the environment, the folder, the streams and the sys.path
+of a fresh Python. A test that looks at the import of torch itself needs `processes.run_python`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,15 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 Done = subprocess.CompletedProcess[str]
-# Read before a script can be, so that they would make no difference.
-TOO_LATE = ("GOMP_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "PYTORCH_", "TORCH_SHOW_")
-TOO_LATE_NAMES = {"LC_ALL", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONIOENCODING", "PYTHONSAFEPATH", "PYTHONWARNINGS"}
-
-
-def come_too_late(names: Iterable[str]) -> list[str]:
-    """Those of the variables that make no difference after Python has started and torch is imported."""
-    return [name for name in names if name.startswith(TOO_LATE) or name in TOO_LATE_NAMES]
+# What Python, the loader, and libraries of torch's read as they start.
+READ_AT_THE_START = ("GOMP_", "KMP_", "LC_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "PYTORCH_")
+READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 
 
 def run_python(
@@ -60,19 +55,17 @@ def run(
     stdout: int | IO[str] | None = None,
     stderr: int | IO[str] | None = None,
 ) -> Done:
-    """Run `python WORDS`, that is `-c SCRIPT ...` or `-m MODULE ...`, as `processes.run` would; -P may come first.
+    """Run `python WORDS` as `processes.run` would: [-P] -c SCRIPT ..., -m MODULE ... or FILE ...
 
     A stream that is not given is captured.
     """
     from processes import clean_environment  # not at the top: the server has no use for it
 
-    late = come_too_late(env or {})
-    assert not late, f"{late} would make no difference: use processes.run_python"
-    command = [str(word) for word in words]
-    order = {"words": command, "cwd": str(cwd), "environ": clean_environment(env)}
+    command, environ = [str(word) for word in words], clean_environment(env)
+    order = {"words": command, "cwd": str(cwd), "environ": environ}
     out, err = _Capture(stdout), _Capture(stderr)
     with Path(os.devnull).open() as nothing:
-        status = _server().run(order, nothing.fileno(), out, err, limit)
+        status = _server(_start_of(environ)).run(order, nothing.fileno(), out, err, limit)
     done = Done(command, status, out.text(), err.text())
     if check:
         assert status == 0, f"exit status {status}\n{done.stdout}\n{done.stderr}"
@@ -103,73 +96,87 @@ class _Capture:
 
 
 class _Server:
-    """The process that has imported torch; it runs one script at a time."""
+    """A process that has imported torch."""
 
-    def __init__(self) -> None:
-        from processes import clean_environment
-
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
-                env=clean_environment(),
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
-        self.lock = threading.Lock()
         atexit.register(self.socket.close)  # it ends at that
 
     def run(self, order: object, nothing: int, out: _Capture, err: _Capture, limit: float) -> int:
-        assert self.lock.acquire(blocking=False), "it runs one script at a time"
-        try:
-            text = json.dumps(order).encode()
-            streams = array.array("i", [nothing, out.writer, err.writer])
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)
-            self.socket.sendmsg([len(text).to_bytes(8, "little")], [rights])
-            self.socket.sendall(text)
+        """Run a script; its exit status. Threads may run several at once."""
+        answers, theirs = socket.socketpair()
+        with answers:
+            with theirs:
+                rights = array.array("i", [theirs.fileno(), nothing, out.writer, err.writer])
+                self.socket.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             for each in (out, err):
                 os.close(each.writer)
-            child = self._number()
-            late = threading.Timer(limit, os.kill, (child, signal.SIGKILL))
+            text = json.dumps(order).encode()
+            answers.sendall(len(text).to_bytes(8, "little", signed=True) + text)
+            late = threading.Timer(limit, os.kill, (_number(answers), signal.SIGKILL))
             late.start()
             try:
-                return self._number()
+                return _number(answers)
             finally:
                 late.cancel()
-        finally:
-            self.lock.release()
 
-    def _number(self) -> int:
-        data = self.socket.recv(8, socket.MSG_WAITALL)
-        assert data, "the Python that has imported torch has ended"
-        return int.from_bytes(data, "little", signed=True)
+
+def _number(connection: socket.socket) -> int:
+    data = connection.recv(8, socket.MSG_WAITALL)
+    assert len(data) == 8, "the Python that has imported torch has ended"
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _start_of(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that are read at the start."""
+    read = (name for name in environ if name.startswith(READ_AT_THE_START) and name not in READ_LATER)
+    return tuple((name, environ[name]) for name in sorted(read))
 
 
 @cache
-def _server() -> _Server:
-    return _Server()
+def _server(start: tuple[tuple[str, str], ...]) -> _Server:
+    others = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_THE_START)}
+    return _Server({**others, **dict(start)})
 
 
 # The server, and its children.
 
 
-def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Answer orders until there are none; in a child, return its order and streams."""
+def _serve(clients: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Answer clients until there are none; in the child for a script, return its order and streams.
+
+    Each client has a process between, which waits for the child.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those between
     while True:
-        head, rights, _, _ = orders.recvmsg(8, socket.CMSG_SPACE(3 * 4))
-        if not head:
+        word, rights, _, _ = clients.recvmsg(1, socket.CMSG_SPACE(4 * array.array("i").itemsize))
+        if not word:
             os._exit(0)
-        streams = list(array.array("i", rights[0][2]))
-        order = json.loads(orders.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
+        connection, *streams = array.array("i", rights[0][2])
+        if os.fork() == 0:
+            break
+        for descriptor in (connection, *streams):
+            os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    clients.close()
+    with socket.socket(fileno=connection) as client:
+        order = json.loads(client.recv(_number(client), socket.MSG_WAITALL))
         child = os.fork()
-        if child == 0:
-            orders.close()
-            return order, streams
-        for stream in streams:
-            os.close(stream)
-        orders.sendall(child.to_bytes(8, "little", signed=True))
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        orders.sendall(status.to_bytes(8, "little", signed=True))
+        if child != 0:
+            client.sendall(child.to_bytes(8, "little", signed=True))
+            for stream in streams:
+                os.close(stream)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            client.sendall(status.to_bytes(8, "little", signed=True))
+            os._exit(0)
+    return order, streams
 
 
 def _begin(order: dict[str, Any], streams: Sequence[int], base: Sequence[str]) -> list[str]:
@@ -189,7 +196,8 @@ def _begin(order: dict[str, Any], streams: Sequence[int], base: Sequence[str]) -
         folder = []
         words.pop(0)
     else:
-        folder = [str(Path.cwd()) if words[0] == "-m" else ""]
+        firsts = {"-c": "", "-m": str(Path.cwd())}
+        folder = [firsts[words[0]] if words[0] in firsts else str(Path(words[0]).resolve().parent)]
     given = os.environ.get("PYTHONPATH", "")
     sys.path[:] = [*folder, *(given.split(os.pathsep) if given else []), *base]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -216,14 +224,19 @@ def _main() -> None:
     gc.collect()
     gc.freeze()  # so that children look through nothing that they only share
     order, streams = _serve(socket.socket(fileno=int(sys.argv[1])))
-    how, what, *arguments = _begin(order, streams, base)
-    sys.argv = [how, *arguments]
+    words = _begin(order, streams, base)
+    main = sys.modules["__main__"].__dict__
     ending = _Ending()
     try:
-        if how == "-c":
-            exec(compile(what, "<string>", "exec"), sys.modules["__main__"].__dict__)
+        if words[0] == "-m":
+            sys.argv = ["-m", *words[2:]]
+            runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]
+        elif words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            exec(compile(words[1], "<string>", "exec"), main)
         else:
-            runpy._run_module_as_main(what)  # type: ignore[attr-defined]
+            sys.argv, main["__file__"] = words, words[0]
+            exec(compile(Path(words[0]).read_bytes(), words[0], "exec"), main)
     except SystemExit as error:
         ending.status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
         raise

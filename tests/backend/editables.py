@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import processes
 import warm_python
 from kernelwheel.store.entries import Store
 from processes import Done
@@ -73,18 +72,14 @@ class Editable:
 
     def python(self, script: str, **env: str | None) -> Done:
         """Run a script that can import tiny, and must succeed."""
-        return self._run(script, env, check=True)
+        return warm_python.run_python(script, cwd=self.folder, env={**self.environment, **env})
 
     def failure(self, script: str = REQUIRE, **env: str | None) -> str:
         """The error of tiny's that a script ends with."""
-        done = self._run(script, env, check=False)
+        done = warm_python.run_python(script, cwd=self.folder, env={**self.environment, **env}, check=False)
         assert done.returncode == 1, done.stderr
         assert "\ntiny._kernelwheel.core." in done.stderr
         return done.stderr.rpartition("\ntiny._kernelwheel.core.")[2]
-
-    def _run(self, script: str, env: Mapping[str, str | None], check: bool) -> Done:
-        python = processes if warm_python.come_too_late(env) else warm_python
-        return python.run_python(script, cwd=self.folder, env={**self.environment, **env}, check=check)
 
     def compiled(self) -> list[str]:
         """The source files that the compiler was given, once for each time, in the order of their names."""

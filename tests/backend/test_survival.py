@@ -105,19 +105,17 @@ os.write(1, line.encode())  # in one piece: all children write to one pipe
 
 
 def all_at_once(editable: Editable, how: str, count: int) -> list[str]:
-    """Processes that all ask for kernels at one moment; what each got: the folder and the library's digest.
-
-    For a first call they are children of one that has imported torch; for `cache build` each imports it itself.
+    """Children of a process that has imported torch, which all ask for kernels at one moment; what each got: the folder
+    and the library's digest.
     """
     go = editable.folder / "go"
     ready = [editable.folder / f"ready{i}" for i in range(count)]
-    parents = [ready] if how == "first call" else [[path] for path in ready]
-    running = [start(editable, AT_ONCE, go, how, *children) for children in parents]
+    running = start(editable, AT_ONCE, go, how, *ready)
     while not all(path.exists() for path in ready):
-        assert all(process.poll() is None for process in running)
+        assert running.poll() is None
         time.sleep(0.05)
     go.touch()
-    return [line for process in running for line in finish(process).splitlines()]
+    return finish(running).splitlines()
 
 
 @pytest.fixture
@@ -194,7 +192,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert not failures, failures
 """
-    finish(start(small, script))
+    small.python(script)
 
     assert small.compiled() == ["one.cpp", "two.cpp"]
     assert_tidy(small)
@@ -215,7 +213,7 @@ for _ in range(8):
     children.append(child)
 assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
 """
-    finish(start(small, script))
+    small.python(script)
 
     assert small.compiled() == ["one.cpp", "two.cpp"]
     assert_tidy(small)
@@ -291,7 +289,7 @@ thread.join()
         (small.folder / "slow").unlink(missing_ok=True)
         if ending == "at the end":
             small.change("native/one.h", "1", "7")  # so that there is something to make
-        finish(start(small, REQUIRE))
+        small.python(REQUIRE)
         taken = time.monotonic() - begin
     finally:
         os.kill(int((small.folder / "child").read_text()), signal.SIGKILL)
@@ -536,7 +534,7 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
         assert time.monotonic() < deadline, processes_of(small)
         time.sleep(0.01)
     (small.folder / "slow").unlink()
-    finish(start(small, REQUIRE))
+    small.python(REQUIRE)
     assert_tidy(small)
 
 
@@ -551,7 +549,7 @@ def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Edit
 
     assert making.returncode == 1
     assert "BuildError" in said
-    finish(start(small, REQUIRE))
+    small.python(REQUIRE)
     assert_tidy(small)
 
 
@@ -579,7 +577,7 @@ def test_the_compilers_die_with_their_caller_where_there_is_no_proc(small: Edita
         time.sleep(0.05)
     assert left == []
     (small.folder / "slow").unlink()
-    finish(start(small, REQUIRE))
+    small.python(REQUIRE)
     assert_tidy(small)
 
 
@@ -603,7 +601,7 @@ def test_a_store_on_a_full_disk_is_said_and_works_when_there_is_room(small: Edit
     assert "No space left on device" in done.stderr
     assert f"writable folder with enough free space: {small.store.root}" in done.stderr
     assert "TINY_CACHE_DIR" in done.stderr
-    finish(start(small, REQUIRE))
+    small.python(REQUIRE)
     assert_tidy(small)
 
 
@@ -618,7 +616,7 @@ def test_a_full_disk_is_said(small: Editable, size: str) -> None:
     assert "free some space" in done.stderr
     assert list(small.store.entries()) == []
     assert list((small.store.root / ".work").iterdir()) == []
-    finish(start(small, REQUIRE))
+    small.python(REQUIRE)
     assert_tidy(small)
 
 
