@@ -196,7 +196,7 @@ def older_ptx(cuobjdump: str, tmp_path_factory: pytest.TempPathFactory) -> dict[
     from simt.compile_simt import ptx_of
 
     folder = tmp_path_factory.mktemp("older")
-    environ = {"SPLAT_JIT": "always", "SPLAT_CACHE_DIR": str(folder)}
+    environ = {"SPLAT_CACHE_DIR": str(folder)}
     words = ["cache", "build", "--cuda", "on", "--archs", "7.5+PTX;9.0+PTX", "--json"]
     made = processes.run([sys.executable, "-P", "-m", "splat", *words], cwd=folder, env=environ).stdout
     return ptx_of(Path(json.loads(made)["folder"], "libsplat_cuda.so"), cuobjdump)

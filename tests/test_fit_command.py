@@ -24,6 +24,8 @@ from splat.scene.gaussians import Gaussians
 from splat.scene.ply import read_ply
 from splat.scene.ply_writer import write_ply
 
+pytestmark = pytest.mark.once
+
 
 def run(*arguments: str | Path) -> int:
     parser = argparse.ArgumentParser(prog="splat fit")

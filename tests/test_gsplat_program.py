@@ -20,6 +20,8 @@ import splat
 from splat import rasterization
 from splat.compat import gsplat14
 
+pytestmark = pytest.mark.once
+
 strategies = pytest.importorskip(
     "gsplat.strategy", reason="gsplat's strategy is what is shown to work; ci/test installs it"
 )

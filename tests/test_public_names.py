@@ -16,6 +16,8 @@ from processes import RunPython
 import splat
 from splat._missing_names import MISSING
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 BACKEND, SPLAT = REPOSITORY / "backend" / "kernelwheel", REPOSITORY / "splat"
 # For each room, those that it may import from, beside itself; the empty name is a package's own floor.

@@ -10,6 +10,8 @@ from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.core.errors import BuildError
 from standins import Machine, make_machine, settings_with
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:

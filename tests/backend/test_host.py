@@ -16,6 +16,8 @@ from kernelwheel.core import host
 from processes import RunPython, run
 from programs import find_optional
 
+pytestmark = pytest.mark.once
+
 BACKEND = Path(__file__).parents[2] / "backend"
 PROBE = """
 import ctypes, json, os, resource, sys

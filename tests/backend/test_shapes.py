@@ -226,6 +226,7 @@ def test_no_path_of_the_builder_is_in_a_library(blur_wheel: Wheel, nearest_wheel
 
 
 @pytest.mark.once
+@pytest.mark.once("operators without Python")
 def test_operators_without_python_are_there_when_the_package_is_imported(
     build_root: Path, tmp_path: Path, run_python: RunPython
 ) -> None:

@@ -32,6 +32,8 @@ from standins import (
     settings_with,
 )
 
+pytestmark = pytest.mark.once
+
 
 def decide(
     torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str

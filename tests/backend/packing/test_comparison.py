@@ -18,6 +18,8 @@ from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.packing.comparison import compare
 from samples import elf
 
+pytestmark = pytest.mark.once
+
 
 def make_wheel(
     path: Path, members: Mapping[str, bytes], time: tuple[int, int, int, int, int, int] = (1980, 1, 1, 0, 0, 0)

@@ -15,6 +15,8 @@ from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.packing.page import Page, page_html, read_matrix, read_results
 from samples import CUDA_LIBRARY, sample
 
+pytestmark = pytest.mark.once
+
 WHEEL = "tiny-1.2.3-py3-none-manylinux_2_28_x86_64.whl"
 PASSED = {"name": "twine check", "passed": True, "said": "PASSED"}
 FAILED = {"name": "reproducible", "passed": False, "said": "libtiny.so: .text differs"}
