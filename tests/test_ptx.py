@@ -106,6 +106,18 @@ def test_a_part_of_a_vector_that_nobody_uses_is_not_read() -> None:
     assert source.count("load<uint32_t>") == 1
 
 
+def test_eight_words_at_once_are_read_and_written() -> None:
+    """As nvcc 13.0 makes them for 12.0."""
+    words = ", ".join(f"%r{number}" for number in range(1, 9))
+    text = f"ld.global.v8.b32 {{{words}}}, [%rd1];\nst.global.v8.b32 [%rd1], {{{words}}};"
+
+    source = translate(kernels_in(ENTRY.format(text), "1a1k"))
+
+    for word in range(8):
+        assert source.count(f"load<uint32_t>(address + {4 * word})") == 1
+        assert source.count(f"store<uint32_t>(address + {4 * word}, r{word + 1})") == 1
+
+
 def changed(ptx: str, kernel: str, pattern: str, text: str) -> str:
     """The PTX with one instruction of a kernel changed."""
     start = ptx.index(f".entry {kernel}")

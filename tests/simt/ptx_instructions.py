@@ -92,7 +92,7 @@ EFFECTS: dict[str, str] = {
     r"(bar|barrier)\.sync": f"simt::block_barrier(simt::BlockOp::kSync, 0, {PLACE})",
     r"bar\.warp\.sync": f"simt::warp_collective(simt::WarpOp::kSync, {{0}}, 0, 0, {PLACE})",
 }
-_LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile)?(?:\.(global|shared|param|local))?(?:\.nc)?(?:\.v[24])?\.(\w+)")
+_LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile)?(?:\.(global|shared|param|local))?(?:\.nc)?(?:\.v[248])?\.(\w+)")
 _ATOMIC = re.compile(r"(?:atom|red)(?:\.relaxed\.gpu)?\.(global|shared)\.(add|max|min)\.(\w+)")
 
 

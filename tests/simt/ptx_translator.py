@@ -101,7 +101,7 @@ def _without_padding(body: str) -> str:
         parts = [part.strip() for part in load[2].split(",")]
         return load[1] + "{" + ", ".join("_" if uses[part] == 1 else part for part in parts) + "}"
 
-    return re.sub(r"(\bld\.[\w.]*\.v[24]\.\w+\s+)\{([^}]*)\}", shortened, body)
+    return re.sub(r"(\bld\.[\w.]*\.v[248]\.\w+\s+)\{([^}]*)\}", shortened, body)
 
 
 def _function(number: int, name: str, kernel: Kernel, counted: bool) -> str:
