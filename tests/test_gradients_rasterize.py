@@ -499,21 +499,22 @@ def test_many_gaussians_are_summed_by_many_threads(threads: Callable[[int], None
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("name", ["avx2", "avx512"])
 @pytest.mark.parametrize("channels", [1, 3, 4, 5, 40])
 @pytest.mark.parametrize("absgrad", [False, True])
-def test_instruction_sets_do_not_matter(
-    name: str, channels: int, absgrad: bool, instruction_set: Callable[[str], str]
-) -> None:
+def test_instruction_sets_do_not_matter(channels: int, absgrad: bool, instruction_set: Callable[[str], str]) -> None:
+    """But for rounding, where there are no fused operations."""
     arguments = gaussians(6, "thin", channels=channels, **BUSY)
-    instruction_set("baseline")
-    expected = backward(arguments, *random_v(arguments), absgrad=absgrad)
-    try:
-        instruction_set(name)
-    except RuntimeError as error:
-        pytest.skip(str(error))
-    found = backward(arguments, *random_v(arguments), absgrad=absgrad)
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    found = {}
+    for name in ("baseline", "avx2", "avx512"):
+        try:
+            instruction_set(name)
+        except RuntimeError as error:
+            pytest.skip(str(error))
+        found[name] = backward(arguments, *random_v(arguments), absgrad=absgrad)
+    assert all(torch.equal(one, other) for one, other in zip(found["avx512"], found["avx2"], strict=True))
+    for one, other in zip(found["baseline"], found["avx2"], strict=True):
+        largest = float(other.abs().max()) if other.numel() else 0.0
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * largest)
 
 
 @pytest.mark.parametrize("name", ["baseline", "avx2", "avx512"])

@@ -119,7 +119,7 @@ def page(chromium: Browser, viewer: Viewer) -> Iterator[Page]:
 
 
 def wait(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
+    for _ in range(3000):
         if condition():
             return
         time.sleep(0.02)

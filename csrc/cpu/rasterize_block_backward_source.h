@@ -136,21 +136,21 @@ SPLAT_HD ColumnSums<C> walk_rows(const PlacedGaussian& gaussian, const ScaledCon
     const Floats weight = odds * transmittance;
     const Floats* v_color = block.v_colors + static_cast<int64_t>(row * kChunks + k) * used;
     Floats product = gaussian.color[0] * v_color[0];
-    for (int c = 1; c < used; ++c) product += gaussian.color[c] * v_color[c];
-    for (int c = 0; c < used; ++c) v_color_sums[c] += select(blended, weight * v_color[c], Floats{});
+    for (int c = 1; c < used; ++c) product = fused(splat_lanes(gaussian.color[c]), v_color[c], product);
+    for (int c = 0; c < used; ++c) v_color_sums[c] = add_product_where(blended, weight, v_color[c], v_color_sums[c]);
     const Floats behind = pixels.behind[k];
     const Floats light = transmittance * product;
     // alpha_i times the derivative by alpha_i: the derivative by its logarithm; none where alpha is clamped.
     const Mask differentiable = blended & at_least(splat_lanes(kMaxAlpha), unclamped);
     const Floats s = select(differentiable, odds * (light - behind), Floats{});
     pixels.transmittance[k] = transmittance + weight;
-    pixels.behind[k] = select(blended, behind + odds * light, behind);
+    pixels.behind[k] = add_product_where(blended, odds, light, behind);
 
     const float dy = gaussian.dy[row];
     const Floats s_dy = s * dy;
     sums.s += s;
     sums.s_dy += s_dy;
-    sums.s_dy2 += s_dy * dy;
+    sums.s_dy2 = fused(s_dy, splat_lanes(dy), sums.s_dy2);
     if (kAbsolute) {
       const Floats dx = gaussian.dx[k];
       const Floats x = s * (2.0f * conic.half_a * dx + conic.b * dy), y = s * (conic.b * dx + 2.0f * conic.half_c * dy);

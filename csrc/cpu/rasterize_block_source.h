@@ -29,10 +29,12 @@ SPLAT_HD void blend_row(const PlacedGaussian& gaussian, int32_t index, int row, 
     if (kLanes < 16 && !any(reached)) continue;
     const Floats alpha = smaller(splat_lanes(kMaxAlpha), gaussian.opacity * exp2_negative(exponent));
     const Mask visible = reached & at_least(alpha, splat_lanes(kMinAlpha));
-    const Floats next = transmittance * (1.0f - alpha);
+    const Floats next = fused(-alpha, transmittance, transmittance);
     const Mask blended = visible & greater(next, splat_lanes(kMinTransmittance));
     const Floats weight = select(blended, alpha * transmittance, Floats{});
-    for (int c = 0; c < used; ++c) pixels.colors[c][k] += weight * gaussian.color[c];
+    for (int c = 0; c < used; ++c) {
+      pixels.colors[c][k] = fused(weight, splat_lanes(gaussian.color[c]), pixels.colors[c][k]);
+    }
     pixels.last[k] = select(blended, Ints{} + index, pixels.last[k]);
     // Without a branch: which Gaussian finishes a pixel cannot be predicted.
     pixels.transmittance[k] = select(blended, next, negate_where(visible, transmittance));

@@ -3,8 +3,9 @@
 // SPLAT_LANES the floats in a register.
 //
 // Rules for this file and those two: no C++ standard library and only functions with internal linkage (see
-// math/platform.h); only operations that IEEE 754 rounds correctly, never contracted to fused ones
-// (-ffp-contract=off), so that every instruction set gives the same numbers to the last bit.
+// math/platform.h); only operations that IEEE 754 rounds correctly, fused where `fused` says so and nowhere else
+// (-ffp-contract=off), so that AVX2, AVX-512 and NEON give the same numbers to the last bit. An exponent is not fused:
+// alphas that are cut off are the same everywhere but for the rounding of the power, and those of intersect.
 #pragma once
 
 #if defined(__SSE2__)
@@ -43,6 +44,10 @@ SPLAT_HD Floats negate_where(Mask mask, Floats x) {
 }
 SPLAT_HD Floats smaller(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
 SPLAT_HD Mask between_zero_and(Floats limit, Floats x) { return _mm512_cmple_epu32_mask((__m512i)x, (__m512i)limit); }
+SPLAT_HD Floats fused(Floats a, Floats b, Floats c) { return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+SPLAT_HD Floats add_product_where(Mask mask, Floats a, Floats b, Floats c) {
+  return (Floats)_mm512_mask3_fmadd_ps((__m512)a, (__m512)b, (__m512)c, mask);
+}
 #else
 typedef Ints Mask;
 SPLAT_HD Mask greater(Floats a, Floats b) { return a > b; }
@@ -67,6 +72,18 @@ SPLAT_HD Floats negate_where(Mask mask, Floats x) { return (Floats)((Words)x ^ (
 SPLAT_HD Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
 // 0 <= x <= limit, by the bits of both: false for -0 and NaN.
 SPLAT_HD Mask between_zero_and(Floats limit, Floats x) { return ((Ints)x >= 0) & ((Ints)limit >= (Ints)x); }
+// a * b + c, rounded once; twice on an x86-64 without AVX2.
+SPLAT_HD Floats fused(Floats a, Floats b, Floats c) {
+#if SPLAT_LANES == 8
+  return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+  return (Floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+// fused(a, b, c) where the mask is true, else c.
+SPLAT_HD Floats add_product_where(Mask mask, Floats a, Floats b, Floats c) { return select(mask, fused(a, b, c), c); }
 #endif
 
 SPLAT_HD bool any(Mask mask) { return bits(mask) != 0; }
@@ -83,10 +100,11 @@ SPLAT_HD Floats exp2_negative(Floats x) {
   const Floats shifted = kRound - x;
   const Floats r = (kRound - shifted) - x;
   const Floats r2 = r * r;
-  const Floats low = 6.9314718246e-01f * r + 1.0f;
-  const Floats middle = 5.5503599346e-02f * r + 2.4022647738e-01f;
-  const Floats high = (1.3390807435e-03f * r + 9.6185058355e-03f) + 1.5326471475e-04f * r2;
-  const Floats p = (high * (r2 * r2) + middle * r2) + low;
+  const Floats low = fused(r, splat_lanes(6.9314718246e-01f), splat_lanes(1.0f));
+  const Floats middle = fused(r, splat_lanes(5.5503599346e-02f), splat_lanes(2.4022647738e-01f));
+  const Floats high =
+      fused(r2, splat_lanes(1.5326471475e-04f), fused(r, splat_lanes(1.3390807435e-03f), splat_lanes(9.6185058355e-03f)));
+  const Floats p = fused(fused(high, r2, middle), r2, low);
   return (Floats)((Words)p + ((Words)shifted << 23));
 }
 
