@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 Done = subprocess.CompletedProcess[str]
 RunPython = Callable[..., Done]
@@ -58,6 +59,11 @@ def run(
     return done
 
 
+def run_fresh(words: Sequence[str | Path], **options: Any) -> Done:
+    """Run `python WORDS` in a fresh Python of this environment."""
+    return run([sys.executable, *words], **options)
+
+
 def run_python(
     script: str,
     *arguments: str | Path,
@@ -65,7 +71,8 @@ def run_python(
     path: Sequence[Path] = (),
     env: Mapping[str, str | None] | None = None,
     check: bool = True,
+    run_words: Callable[..., Done] = run_fresh,
 ) -> Done:
-    """Run a script in a fresh Python of this environment, with the folders of `path` first on sys.path."""
-    command = [sys.executable, "-c", script, *arguments]
-    return run(command, cwd=cwd, env={"PYTHONPATH": os.pathsep.join(map(str, path)), **(env or {})}, check=check)
+    """Run a script in a Python of this environment, a fresh one, with the folders of `path` first on sys.path."""
+    environ = {"PYTHONPATH": os.pathsep.join(map(str, path)), **(env or {})}
+    return run_words(["-c", script, *arguments], cwd=cwd, env=environ, check=check)

@@ -22,27 +22,16 @@ import sys
 import threading
 import types
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
-Done = subprocess.CompletedProcess[str]
+import processes
+from processes import Done
+
 # What Python, the loader, and libraries of torch's read as they start.
 READ_AT_THE_START = ("GOMP_", "KMP_", "LC_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "PYTORCH_")
 READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
-
-
-def run_python(
-    script: str,
-    *arguments: str | Path,
-    cwd: Path,
-    path: Sequence[Path] = (),
-    env: Mapping[str, str | None] | None = None,
-    check: bool = True,
-) -> Done:
-    """`processes.run_python` with torch imported."""
-    environ = {"PYTHONPATH": os.pathsep.join(map(str, path)), **(env or {})}
-    return run(["-c", script, *arguments], cwd=cwd, env=environ, check=check)
 
 
 def run(
@@ -59,9 +48,7 @@ def run(
 
     A stream that is not given is captured.
     """
-    from processes import clean_environment  # not at the top: the server has no use for it
-
-    command, environ = [str(word) for word in words], clean_environment(env)
+    command, environ = [str(word) for word in words], processes.clean_environment(env)
     order = {"words": command, "cwd": str(cwd), "environ": environ}
     out, err = _Capture(stdout), _Capture(stderr)
     with Path(os.devnull).open() as nothing:
@@ -70,6 +57,9 @@ def run(
     if check:
         assert status == 0, f"exit status {status}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+run_python = partial(processes.run_python, run_words=run)  # with torch imported
 
 
 class _Capture:
