@@ -1,4 +1,8 @@
-"""Real builds of the packages of tests/packages, by real pip, and what can be read out of their wheels."""
+"""Real builds of the packages of tests/packages, and what can be read out of their wheels.
+
+They are made by the hook that every front end calls in the end. Pip's own way there, three processes more, takes longer
+than most compiles here: it is for tests of what lies between (test_front_ends.py has each front end).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,12 @@ from processes import Done, run
 
 TORCH = find_torch()
 NATIVE = "tiny/_native"
+HOOK = """
+import json, sys
+sys.path[0] = "backend"  # backend-path, in those that have one
+from kernelwheel import hooks
+hooks.build_wheel(sys.argv[1], json.loads(sys.argv[2]))
+"""
 
 # For a test that is about torch's build: it runs wherever there is such a torch, and conftest.py skips it elsewhere.
 needs_cuda_torch = pytest.mark.needs_torch("cuda")
@@ -66,11 +76,35 @@ def pip_wheel(
     """
     options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
     command = [python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
+    words = [*prefix, *command, *options, "-w", folder, checkout]
+    return _run(words, checkout.parent, folder, env, kept, limit)
+
+
+def call_hook(
+    checkout: Path,
+    folder: Path,
+    *,
+    env: Mapping[str, str | None] | None = None,
+    config: Mapping[str, str] | None = None,
+    prefix: tuple[str, ...] = (),
+    python: str | Path = sys.executable,
+    kept: bool = False,
+    limit: float = 600,
+) -> Done:
+    """The same by the hook `build_wheel` alone (PEP 517): in a process of its own, in the checkout's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [*prefix, python, "-c", HOOK, folder.resolve(), json.dumps(dict(config or {}))]
+    return _run(words, checkout, folder, env, kept, limit)
+
+
+def _run(
+    words: list[str | Path], cwd: Path, folder: Path, env: Mapping[str, str | None] | None, kept: bool, limit: float
+) -> Done:
+    """Run a build into a folder."""
     folder.parent.mkdir(exist_ok=True)
     own = {} if kept else {"XDG_CACHE_HOME": str(cache_of(folder))}
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
-    words = [*prefix, *command, *options, "-w", folder, checkout]
-    return run(words, cwd=folder.parent, env=environment, check=False, limit=limit)
+    return run(words, cwd=cwd, env=environment, check=False, limit=limit)
 
 
 def cache_of(folder: Path) -> Path:
@@ -84,9 +118,9 @@ def remove_work(builds: Path) -> None:
         shutil.rmtree(work)
 
 
-def build(checkout: Path, folder: Path, **options: Any) -> Wheel:
+def build(checkout: Path, folder: Path, how: Callable[..., Done] = call_hook, **options: Any) -> Wheel:
     """A wheel of a checkout, unpacked; the build must succeed."""
-    done = pip_wheel(checkout, folder, **options)
+    done = how(checkout, folder, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = folder.glob("*.whl")
     with ZipFile(file) as archive:
@@ -96,7 +130,7 @@ def build(checkout: Path, folder: Path, **options: Any) -> Wheel:
 
 def refused_build(checkout: Path, folder: Path, **options: Any) -> str:
     """What a build says that must fail, and fail with an error of the backend."""
-    done = pip_wheel(checkout, folder, **options)
+    done = call_hook(checkout, folder, **options)
     assert done.returncode != 0, f"the build succeeded:\n{done.stdout}"
     assert list(folder.glob("*.whl")) == []
     assert "kernelwheel.core.errors." in done.stdout + done.stderr

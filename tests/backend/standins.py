@@ -304,7 +304,7 @@ class Present(Caller):
         pass
 
 
-PRESENT = Present(os.getpid(), os.environ)
+PRESENT = Present(os.getpid(), os.environ, streams=())
 
 
 def run_here(message: Mapping[str, Any], say: Callable[[str], None], inherited: Sequence[int] = ()) -> Any:

@@ -20,10 +20,12 @@ class Caller:
     Attributes:
         process: its id.
         environ: its environment, in which compilers are looked for.
+        streams: descriptors that can be read once it has gone.
     """
 
     process: int
     environ: Mapping[str, str] = field(default_factory=dict)
+    streams: tuple[int, ...] = (0,)
 
     def is_gone(self) -> bool:
         """Whether it has died or given up, which closes standard input.
@@ -31,7 +33,7 @@ class Caller:
         The process id is watched as well, because a forked child of the caller may have inherited the other end of
         standard input and keep it open.
         """
-        return bool(select.select([0], [], [], 0)[0]) or os.getppid() != self.process
+        return bool(select.select(self.streams, [], [], 0)[0]) or os.getppid() != self.process
 
     def end_session(self) -> None:
         """Kill every other process of this program's session, so that no compiler goes on writing."""

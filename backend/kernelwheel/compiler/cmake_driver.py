@@ -81,7 +81,7 @@ def _blocks(pipe: int, child: int, caller: Caller) -> Iterator[bytes]:
     with os.fdopen(pipe, "rb", buffering=0) as stream:
         running = True
         while running:
-            ready = select.select([0, pipe], [], [], 0.2)[0]
+            ready = select.select([*caller.streams, pipe], [], [], 0.2)[0]
             if caller.is_gone():
                 caller.end_session()
                 sys.exit(1)
