@@ -20,6 +20,7 @@ from torch import Tensor
 import splat
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+pytestmark = [pytest.mark.once] if DEVICES == ["cpu"] else []
 TOLERANCE = 1e-3
 
 Tensors = dict[str, Tensor]

@@ -20,6 +20,7 @@ from splat.ops.absgrad import rasterize_with_absgrad
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
+pytestmark = pytest.mark.once
 
 KINDS = ("any", "edges", "clamped", "saturated", "thin", "huge", "beside")
 PARAMETERS = ("means2d", "conics", "colors", "opacities", "backgrounds")

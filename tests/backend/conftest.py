@@ -43,7 +43,7 @@ def two_archs_wheel(checkout: Checkout, build_root: Path) -> Wheel:
 
 @pytest.fixture(scope="session")
 def classic_wheel(checkout: Callable[..., Path], build_root: Path) -> Wheel:
-    """A wheel of the package classic, a full torch extension, as slow to compile as these are: for one architecture."""
+    """A wheel of the package classic, a module that is compiled against all of torch: for one architecture."""
     return build(checkout("classic"), build_root / "classic", env={"TORCH_CUDA_ARCH_LIST": "9.0"})
 
 
