@@ -127,11 +127,13 @@ def _rebound(listing: str, oldest: tuple[int, ...]) -> Iterator[tuple[str, str, 
     """The symbols whose default version is too new: symbol, that version, and the newest version that is not."""
     versions: dict[str, list[str]] = {}
     defaults: dict[str, str] = {}
-    for symbol, at, version in re.findall(r" [A-Za-z] ([\w.]+)(@@?)(GLIBC_[\d.]+)$", listing, re.MULTILINE):
+    found = re.findall(r" [A-Za-z] ([\w.]+)(@@?)(GLIBC_[\d.]+)$", listing, re.MULTILINE)
+    for symbol, at, version in found:
         versions.setdefault(symbol, []).append(version)
         if at == "@@":
             defaults[symbol] = version
+    known = {version: numbers(version) for version in {version for _, _, version in found}}  # some forty
     for symbol, default in sorted(defaults.items()):
-        older = [version for version in versions[symbol] if numbers(version) <= oldest]
-        if numbers(default) > oldest and older:
-            yield symbol, default, max(older, key=numbers)
+        older = [version for version in versions[symbol] if known[version] <= oldest]
+        if known[default] > oldest and older:
+            yield symbol, default, max(older, key=known.__getitem__)
