@@ -1,7 +1,7 @@
 """Real builds of the packages of tests/packages, and what can be read out of their wheels.
 
-They are made by the hook that every front end calls in the end. Pip's own way there, three processes more, takes longer
-than most compiles here: it is for tests of what lies between (test_front_ends.py has each front end).
+Most are made by the hook that every front end calls in the end: pip's own way there, three processes more, takes longer
+than many a compile here (test_front_ends.py has each front end's).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,44 +63,42 @@ def pip_wheel(
     checkout: Path,
     folder: Path,
     *,
-    env: Mapping[str, str | None] | None = None,
     config: Mapping[str, str] | None = None,
-    prefix: tuple[str, ...] = (),
+    prefix: Sequence[str] = (),
     python: str | Path = sys.executable,
-    kept: bool = False,
-    limit: float = 600,
+    **options: Any,
 ) -> Done:
-    """`pip wheel` of a checkout into `folder`, in this environment or `python`'s; `prefix` goes before the command.
-
-    Without `kept`, everything is compiled: the cache is another one for each folder.
-    """
-    options = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
+    """`pip wheel` of a checkout into `folder`, in this environment or `python`'s; `prefix` goes before the command."""
     command = [python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
-    words = [*prefix, *command, *options, "-w", folder, checkout]
-    return _run(words, checkout.parent, folder, env, kept, limit)
+    settings = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
+    return _run([*prefix, *command, *settings, "-w", folder, checkout], folder, folder.parent, **options)
 
 
 def call_hook(
     checkout: Path,
     folder: Path,
     *,
-    env: Mapping[str, str | None] | None = None,
     config: Mapping[str, str] | None = None,
-    prefix: tuple[str, ...] = (),
+    prefix: Sequence[str] = (),
     python: str | Path = sys.executable,
-    kept: bool = False,
-    limit: float = 600,
+    **options: Any,
 ) -> Done:
     """The same by the hook `build_wheel` alone (PEP 517): in a process of its own, in the checkout's folder."""
     folder.mkdir(parents=True, exist_ok=True)
     words = [*prefix, python, "-c", HOOK, folder.resolve(), json.dumps(dict(config or {}))]
-    return _run(words, checkout, folder, env, kept, limit)
+    return _run(words, folder, checkout, **options)
 
 
 def _run(
-    words: list[str | Path], cwd: Path, folder: Path, env: Mapping[str, str | None] | None, kept: bool, limit: float
+    words: Sequence[str | Path],
+    folder: Path,
+    cwd: Path,
+    *,
+    env: Mapping[str, str | None] | None = None,
+    kept: bool = False,
+    limit: float = 600,
 ) -> Done:
-    """Run a build into a folder."""
+    """Run a build into `folder`. Without `kept`, everything is compiled: the cache is another one for each folder."""
     folder.parent.mkdir(exist_ok=True)
     own = {} if kept else {"XDG_CACHE_HOME": str(cache_of(folder))}
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
@@ -118,7 +116,7 @@ def remove_work(builds: Path) -> None:
         shutil.rmtree(work)
 
 
-def build(checkout: Path, folder: Path, how: Callable[..., Done] = call_hook, **options: Any) -> Wheel:
+def build(checkout: Path, folder: Path, *, how: Callable[..., Done] = call_hook, **options: Any) -> Wheel:
     """A wheel of a checkout, unpacked; the build must succeed."""
     done = how(checkout, folder, **options)
     assert done.returncode == 0, done.stdout + done.stderr

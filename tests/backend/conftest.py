@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builds import Wheel, build
+from builds import Wheel, build, pip_wheel
 from declared import make_distribution
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kept import compile_entry
@@ -26,7 +26,7 @@ def build_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(checkout: Checkout, build_root: Path) -> Wheel:
     """A wheel as `pip wheel` makes it where nobody sets anything."""
-    return build(checkout(), build_root / "default")
+    return build(checkout(), build_root / "default", how=pip_wheel)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Real builds of a real package by real pip: what is in the wheel, and what a build refuses."""
+"""Real builds of a real package: what is in the wheel, and what a build refuses."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -30,6 +31,7 @@ from builds import (
     device_code,
     needs_cpu_torch,
     needs_cuda_torch,
+    pip_wheel,
     refused_build,
 )
 from elftools.elf.dynamic import DynamicSection
@@ -297,11 +299,11 @@ def test_a_cuda_wheel_says_which_driver_it_needs(wheel: Wheel) -> None:
     assert wheel.manifest["requires"]["driver_for_ptx"] == release
 
 
-@pytest.mark.parametrize("how", [{"env": {"TINY_CUDA": "off"}}, {"config": {"cuda": "off"}}], ids=["variable", "-C"])
+@pytest.mark.parametrize("off", [{"env": {"TINY_CUDA": "off"}}, {"config": {"cuda": "off"}}], ids=["variable", "-C"])
 def test_off_gives_a_wheel_without_cuda_kernels_that_says_why(
-    checkout: Checkout, out: Path, how: dict[str, dict[str, str]]
+    checkout: Checkout, out: Path, off: dict[str, Any]
 ) -> None:
-    built = build(checkout(), out, **how)
+    built = build(checkout(), out, how=pip_wheel, **off)
 
     assert list(built.libraries) == ["libtiny_cpu.so"]
     assert built.manifest["plan"]["target"]["cuda"] is None

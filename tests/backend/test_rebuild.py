@@ -39,8 +39,8 @@ Checkout = Callable[[], Path]
 # From the store
 
 
-def pip(user: Editable, folder: Path, out: Path, *, kept: bool = False, **env: str | None) -> Wheel:
-    """A wheel of a checkout, built by a user with pip."""
+def build_as(user: Editable, folder: Path, out: Path, *, kept: bool = False, **env: str | None) -> Wheel:
+    """A wheel of a checkout, built by a user."""
     environment = {**user.environment, "TINY_CUDA": "off", "PYTHONPATH": None, **env}
     return build(folder, out, env=environment, kept=kept)
 
@@ -64,7 +64,7 @@ def built(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Built
     (made / "native").mkdir()
     for name, text in SMALL.items():
         (made / "native" / name).write_text(text)
-    return Built(user, made, pip(user, made, user.folder / "wheel"))
+    return Built(user, made, build_as(user, made, user.folder / "wheel"))
 
 
 def test_a_second_build_in_another_folder_runs_no_compiler_and_gives_the_same_file(
@@ -72,7 +72,7 @@ def test_a_second_build_in_another_folder_runs_no_compiler_and_gives_the_same_fi
 ) -> None:
     shutil.copytree(built.checkout, tmp_path / "elsewhere")
     before = (built.user.folder / "calls").read_text()
-    second = pip(built.user, tmp_path / "elsewhere", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    second = build_as(built.user, tmp_path / "elsewhere", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}")
 
     (entry,) = built.user.store.entries()
     assert f"nothing to compile: reusing {entry.folder}" in second.output
@@ -93,22 +93,13 @@ def other_python() -> str:
     pytest.skip("there is no other Python on PATH")
 
 
-HOOK = """
-import sys
-sys.path.insert(0, "backend")
-from kernelwheel import hooks
-hooks.build_wheel(sys.argv[1])
-"""
-
-
 def test_another_python_reuses_what_this_one_compiled(built: Built, tmp_path: Path) -> None:
     # The packages of this environment serve it: those that the build uses are of Python alone.
     env = {**built.user.environment, "TINY_CUDA": "off", "PYTHONPATH": sysconfig.get_path("purelib")}
-    done = run([other_python(), "-c", HOOK, tmp_path], cwd=built.checkout, env=env)
+    second = build(built.checkout, tmp_path / "out", python=other_python(), env=env, kept=True)
 
-    assert "nothing to compile: reusing" in done.stdout
-    (second,) = tmp_path.glob("*.whl")
-    assert second.read_bytes() == built.wheel.file.read_bytes()
+    assert "nothing to compile: reusing" in second.output
+    assert second.file.read_bytes() == built.wheel.file.read_bytes()
 
 
 def test_a_first_call_finds_what_a_wheel_s_build_compiled(built: Built, tmp_path: Path) -> None:
@@ -154,7 +145,7 @@ def no_platformdirs(user: Editable, folder: Path) -> dict[str, str]:
 def test_a_build_goes_on_without_a_store_that_cannot_be_used_and_says_so_in_a_line(
     built: Built, tmp_path: Path, state: Callable[[Editable, Path], dict[str, str]], because: str
 ) -> None:
-    again = pip(built.user, built.checkout, tmp_path / "out", kept=True, **state(built.user, tmp_path))
+    again = build_as(built.user, built.checkout, tmp_path / "out", kept=True, **state(built.user, tmp_path))
 
     (line,) = (line for line in again.output.splitlines() if "will not be cached for other builds" in line)
     assert because in line
@@ -190,7 +181,7 @@ def test_read_only_stores_serve_a_build_and_a_damaged_one_is_passed_over_with_a_
     (library,) = (damaged / "tiny" / "1.2.3").rglob("*.so")
     library.write_bytes(library.read_bytes()[:-1] + b"?")
     before = contents(damaged), contents(built.user.cache)
-    again = pip(
+    again = build_as(
         built.user,
         built.checkout,
         tmp_path / "out",
@@ -209,7 +200,7 @@ def test_a_damaged_entry_is_put_away_with_a_word_and_made_anew(built: Built, tmp
     shutil.copytree(built.user.cache, tmp_path / "own")
     (library,) = (tmp_path / "own" / "tiny" / "1.2.3").rglob("*.so")
     library.write_bytes(b"")
-    again = pip(built.user, built.checkout, tmp_path / "out", kept=True, TINY_CACHE_DIR=str(tmp_path / "own"))
+    again = build_as(built.user, built.checkout, tmp_path / "out", kept=True, TINY_CACHE_DIR=str(tmp_path / "own"))
 
     (quarantined,) = (tmp_path / "own" / "tiny" / "1.2.3" / ".quarantine").iterdir()
     assert f"moved to {quarantined}" in again.output
