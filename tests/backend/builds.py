@@ -59,34 +59,17 @@ class Wheel:
         return {path.name: path.read_bytes() for path in sorted(self.native.glob("*.so"))}
 
 
-def pip_wheel(
-    checkout: Path,
-    folder: Path,
-    *,
-    config: Mapping[str, str] | None = None,
-    prefix: Sequence[str] = (),
-    python: str | Path = sys.executable,
-    **options: Any,
-) -> Done:
-    """`pip wheel` of a checkout into `folder`, in this environment or `python`'s; `prefix` goes before the command."""
-    command = [python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
+def pip_wheel(checkout: Path, folder: Path, *, config: Mapping[str, str] | None = None, **options: Any) -> Done:
+    """`pip wheel` of a checkout into `folder`."""
+    words = ["-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-v"]
     settings = [word for key, value in (config or {}).items() for word in ("-C", f"{key}={value}")]
-    return _run([*prefix, *command, *settings, "-w", folder, checkout], folder, folder.parent, **options)
+    return _run([*words, *settings, "-w", folder, checkout], folder, folder.parent, **options)
 
 
-def call_hook(
-    checkout: Path,
-    folder: Path,
-    *,
-    config: Mapping[str, str] | None = None,
-    prefix: Sequence[str] = (),
-    python: str | Path = sys.executable,
-    **options: Any,
-) -> Done:
+def call_hook(checkout: Path, folder: Path, *, config: Mapping[str, str] | None = None, **options: Any) -> Done:
     """The same by the hook `build_wheel` alone (PEP 517): in a process of its own, in the checkout's folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    words = [*prefix, python, "-c", HOOK, folder.resolve(), json.dumps(dict(config or {}))]
-    return _run(words, folder, checkout, **options)
+    return _run(["-c", HOOK, folder.resolve(), json.dumps(dict(config or {}))], folder, checkout, **options)
 
 
 def _run(
@@ -95,14 +78,19 @@ def _run(
     cwd: Path,
     *,
     env: Mapping[str, str | None] | None = None,
+    prefix: Sequence[str] = (),
+    python: str | Path = sys.executable,
     kept: bool = False,
     limit: float = 600,
 ) -> Done:
-    """Run a build into `folder`. Without `kept`, everything is compiled: the cache is another one for each folder."""
+    """`python WORDS`, a build into `folder`, in this environment or `python`'s; `prefix` goes before the command.
+
+    Without `kept`, everything is compiled: the cache is another one for each folder.
+    """
     folder.parent.mkdir(exist_ok=True)
     own = {} if kept else {"XDG_CACHE_HOME": str(cache_of(folder))}
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(folder.parent), **own, **(env or {})}
-    return run(words, cwd=cwd, env=environment, check=False, limit=limit)
+    return run([*prefix, python, *words], cwd=cwd, env=environment, check=False, limit=limit)
 
 
 def cache_of(folder: Path) -> Path:
