@@ -319,8 +319,10 @@ def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check
             said.append(f"equal, byte for byte: {one.name}")
             continue
         equal = False
-        done = kernelwheel("compare", one, other) if one.suffix == ".whl" else None
-        said.append(done.stdout + done.stderr if done else f"{one.name} differs")
+        kept = one.parent.with_name("dist-again")
+        kept.mkdir(exist_ok=True)
+        shutil.copy2(other, kept)
+        said.append(f"{one.name} differs; to see where: diffoscope dist/{one.name} dist-again/{one.name}")
     return Check("reproducible", equal, "\n".join(said))
 
 

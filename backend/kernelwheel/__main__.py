@@ -19,7 +19,7 @@ NAME = str(__package__)
 PACKAGE = NAME.removesuffix("._kernelwheel") if NAME.endswith("._kernelwheel") else ""
 
 # Commands about builds, which a package's copy does not have, and their modules.
-OF_BUILDS = {"adopt": ".adoption.adopt", "compare": ".packing.comparison", "page": ".packing.page"}
+OF_BUILDS = {"adopt": ".adoption.adopt", "page": ".packing.page"}
 
 
 def main(arguments: Sequence[str]) -> int:

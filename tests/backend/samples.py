@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -126,16 +125,3 @@ def bind_modules(values: Values, **binding: str) -> None:
     bound = values["plan"]["target"]["binding"]
     bound.update(binding)
     values["requires"].update(python=bound["python"], torch=".".join(bound["torch"].split(".")[:2]) + ".*")
-
-
-def elf(*sections: tuple[int, int, int], names: bytes = b"a\0", more: bytes = b"") -> bytes:
-    """A library with such sections (type, size, link) after that of names (number 0), which all begin with `more`."""
-    start = 64 + len(names)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, start + len(more), 0, 64, 0, 0, 64, 1 + len(sections), 0)
-    tables = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64, len(names), 0, 0, 1, 0)]
-    tables += [
-        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, start, size, link, 0, 1, 24 if kind == 2 else 4)
-        for kind, size, link in sections
-    ]
-    return header + names + more + b"".join(tables)

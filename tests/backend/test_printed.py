@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from kernelwheel.core.printable import printable
 from kernelwheel.loader import Kernels
 from kernelwheel.packing import page
 from kernelwheel.store.entries import Store
-from samples import elf, sample
+from samples import sample
 
 # Sets a terminal's title and clears it, goes back in the line, turns what follows around; and lines of its own.
 LINE = "a forged line"
@@ -49,38 +48,6 @@ def wheel(path: Path, *members: tuple[str, bytes]) -> Path:
         for name, data in members:
             archive.writestr(ZipInfo(name), data)
     return path
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ([(HOSTILE, b"")], []),
-        ([(HOSTILE, b"1")], [(HOSTILE, b"2")]),
-        ([("a", HOSTILE.encode())], [("a", b"")]),
-        ([("a", elf((1, 9, 0), names=HOSTILE.encode() + b"\0", more=b"1"))], [("a", elf((1, 9, 0), more=b"2"))]),
-        ([("a", elf((2, 24, 0), names=HOSTILE.encode() + b"\0", more=struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 99)))],
-         [("a", elf((2, 24, 0), names=HOSTILE.encode() + b"\0", more=struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 98)))]),
-    ],
-    ids=["name", "differing name", "text", "section", "symbol"],
-)  # fmt: skip
-def test_compare(
-    tmp_path: Path, one: list[tuple[str, bytes]], other: list[tuple[str, bytes]], capsys: Captured
-) -> None:
-    status = main(["compare", str(wheel(tmp_path / "1" / "w.whl", *one)), str(wheel(tmp_path / "2" / "w.whl", *other))])
-
-    assert status == 1
-    assert_harmless(capsys.readouterr().out)
-
-
-def test_compare_of_files_with_such_names(tmp_path: Path, capsys: Captured) -> None:
-    one, other = wheel(tmp_path / HOSTILE, ("a", b"1")), wheel(tmp_path / "b", ("a", b"2"))
-    no_wheel = tmp_path / f"{HOSTILE}.txt"
-    no_wheel.write_text("no wheel")
-
-    assert main(["compare", str(one), str(other)]) == 1
-    assert_harmless(capsys.readouterr().out)
-    assert main(["compare", str(one), str(no_wheel)]) == 1
-    assert_harmless(capsys.readouterr().err)
 
 
 @pytest.fixture
