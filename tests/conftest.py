@@ -32,6 +32,7 @@ SLOW = {"run_python", "run_with_torch", "build_root", "small", "compiled_once", 
 LONG = ("python", "pytest", "pip", "uv")
 
 import no_torch  # noqa: E402
+import not_tried  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
 import warm_python  # noqa: E402
@@ -59,6 +60,11 @@ def _note_program(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_note_program)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Say at the end what was not tried here."""
+    config.pluginmanager.register(not_tried.Outcomes())
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
@@ -78,8 +84,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Deselect what the other run has claimed."""
+    group = once_group(item)
+    if not group or take(group):
+        return None
+    item.config.hook.pytest_deselected(items=[item])
+    item.session._setupstate.teardown_exact(nextitem)  # pytest's own, which ends what the next test does not share
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set PATH; skip what needs another build of torch, and what the other run has claimed."""
+    """Set PATH; skip what needs another build of torch."""
     every = item.get_closest_marker("every_program") is not None
     os.environ["PATH"] = os.pathsep.join((PATH, programs.MACHINE)) if every else PATH
     needs = item.get_closest_marker("needs_torch")
@@ -88,9 +105,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if needs.args[0] == ("cpu" if TORCH.cuda else "cuda"):
             pytest.skip(f"torch {TORCH.version} of this environment has {'' if TORCH.cuda else 'no '}CUDA")
-    group = once_group(item)
-    if group and not take(group):
-        pytest.skip("once: the other run has it")
 
 
 def once_group(item: pytest.Item) -> str | None:
