@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
+from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.torch_files import STABLE_HEADER
 from kernelwheel.core import requirements
 from kernelwheel.core.package import read_toml
@@ -241,6 +242,24 @@ def test_a_compiler_that_can_compile_nothing_is_said(builder: Builder, tmp_path:
     assert "tiny 1.2.3 did not compile" in said
     assert "CMake Error" in said
     assert f'"{tmp_path}/c++"' in said
+
+
+@pytest.mark.slow
+def test_a_symbol_that_two_packages_would_share_is_refused_and_not_made_by_default(builder: Builder) -> None:
+    source = builder.checkout / "native" / "twice.cpp"
+    shared = 'template <class T> struct __attribute__((visibility("default"))) Shared { static inline T value; };\n'
+    source.write_text(f"{shared}int* shared() {{ return &Shared<int>::value; }}\n{source.read_text()}")
+    builder.before = contents(builder.checkout)
+    if find_cxx(settings_with(), os.environ).kind != "gcc":
+        pytest.skip("gcc alone has unique symbols")
+
+    builder.env["CXXFLAGS"] = "-fgnu-unique"
+    said = builder.refusal()
+
+    assert "symbols that a process has only once" in said
+    assert "libtiny_cpu.so: _ZN6SharedIiE5valueE" in said
+    builder.env["CXXFLAGS"] = ""
+    assert builder.attempt().returncode == 0
 
 
 # nvcc

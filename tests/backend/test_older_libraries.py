@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ LIBM = """\
 0000000000001002 T totalorder@GLIBC_2.25
 0000000000001003 T totalorder@@GLIBC_2.31
 0000000000001004 T sin@@GLIBC_2.2.5
+0000000000001005 T sqrtf@GLIBC_2.2.5
+0000000000001006 T sqrtf@@GLIBC_2.43
+0000000000001007 T fromfp@GLIBC_2.25
+0000000000001008 T fromfp@@GLIBC_2.43
+0000000000001009 T lgammaf@GLIBC_2.2.5
+000000000000100a T lgammaf@GLIBC_2.23
+000000000000100b T lgammaf@@GLIBC_2.43
 """
 
 
@@ -54,17 +62,19 @@ def test_a_symbol_that_moved_is_bound_to_its_newest_version_that_is_old_enough(c
     assert symbols == {
         "libpthread.so.0": {"pthread_create": "GLIBC_2.2.5", "sem_open": "GLIBC_2.27"},
         "libdl.so.2": {"dlopen": "GLIBC_2.2.5"},
-        "libm.so.6": {"pow": "GLIBC_2.2.5"},
+        "libm.so.6": {"pow": "GLIBC_2.2.5", "sqrtf": "GLIBC_2.2.5", "lgammaf": "GLIBC_2.23"},
     }
 
 
-@pytest.mark.parametrize("symbol", ["pthread_cond_wait", "memcpy", "totalorder", "sin", "shm_open", "pthread_new"])
+@pytest.mark.parametrize(
+    "symbol", ["pthread_cond_wait", "memcpy", "totalorder", "sin", "shm_open", "pthread_new", "fromfp"]
+)
 def test_a_symbol_that_may_have_changed_or_need_not_be_rebound_is_left_alone(cxx: Cxx, symbol: str) -> None:
     assert not any(symbol in symbols for symbols in older_symbols(cxx, "2.28").values())
 
 
 def test_nothing_is_rebound_for_a_glibc_that_is_new_enough(cxx: Cxx) -> None:
-    assert older_symbols(cxx, "2.34") == {}
+    assert older_symbols(cxx, "2.43") == {}
 
 
 def test_each_library_has_a_source_and_a_version_script(cxx: Cxx) -> None:
@@ -77,6 +87,49 @@ def test_each_library_has_a_source_and_a_version_script(cxx: Cxx) -> None:
     assert files["stubs/libpthread.so.0.map"] == (
         "GLIBC_2.2.5 { global: pthread_create; };\nGLIBC_2.27 { global: sem_open; };\n"
     )
+
+
+def test_the_stub_of_libm_has_all_that_it_stands_in_front_of(cxx: Cxx) -> None:
+    """A newer linker reads no second library of one name; so what is not rebound must be in the first."""
+    script = source_files(cxx, "2.28")["stubs/libm.so.6.map"].splitlines()
+
+    assert script == [
+        "GLIBC_2.2.5 { global: pow; sin; sqrtf; };", "GLIBC_2.23 { global: lgammaf; };", "GLIBC_2.25 { };",
+        "GLIBC_2.31 { global: totalorder; };", "GLIBC_2.43 { global: fromfp; };",
+    ]  # fmt: skip
+
+
+# What newer compilers call, which the libstdc++ and glibc of the oldest system do not have.
+NEWER_CALLS = """
+#include <cstdio>
+extern "C" {
+long __isoc23_strtol(const char*, char**, int);
+int __isoc23_sscanf(const char*, const char*, ...);
+[[noreturn]] void __cxa_call_terminate(void*) noexcept;
+}
+namespace std { void ios_base_library_init(); }
+int main(int count, char**) {
+  std::ios_base_library_init();
+  int read = 0;
+  if (count > 1) __cxa_call_terminate(nullptr);
+  const bool same = __isoc23_strtol("17x", nullptr, 8) == 15 && __isoc23_sscanf("a 5", "a %d", &read) == 1 && read == 5;
+  return same ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.slow
+def test_what_newer_compilers_call_is_linked_in_where_the_libraries_have_none(tmp_path: Path) -> None:
+    cxx = find_cxx(settings_with(), os.environ)
+    (tmp_path / "main.cpp").write_text(NEWER_CALLS)
+    for name, text in source_files(cxx, "2.28").items():
+        if name.startswith("linked-in/"):
+            (tmp_path / Path(name).name).write_text(text)
+
+    run([cxx.path, "-std=c++17", "-o", "main", "main.cpp", *LINKED_IN], cwd=tmp_path)
+
+    assert run([tmp_path / "main"], cwd=tmp_path, check=False).returncode == 0
+    assert run([tmp_path / "main", "terminate"], cwd=tmp_path, check=False).returncode == -signal.SIGABRT
 
 
 @pytest.mark.slow

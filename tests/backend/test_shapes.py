@@ -144,7 +144,7 @@ def meaning(words: list[str]) -> set[str]:
 
 # What differs on purpose; docs/adopt.md says why.
 OURS_ALONE = re.compile(
-    r"@\.\./recipe/|-fno-canonical|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc|fatbin)="
+    r"@\.\./recipe/|-fno-canonical|-fno-gnu-unique|-isystem=|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc|fatbin)="
 )
 # setuptools passes on the options that this Python was built with, which differ between builds of Python.
 PYTHON_S = {word for name in ("CFLAGS", "CPPFLAGS", "OPT") for word in str(sysconfig.get_config_var(name)).split()}

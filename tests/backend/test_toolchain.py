@@ -814,7 +814,7 @@ def test_where_none_fits_the_error_comes_before_any_compile_and_names_the_limit_
     assert error.required == "gcc <= 15 or clang <= 20, according to crt/host_config.h in that CUDA toolkit"
     assert f"{path}: {kind} {version}, newer than {kind} {15 if kind == 'gcc' else 20}" in error.found
     assert "CXX=g++-15" in error.remedies[0]
-    assert "-C cuda-flags=-allow-unsupported-compiler" in error.remedies[2]
+    assert "allow-unsupported" not in str(error)  # gcc 16's headers do not compile with nvcc 13.0
 
 
 @pytest.mark.parametrize("flag", ["-allow-unsupported-compiler", "--allow-unsupported-compiler"])

@@ -214,10 +214,13 @@ function(_kernelwheel_add_library function target)
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=@${KERNELWHEEL_RECIPE}/paths.rsp>")
   endif()
   # gcc names a system header by its real path if that is shorter, which would put the build machine's path into the
-  # text of torch's checks.
+  # text of torch's checks. And its unique symbols are one object in all libraries of a process, whatever their scope.
+  foreach(option IN ITEMS -fno-canonical-system-headers -fno-gnu-unique)
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:${option}>"
+      "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=${option}>")
+  endforeach()
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-canonical-system-headers>"
-    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=-fno-canonical-system-headers>"
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${KERNELWHEEL_COMPRESSION};${cuda_flags}>")
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
@@ -232,6 +235,9 @@ function(_kernelwheel_add_library function target)
   endif()
   if(ARG_CUDA)
     target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${KERNELWHEEL_CUDA_HEADERS}>")
+    # As headers of the system, those of CUDA 13.0 may declare rsqrt otherwise than glibc 2.42 and later do.
+    list(TRANSFORM CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES PREPEND "-isystem=" OUTPUT_VARIABLE toolkit_headers)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${toolkit_headers}>")
     if(KERNELWHEEL_BINDING)  # torch's headers for CUDA include some that the toolkit of nvcc need not have
       target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_CUDA_HEADERS}>")
     endif()

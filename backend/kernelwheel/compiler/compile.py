@@ -159,6 +159,7 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
             remedies=[_fix_targets(plan)],
         )
     _refuse_libraries_of_another_major(plan, toolchain, paths)
+    _refuse_unique_symbols(paths)
     if plan.extensions:
         return tuple(_of_extension(plan, library, path) for library, path in zip(libraries, paths, strict=True))
     _check_abi(plan, libraries)
@@ -175,6 +176,20 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
             required=f"nvcc and CUDA libraries for CUDA {torch.cuda_major}, as torch {torch.version}",
             found=f"{nvcc.name}; needed by what it made: {', '.join(needed)}",
             remedies=["build with an nvcc for torch's CUDA", "or link these libraries statically"],
+        )
+
+
+def _refuse_unique_symbols(paths: list[Path]) -> None:
+    """Reject a library that would share objects with every other library in the process that has the same symbol."""
+    found = {path.name: symbols for path in paths if (symbols := readback.unique_symbols(path))}
+    if found:
+        raise BuildError(
+            "a library has symbols that a process has only once, so two packages would share what they stand for",
+            required="no symbol of the type STB_GNU_UNIQUE",
+            found="\n".join(f"{file}: {', '.join(symbols[:3])}" for file, symbols in found.items()),
+            remedies=[
+                "remove -fgnu-unique from the flags; compile static libraries that are linked in with -fno-gnu-unique"
+            ],
         )
 
 

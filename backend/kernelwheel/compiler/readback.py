@@ -131,6 +131,14 @@ def _symbols(path: Path, *, defined: bool) -> Iterator[str]:
                 yield str(symbol.name)
 
 
+def unique_symbols(path: Path) -> list[str]:
+    """The symbols that a process has once, whatever library asks for them (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
+    with path.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        return sorted(str(symbol.name) for symbol in symbols if symbol.entry.st_info.bind == "STB_LOOS")
+
+
 class NeededSymbol(NamedTuple):
     """A versioned symbol that a library needs: `pthread_create`, `GLIBC_2.34`, `libc.so.6`."""
 

@@ -196,6 +196,5 @@ def _too_new(
         remedies=[
             f"install g++-{gcc} or an older one, and set CXX=g++-{gcc} (Debian, Ubuntu: apt-get install g++-{gcc})",
             "or use a newer release of the same CUDA major, which supports newer compilers",
-            f"or try it at your own risk: set CUDAFLAGS={UNCHECKED[0]} (-C cuda-flags={UNCHECKED[0]})",
         ],
     )

@@ -23,7 +23,10 @@ MOVED = {
 }
 LAST_MOVE = (2, 34)
 MATHEMATICAL_LIBRARY = "libm.so.6"
-MATHEMATICAL = r"(exp|exp2|exp10|log|log2|pow|hypot|fmod)f?"
+MATHEMATICAL = (
+    r"((exp|exp2|exp10|log|log2|pow|hypot|fmod|remainder)f?"
+    r"|(acos|acosh|asin|atan2|atanh|cosh|j0|j1|jn|lgamma|log10|sinh|sqrt|tgamma|y0|y1|yn)f|lgammaf_r)"
+)
 # What is linked in if it is used, each a source file:
 LINKED_IN = {
     # libstdc++ reads it to avoid atomic operations; 0: there may be other threads (glibc manual, "Single-Threaded").
@@ -38,6 +41,66 @@ template basic_ostringstream<char>::basic_ostringstream();
 template basic_stringstream<char>::basic_stringstream();
 }
 #endif
+""",
+    # Called since gcc 13 in place of the object in each file that includes <iostream>.
+    "ios_base_init.cpp": """#include <ios>
+#ifdef __GLIBCXX__
+static std::ios_base::Init initialized;
+namespace std { void ios_base_library_init() {} }
+#endif
+""",
+    # Where an exception leaves a noexcept function, since gcc 14 (Itanium C++ ABI, "Terminating").
+    "call_terminate.cpp": """#include <cxxabi.h>
+#include <exception>
+extern "C" void __cxa_call_terminate(void* exception) noexcept {
+  if (exception) abi::__cxa_begin_catch(exception);
+  std::terminate();
+}
+""",
+    # Parts of std::string that are functions of libstdc++ since gcc 11 and 13.
+    "string.cpp": """#include <string>
+#ifdef __GLIBCXX__
+namespace std {
+#if _GLIBCXX_RELEASE >= 11
+template void basic_string<char>::reserve();
+#endif
+#if _GLIBCXX_RELEASE >= 13
+template void basic_string<char>::_M_replace_cold(char*, size_type, const char*, size_type, size_type);
+#endif
+}
+#endif
+""",
+    # What the headers of glibc 2.38 make of strtol and its like, which then read 0b1 as well; before, they do not.
+    "isoc23.cpp": """#include <cstdarg>
+struct _IO_FILE;
+extern "C" {
+long c17_strtol(const char*, char**, int) __asm__("strtol");
+unsigned long c17_strtoul(const char*, char**, int) __asm__("strtoul");
+long long c17_strtoll(const char*, char**, int) __asm__("strtoll");
+unsigned long long c17_strtoull(const char*, char**, int) __asm__("strtoull");
+int c17_vsscanf(const char*, const char*, va_list) __asm__("__isoc99_vsscanf");
+int c17_vfscanf(_IO_FILE*, const char*, va_list) __asm__("__isoc99_vfscanf");
+long __isoc23_strtol(const char* text, char** end, int base) { return c17_strtol(text, end, base); }
+unsigned long __isoc23_strtoul(const char* text, char** end, int base) { return c17_strtoul(text, end, base); }
+long long __isoc23_strtoll(const char* text, char** end, int base) { return c17_strtoll(text, end, base); }
+unsigned long long __isoc23_strtoull(const char* text, char** end, int base) { return c17_strtoull(text, end, base); }
+int __isoc23_vsscanf(const char* text, const char* form, va_list values) { return c17_vsscanf(text, form, values); }
+int __isoc23_vfscanf(_IO_FILE* file, const char* form, va_list values) { return c17_vfscanf(file, form, values); }
+int __isoc23_sscanf(const char* text, const char* form, ...) {
+  va_list values;
+  va_start(values, form);
+  const int count = c17_vsscanf(text, form, values);
+  va_end(values);
+  return count;
+}
+int __isoc23_fscanf(_IO_FILE* file, const char* form, ...) {
+  va_list values;
+  va_start(values, form);
+  const int count = c17_vfscanf(file, form, values);
+  va_end(values);
+  return count;
+}
+}
 """,
     # Called by `new T[n]` since gcc 11.
     "array_length.cpp": """#include <new>
@@ -78,20 +141,23 @@ def source_files(cxx: Cxx, oldest: str) -> dict[str, str]:
     """The source files, by name: `stubs/libdl.so.2.cpp` and its version script for each library, `linked-in/*.cpp`."""
     files = {f"linked-in/{name}": text for name, text in LINKED_IN.items()}
     libc, libm = _listing(cxx, "libc.so.6"), _listing(cxx, MATHEMATICAL_LIBRARY)
-    for library, symbols in _older(libc, libm, numbers(oldest)).items():
-        named = _named_versions(libm) if library == MATHEMATICAL_LIBRARY else []
-        others = [(symbol, version) for symbol, version in named if symbols.get(symbol) != version]
+    for library, rebound in _older(libc, libm, numbers(oldest)).items():
+        symbols, others = dict(rebound), []
+        if library == MATHEMATICAL_LIBRARY:
+            # The linker takes its stub for it, and reads no other library of that name: the stub has all that it has.
+            for symbol, at, version in _versions_in(libm):
+                if at == "@@":
+                    symbols.setdefault(symbol, version)
+            named = [(symbol, version) for symbol, at, version in _versions_in(libm) if at == "@"]
+            others = [(symbol, version) for symbol, version in named if symbols.get(symbol) != version]
         files[f"stubs/{library}.cpp"] = stub_source(symbols) + _versioned_source(others)
         files[f"stubs/{library}.map"] = _version_script(symbols, [version for _, version in others])
     return files
 
 
-def _named_versions(libm: str) -> list[tuple[str, str]]:
-    """The symbols in libm's listing that are bound only where a source names their version: symbol, version.
-
-    Its stub has them too: of two libraries of one name, a linker takes the versions of the first.
-    """
-    return re.findall(r" [A-Za-z] ([\w.]+)@(GLIBC_[\d.]+)$", libm, re.MULTILINE)
+def _versions_in(listing: str) -> list[tuple[str, str, str]]:
+    """The symbols in a listing: name; `@@` for the version that a linker takes, `@` for one that a source must name."""
+    return re.findall(r" [A-Za-z] ([\w.]+)(@@?)(GLIBC_[\d.]+)$", listing, re.MULTILINE)
 
 
 def stub_source(symbols: Collection[str]) -> str:
@@ -127,7 +193,7 @@ def _rebound(listing: str, oldest: tuple[int, ...]) -> Iterator[tuple[str, str, 
     """The symbols whose default version is too new: symbol, that version, and the newest version that is not."""
     versions: dict[str, list[str]] = {}
     defaults: dict[str, str] = {}
-    found = re.findall(r" [A-Za-z] ([\w.]+)(@@?)(GLIBC_[\d.]+)$", listing, re.MULTILINE)
+    found = _versions_in(listing)
     for symbol, at, version in found:
         versions.setdefault(symbol, []).append(version)
         if at == "@@":
