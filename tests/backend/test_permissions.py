@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import grp
 import os
 import pwd
@@ -25,7 +26,7 @@ from kernelwheel.core.errors import KernelWheelError, StoreError
 from kernelwheel.core.settings import resolve
 from kernelwheel.store import places
 from kernelwheel.store.entries import Store
-from kernelwheel.store.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard
+from kernelwheel.store.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534
@@ -246,6 +247,31 @@ def test_a_program_that_started_with_other_privileges_uses_no_cache_however_it_p
     )
 
     assert done.stdout == f"{said}\n", done.stderr
+
+
+def test_where_other_users_have_no_number_of_their_own_nobody_s_number_is_nobody_s(public: Path) -> None:
+    """In a user namespace, the files of all users outside it are shown as those of one, who may be this one too."""
+    cache = public / "cache"
+    cache.mkdir()
+    os.chown(cache, VICTIM, VICTIM)
+    new_user = 0x10000000  # CLONE_NEWUSER, unshare(2)
+
+    def look() -> None:
+        assert Guard(cache, NOBODY_ELSE, "the store", "CACHE", "TRUST").check(cache) is None
+        if ctypes.CDLL(None, use_errno=True).unshare(new_user) != 0:
+            os._exit(77)
+        assert os.geteuid() == cache.stat().st_uid == Path("/").stat().st_uid, "root's files are this user's, too"
+        with pytest.raises(StoreError, match="is not safe: /"):
+            Guard(cache, NOBODY_ELSE, "the store", "CACHE", "TRUST").check(cache)
+        trusted = Trust(frozenset({os.geteuid()}))
+        with pytest.raises(StoreError, match="is not safe: /"):
+            Guard(cache, trusted, "the store", "CACHE", "TRUST").check(cache)
+
+    status = os.waitstatus_to_exitcode(os.waitpid(as_user(VICTIM, look), 0)[1])
+
+    if status == 77:
+        pytest.skip("user namespaces are forbidden here")
+    assert status == 0
 
 
 @pytest.mark.slow

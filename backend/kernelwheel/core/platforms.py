@@ -15,6 +15,7 @@ import stat
 import struct
 import sys
 from bisect import bisect_left
+from functools import cache
 from pathlib import Path
 
 from .errors import BuildError
@@ -194,6 +195,11 @@ class Linux:
         return differ or _auxiliary(_AT_SECURE) != 0
 
     @staticmethod
+    def stands_for_many(number: int, kind: str = "uid") -> bool:
+        """Whether a number stands for all users, or groups, that have none here: user_namespaces(7), "Unmapped"."""
+        return number == _overflow(kind) and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
+
+    @staticmethod
     def number_of(user: str) -> int | None:
         """The number of a user; None if there is no such user."""
         import pwd
@@ -228,6 +234,8 @@ class Linux:
         import grp
         import pwd
 
+        if Linux.stands_for_many(info.st_gid, "gid"):
+            return None
         try:
             if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
                 return None  # with an ACL, the group bits are the mask for everyone in its entries, acl(5)
@@ -238,6 +246,20 @@ class Linux:
         members = named | {user.pw_uid for user in users if user.pw_gid == info.st_gid}
         listed = members & {user.pw_uid for user in users}
         return members if {info.st_uid, os.geteuid()} <= listed else None
+
+
+@cache
+def _overflow(kind: str) -> int:
+    """The number of users, or groups, that have none in this namespace; the usual one if unsaid."""
+    return int(_contents(f"/proc/sys/kernel/overflow{kind}") or 65534)
+
+
+def _contents(path: str) -> bytes:
+    """What a file of the kernel's says; nothing if /proc is not mounted."""
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
 
 
 def _auxiliary(number: int) -> int:
