@@ -553,6 +553,27 @@ def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Edit
     assert_tidy(small)
 
 
+def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
+    """As it is killed for lack of memory; who asked it lives on."""
+    (small.folder / "slow").touch()
+    making = start(small, REQUIRE)
+    while small.compiled() != ["one.cpp", "two.cpp"]:
+        assert making.poll() is None
+        time.sleep(0.01)
+    driver = min(process for process, words in processes_of(small) if "compiler/__main__.py" in words)
+    os.kill(driver, signal.SIGKILL)
+    _, said = making.communicate(timeout=60)
+
+    assert "signal 9" in said
+    deadline = time.monotonic() + 3
+    while processes_of(small):
+        assert time.monotonic() < deadline, processes_of(small)
+        time.sleep(0.01)
+    (small.folder / "slow").unlink()
+    small.python(REQUIRE)
+    assert_tidy(small)
+
+
 def test_the_compilers_die_with_their_caller_where_there_is_no_proc(small: Editable) -> None:
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this user may not mount")

@@ -1,8 +1,8 @@
 """CMake and Ninja, run through scikit-build-core in a forked child, whose output and end are watched here.
 
 The child is there so that all output comes through one pipe, for the log and for progress, and so that CMake and the
-compilers see only the environment that the job names. It holds the locks of its parent: should that be killed, nobody
-else starts in the folder before the last compiler has ended.
+compilers see only the environment that the job names. It holds the locks of its parent: should that be killed, as for
+lack of memory, it ends the compilers, and nobody else starts in the folder before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import resource
 import select
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..core.platforms import HERE
 from ..store.locks import kept_in_child
 from .caller import Caller
 from .tools import CMAKE_VERSION, NINJA_VERSION
@@ -60,9 +62,11 @@ def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
         heard: receives each line of output.
     """
     reading, writing = os.pipe()
+    parent = os.getpid()
     with kept_in_child():
         child = os.fork()
     if child == 0:
+        _end_session_with(parent, caller)
         _run_and_exit(job, writing)
     os.close(writing)
     rest = b""
@@ -94,6 +98,19 @@ def _blocks(pipe: int, child: int, caller: Caller) -> Iterator[bytes]:
                     break
                 yield block
     caller.end_session()
+
+
+def _end_session_with(parent: int, caller: Caller) -> None:
+    """Kill all that this process starts, and end it, once its parent is gone: the kernel kills that one alone."""
+
+    def end(*_: object) -> NoReturn:
+        caller.end_session()
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+    HERE.signal_without_parent(signal.SIGTERM)
+    if os.getppid() != parent:
+        end()
 
 
 def _run_and_exit(job: Job, output: int) -> NoReturn:

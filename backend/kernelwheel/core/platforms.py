@@ -24,6 +24,7 @@ if sys.platform == "linux":  # on other systems, this module says that builds ar
     import fcntl
 
 _AT_SECURE = 23  # elf.h
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 HEADER = 64  # bytes at the beginning of a library that say what it is for
 
 
@@ -162,6 +163,11 @@ class Linux:
         except BlockingIOError:
             return False
         return True
+
+    @staticmethod
+    def signal_without_parent(number: int) -> None:
+        """Have the kernel send this process a signal when its parent ends; not if it has ended already (prctl(2))."""
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
     @staticmethod
     def path_of(descriptor: int) -> str:
