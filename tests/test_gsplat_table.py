@@ -34,11 +34,14 @@ UNSUPPORTED = {
 def tables(column: int = 2) -> dict[str, dict[str, str]]:
     """The verdict on each parameter of each function: in column 2 about gsplat 1.5.3, in column 3 about 1.4.0."""
     found: dict[str, dict[str, str]] = {}
-    for line in PAGE.read_text().splitlines():
-        if match := re.match(r"## (\w+)$", line):
-            found[match[1]] = {}
-        elif match := re.match(r"\| `(\w+)` \| ([a-z ]+) \| ([a-z]+) \|", line):
-            found[list(found)[-1]][match[1]] = match[column]
+    for section in PAGE.read_text().split("\n## "):
+        name = section.partition("\n")[0]
+        if re.fullmatch(r"\w+", name):
+            rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([a-z ]+) \| ([a-z]+) \|", section, re.MULTILINE)
+            rows += [(names, "same", "same") for names in re.findall(r"\bSame: ((?:`\w+`,?\s?)+)", section)]
+            named = [(parameter, row[column - 1]) for row in rows for parameter in re.findall(r"\w+", row[0])]
+            found[name] = dict(named)
+            assert len(named) == len(found[name]), f"{name}: a parameter is there twice"
     return found
 
 
@@ -46,17 +49,17 @@ def test_the_page_has_every_function_and_every_parameter() -> None:
     page = tables()
     assert sorted(page) == sorted(FUNCTIONS)
     for name in FUNCTIONS:
-        assert list(page[name]) == list(inspect.signature(getattr(splat, name)).parameters), name
+        assert set(page[name]) == set(inspect.signature(getattr(splat, name)).parameters), name
         assert set(page[name].values()) <= VERDICTS
 
 
 def test_what_is_new_since_1_4_is_not_in_its_function() -> None:
     page = tables(column=3)
     for name in FUNCTIONS:
-        assert list(page[name]) == list(inspect.signature(getattr(splat, name)).parameters), name
+        assert set(page[name]) == set(inspect.signature(getattr(splat, name)).parameters), name
         assert set(page[name].values()) <= VERDICTS_14
     old = inspect.signature(gsplat14.rasterization).parameters
-    assert [name for name, verdict in page["rasterization"].items() if verdict != "new"] == list(old)
+    assert {name for name, verdict in page["rasterization"].items() if verdict != "new"} == set(old)
     new = inspect.signature(splat.rasterization).parameters
     assert all(old[name].default == new[name].default for name in old)
 

@@ -1,6 +1,6 @@
 """The platforms that kernels are built for and run on: what differs between them, with one class per system.
 
-docs/ports.md lists what a port to another system needs besides a class here.
+docs/design.md says what a port to another system needs besides a class here.
 """
 
 # A plain class: every import of a package comes here, and a dataclass takes longer to define than all of this module.
@@ -307,7 +307,7 @@ def require_supported() -> Platform:
             f"kernels cannot be built on {platform_name()}",
             required=f"one of {', '.join(PLATFORMS)}",
             found=platform_name(),
-            remedies=["build on one of them; docs/ports.md of kernelwheel lists what a port needs"],
+            remedies=["build on one of them; docs/design.md of kernelwheel says what a port needs"],
         )
     return here
 

@@ -215,7 +215,7 @@ def refuse_native_files(pure: Path) -> None:
         native = [name for name in source.namelist() if _is_native(source, name)]
     if native:
         raise BuildError(
-            "a native file would get into the wheel that no Plan made",
+            "a native file that kernelwheel did not build would get into the wheel",
             required="native files that kernelwheel compiles from the package's sources, and no others",
             found="\n".join(native),
             remedies=["remove it from the checkout, or from the package data", "or build it as an extension"],
