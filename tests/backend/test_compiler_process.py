@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelwheel.compiler import tools
 from kernelwheel.core.errors import BuildError, SettingsError
 from kernelwheel.loader import compiler_process
+from processes import run
+from standins import make_program
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
@@ -76,3 +80,38 @@ def test_without_a_python_to_run_it_is_an_error(
         ask("")
 
     assert "sys.executable" in caught.value.required + caught.value.found
+
+
+def test_a_folder_of_modules_with_a_colon_in_its_name_is_not_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second would be relative: whoever owns the current folder would have their code run."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "platform.py").write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [f"{tmp_path}/nowhere:elsewhere", *sys.path])
+
+    assert compiler_process.preview([]) == {"plans": [], "toolchain": None}
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> None:
+    """A Python that is to take nothing from its environment starts a compiler that does not either."""
+    (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
+    backend = str(Path(compiler_process.__file__).parents[2])
+    script = f"import sys; sys.path.append({backend!r})\n"
+    script += "from kernelwheel.loader import compiler_process\nprint(compiler_process.preview([]))\n"
+
+    for options, ran in ((["-I"], False), (["-E"], False), ([], True)):
+        command = [sys.executable, *options, "-c", script]
+        done = run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+        assert done.stdout == "{'plans': [], 'toolchain': None}\n"
+        assert (tmp_path / "ran").exists() is ran
+
+
+def test_a_cmake_that_fails_is_said_with_what_it_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_program(tmp_path / "cmake", "echo 'SRE module mismatch'; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
+
+    assert tools.find_tools()["cmake"] == f"missing: >=3.24 ({tmp_path}/cmake --version: SRE module mismatch)"

@@ -7,9 +7,7 @@ part of the Plan; what the tools are is there by content.
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,9 +64,10 @@ def environment_for(work: Work, toolchain: Toolchain, environ: Mapping[str, str]
     environment = passed_on(environ) | {
         **SETTLED,
         "NINJA_STATUS": "[%f/%t] ",
-        "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
         "TMPDIR": str(work.path / "tmp"),  # a killed compiler's leftovers are removed with the folder
     }
+    if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
+        environment["PYTHONPATH"] = environ["PYTHONPATH"]
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work.path / "cuda")):

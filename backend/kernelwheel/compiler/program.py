@@ -2,6 +2,7 @@
 
     {"make": REQUEST}                                   an Artifact, in a store
     {"dry-run": {"requests": [REQUEST, …], "machine": REQUEST or null}}    what would be made, and with what
+    Both have "path", the folders in which the asking process looks for modules.
     -> {"say": LINE} …, then {"answer": …} or {"error": ERROR}
 
 REQUEST is core/compile_request.py's, ERROR core/errors.py's. Standard input stays open: when it is closed, or the
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         return 2
     message = json.loads(sys.stdin.buffer.readline())
+    sys.path[:] = message["path"]  # until here, modules of the standard library and of this program are enough
     try:
         _tell({"answer": answer_to(message, Caller(int(arguments[0]), os.environ))})
     except KernelWheelError as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 from ..core.errors import BuildError
 from ..core.requirements import TO_COMPILE, install, missing
+from .toolchain.programs import last_line, output_of
 
 CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
@@ -30,8 +33,14 @@ def find_tools() -> dict[str, str]:
         ("ninja", NINJA_VERSION, get_ninja_programs()),
     ):
         program = best_program(programs, version=SpecifierSet(wanted))
-        found[name] = f"{program.path}: {program.version}" if program else f"missing: {wanted}"
+        found[name] = f"{program.path}: {program.version}" if program else f"missing: {wanted}{_unusable(name)}"
     return found
+
+
+def _unusable(name: str) -> str:
+    """What a program says that is on PATH and is not taken."""
+    path = shutil.which(name)
+    return f" ({path} --version: {last_line(output_of(path, '--version'))})" if path else ""
 
 
 def require_tools() -> None:

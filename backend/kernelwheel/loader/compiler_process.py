@@ -1,7 +1,9 @@
 """Asking the compiler, which is a program of its own: a compile that crashes is an error here, and no more than that.
 
-It runs with the same Python and the same folders of modules, but as a file: `python -m <package>…` would import the
-package, and torch with it, and load kernels. It is in a session of its own, and ends when this process does.
+It runs with the same Python, its options and its folders of modules. These come in the message: in PYTHONPATH, a folder
+with a colon would be two, and a CMake of another Python would get modules of this one. It runs as a file: `python -m
+<package>…` would import the package, and torch with it, and load kernels. It is in a session of its own, and ends when
+this process does.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tupl
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(json.dumps(message).encode("ascii") + b"\n")
+            folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
+            process.stdin.write(json.dumps({"path": folders, **message}).encode("ascii") + b"\n")
             process.stdin.flush()
         except BrokenPipeError:  # it has ended already, and said why
             with suppress(BrokenPipeError):
@@ -80,8 +83,9 @@ def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tupl
 def _start(inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            [sys.executable or "", "-u", str(PROGRAM), str(os.getpid())],
-            env={**os.environ, **environment()},
+            [sys.executable or "", *options(), "-u", str(PROGRAM), str(os.getpid())],
+            # Under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller".
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -97,12 +101,14 @@ def _start(inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
         ) from error
 
 
-def environment() -> dict[str, str]:
-    """The variables by which the compiler finds the modules that this process finds."""
-    return {
-        "LC_ALL": "C.UTF-8",  # under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller"
-        "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str)),
-    }
+def options() -> list[str]:
+    """The options of this Python that say whose code it runs as it starts (Python's manual, "Command line")."""
+    flags = sys.flags
+    if flags.isolated:
+        return ["-I"]
+    given = {"-E": flags.ignore_environment, "-s": flags.no_user_site, "-S": flags.no_site}
+    given["-P"] = getattr(flags, "safe_path", False)  # since Python 3.11
+    return [option for option, said in given.items() if said]
 
 
 def _told(line: bytes) -> dict[str, Any]:
