@@ -88,11 +88,13 @@ class Editable:
         return sorted(Path(name).name for name in inputs if "/src/" in name)
 
     def change(self, file: str, old: str, new: str) -> None:
-        """Edit a file of the checkout."""
+        """Edit a file of the checkout. Of Python, no bytecode is left: it is judged by whole seconds and the size."""
         path = self.checkout / file
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
+        for bytecode in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            bytecode.unlink()
 
 
 def make_editable(folder: Path, sources: Mapping[str, str] | None = None) -> Editable:

@@ -7,7 +7,9 @@ import csv
 import hashlib
 import io
 import stat
+import struct
 import tracemalloc
+import zlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -57,11 +59,11 @@ def changed(whole: Path, folder: Path, change: Change) -> Path:
     return path
 
 
-def add(whole: Path, folder: Path, name: str, mode: int = 0, system: int = 3) -> Path:
+def add(whole: Path, folder: Path, name: str, mode: int = 0, system: int = 3, extra: bytes = b"") -> Path:
     """The wheel with one more member, and a line in RECORD for it, as a hostile build would pack it."""
     data, info = b"data", ZipInfo("x")
     info.filename = info.orig_filename = name  # ZipInfo cuts and changes names
-    info.create_system, info.external_attr = system, mode << 16
+    info.create_system, info.external_attr, info.extra = system, mode << 16, extra
     digest = urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\n").writerow([name.partition("\0")[0], f"sha256={digest}", len(data)])
@@ -231,6 +233,17 @@ def test_a_member_that_is_no_file_is_damage(whole: Path, tmp_path: Path, kind: i
 
     assert found.startswith("tiny/x: ")
     assert says in found
+
+
+@pytest.mark.parametrize("second", [b"../x", b"tiny/x"])
+def test_a_member_with_a_second_name_is_damage(whole: Path, tmp_path: Path, second: bytes) -> None:
+    """zipfile takes it since Python 3.12, and others do not."""
+    field = struct.pack("<BI", 1, zlib.crc32(b"tiny/y")) + second  # Info-ZIP Unicode Path
+    extra = struct.pack("<HH", 0x9999, 2) + b"ab" + struct.pack("<HH", 0x7075, len(field)) + field
+
+    found = view_wheel(add(whole, tmp_path, "tiny/y", extra=extra)).damage
+
+    assert any("second name (Unicode Path)" in line for line in found)
 
 
 def test_a_member_that_is_there_twice_is_damage(whole: Path, tmp_path: Path) -> None:

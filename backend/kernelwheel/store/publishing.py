@@ -104,9 +104,12 @@ def mark() -> str:
 
 def _maker(store: Store) -> str:
     try:
-        return (store.root / ".maker").read_text(encoding="utf-8") or "another process"
+        said = (store.root / ".maker").read_text(encoding="utf-8") or "another process"
     except OSError:
-        return "another process"
+        said = "another process"
+    stopped = HERE.stopped_holder(store.root / ".lock")
+    ways = f"kill -CONT {stopped} lets it go on, kill -9 {stopped} ends it"
+    return f"{said}; process {stopped} is stopped: {ways}" if stopped else said
 
 
 def _remove_leftovers(store: Store) -> None:

@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import stat
+import struct
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from ..core.manifest_schema import short
 LARGEST_RECORD = 8 << 20
 # "sha256 or better", of those that every Python has.
 _ALGORITHMS = ("sha256", "sha384", "sha512")
+_UNICODE_PATH = 0x7075  # APPNOTE.TXT, 4.6.9
 _UNIX = 3  # APPNOTE.TXT, 4.4.2: the system whose file modes are in a member's external attributes
 
 
@@ -72,7 +74,17 @@ def unlike_record(recorded: Recorded, blocks: Iterable[bytes]) -> str:
 
 def wrong_member(info: ZipInfo) -> str:
     """What is wrong with the name or kind of a member, which no build packs; empty if nothing is."""
-    return _wrong_name(info.orig_filename) or _wrong_kind(info)  # zipfile cuts the other name at a NUL
+    # zipfile cuts `filename` at a NUL, and Python 3.12 and later take it from the second name.
+    return _wrong_name(info.orig_filename) or _wrong_kind(info) or _second_name(info.extra)
+
+
+def _second_name(extra: bytes) -> str:
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<HH", extra)
+        if kind == _UNICODE_PATH:
+            return "it has a second name (Unicode Path), which some programs take"
+        extra = extra[4 + size :]
+    return ""
 
 
 def _wrong_name(name: str) -> str:
