@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..ops.distributed import gather_values
+
 
 @dataclass(frozen=True)
 class Shards:
@@ -73,12 +75,8 @@ class Shards:
         return self.of_all(rows)
 
     def of_all(self, value: Any) -> list[Any]:
-        """A value of each rank, on all of them."""
-        if self.count == 1:
-            return [value]
-        found = [None] * self.count
-        dist.all_gather_object(found, value)
-        return found
+        """A value of each rank, on all of them; one that JSON can say."""
+        return [value] if self.count == 1 else gather_values(value, torch.device("cpu"))
 
 
 ALONE = Shards()

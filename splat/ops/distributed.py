@@ -9,6 +9,7 @@ Shapes: C cameras and M visible pairs of one rank, W values of a pair.
 
 from __future__ import annotations
 
+import json
 import math
 import weakref
 import zlib
@@ -21,6 +22,8 @@ from torch import Tensor
 
 from .arguments import ProjectionSettings, Sizes
 from .packing import Splats, Visible, pack
+
+MOST_BYTES = 16 << 20  # of a value that a rank sends
 
 
 class Ranks:
@@ -69,11 +72,28 @@ def meet(sizes: Sizes, settings: ProjectionSettings, device: torch.device, facts
     mine = torch.tensor([zlib.crc32(repr(sorted(facts.items())).encode()), sizes.gaussians, sizes.cameras, *image])
     found = _gathered(mine.to(device)).tolist()
     if len({crc for crc, *_ in found}) > 1:
-        everyone: list[dict[str, object]] = [{} for _ in found]
-        dist.all_gather_object(everyone, facts)
-        raise ValueError(disagreement(everyone) or "all ranks must have the same arguments, and have not")
+        raise ValueError(
+            disagreement(gather_values(facts, device)) or "all ranks must have the same arguments, and have not"
+        )
     _, gaussians, cameras, widths, heights = map(list, zip(*found, strict=True))
     return Ranks(dist.get_rank(), gaussians, cameras, list(zip(widths, heights, strict=True)))
+
+
+def gather_values(value: Any, device: torch.device) -> list[Any]:
+    """A value of each rank, on all of them, as JSON: torch's all_gather_object would unpickle what a rank sends.
+
+    Args:
+        value: what JSON can say, and else its repr; of MOST_BYTES at most.
+        device: that of the tensors which the group exchanges.
+    """
+    mine = torch.frombuffer(bytearray(json.dumps(value, default=repr), "ascii"), dtype=torch.uint8)
+    lengths = _gathered(torch.tensor(len(mine), device=device)).tolist()
+    if max(lengths) > MOST_BYTES:
+        raise ValueError(f"a rank may send {MOST_BYTES} bytes at most, found {max(lengths)}")
+    filled = torch.zeros(max(lengths), dtype=torch.uint8)
+    filled[: len(mine)] = mine
+    rows = _gathered(filled.to(device)).cpu().numpy()
+    return [json.loads(row[:length].tobytes()) for row, length in zip(rows, lengths, strict=True)]
 
 
 def disagreement(everyone: list[dict[str, object]]) -> str | None:
