@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,3 +181,14 @@ def test_info_shows_the_files_coordinates(tmp_path: Path, capsys: pytest.Capture
     _, out, _ = run(capsys, "info", tmp_path / "a.ply")
     assert "coordinates of a map; in memory the offset 500000,4600000,300 is taken off them" in out
     assert f"{report['quantiles']['y']['max']:.3f}"[:-1] in out
+
+
+def test_a_page_has_coordinates_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = replace(map_scene(), scales=torch.full((60, 3), 0.1))
+    write_scene(tmp_path / "a.ply", scene)
+    status, _, err = run(capsys, "export", tmp_path / "a.ply", "-o", tmp_path / "a.html")
+    assert (status, err) == (0, "")
+    found = re.search(r"[\w+/]{400,}=*", (tmp_path / "a.html").read_text())
+    assert found
+    (tmp_path / "a.spz").write_bytes(base64.b64decode(found.group()))
+    torch.testing.assert_close(read_scene(tmp_path / "a.spz").means, scene.means, rtol=0, atol=1e-3)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -14,7 +14,6 @@ from typing import Final
 
 from ..scene.camera import Camera
 from ..scene.camera_file import camera_json
-from ..scene.coordinates import NO_OFFSET
 from ..scene.file_output import check_writable, replacing
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.names import one_line
@@ -83,7 +82,7 @@ def scene_page(title: str, scene: Gaussians, view: PageView) -> bytes:
         vertex=_source("gaussians.vert"),
         fragment=_source("gaussians.frag"),
         program=program,
-        scene=base64.b64encode(encode_spz_file(replace(scene, offset=NO_OFFSET), _SPZ_VERSION)).decode("ascii"),
+        scene=base64.b64encode(encode_spz_file(scene, _SPZ_VERSION)).decode("ascii"),
     )
     return page.encode()
 
