@@ -15,12 +15,11 @@ from ..scene.formats import (
     WRITERS,
     WRITTEN_ENDINGS,
     check_scene_output,
-    read_scene,
     written_suffix,
 )
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.turns import rotation_about_axes, turned
-from .command_files import file_argument, save_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, save_scene
 from .memory import enough_memory
 from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
@@ -70,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", type=_factor, metavar="FACTOR", help="make the scene this many times as large, from the origin"
     )
     parser.add_argument("--translate", type=_vector, metavar="X,Y,Z", help="move the scene by so much")
+    add_antialiased_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with enough_memory(lambda: f"converting {names}", "choose a scene of fewer Gaussians"):
             with printed_warnings():
-                whole = merge_scenes([read_scene(path) for path in args.sources])
+                whole = merge_scenes([load_scene(path, args.antialiased) for path in args.sources])
                 scene = usable(_edited(whole, args), args.output)
             if not len(whole):
                 raise SceneError(f"{names}: a scene with Gaussians is required, found none in it")

@@ -54,6 +54,8 @@ def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
         "gaussians": len(scene),
         "left_out": left_out,
         "sh_degree": scene.degree,
+        "antialiased": scene.antialiased,
+        "up": scene.up,
         "offset": list(scene.offset),
         "visible_box": visible_box(scene),
         "quantiles": scene_quantiles(scene),
@@ -67,6 +69,10 @@ def _lines(report: dict[str, Any]) -> list[str]:
         f"{report['gaussians']} Gaussians, SH degree {report['sh_degree']}; not finite and left out: "
         f"{report['left_out']}",
     ]
+    if report["antialiased"]:
+        lines.append("to be drawn antialiased")
+    if report["up"]:
+        lines.append(f"up is {report['up']}")
     if any(report["offset"]):
         lines.append(f"coordinates of a map; in memory the offset {shown_offset(report['offset'])} is taken off them")
     digits = 10 if any(report["offset"]) else 4

@@ -44,6 +44,11 @@ class Camera:
     near: float = 0.01
     """The near plane, chosen for the size of the scene."""
 
+    @property
+    def far(self) -> float:
+        """The far plane: 12 orders of magnitude beyond the near one, and at least 1e10."""
+        return min(max(1e10, 1e12 * self.near), 3e38)
+
     def of_size(self, width: int, height: int) -> Camera:
         """The camera for pictures of another size, whose shorter side shows as much."""
         scale = min(width, height) / min(self.width, self.height)

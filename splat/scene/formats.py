@@ -125,7 +125,10 @@ def check_scene_output(path: str | Path) -> Path:
 
 def losses_of(suffix: str, scene: Gaussians) -> list[str]:
     """What a file with this ending cannot hold of a scene, beyond its precision, a phrase each."""
-    return WRITERS[suffix].losses(scene)
+    losses = WRITERS[suffix].losses(scene)
+    if scene.up not in (None, "-y") and not suffix.endswith(".ply"):
+        losses.append(f"that {scene.up} is up is dropped; `splat convert --up {scene.up}` turns the scene as most are")
+    return losses
 
 
 def write_scene(path: str | Path, scene: Gaussians) -> None:

@@ -15,6 +15,7 @@ from .compressed_ply import is_compressed, read_compressed
 from .file_input import scene_file, usable
 from .gaussians import SH_C0, Gaussians, SceneError
 from .names import listed
+from .ply_comments import commented
 from .ply_header import read_header
 from .ply_rows import Array, Vertices, read_vertices
 
@@ -34,7 +35,8 @@ def read_ply(path: str | Path) -> Gaussians:
       otherwise grey.
     - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
 
-    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them.
+    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them, and `ply_comments.py` what comments
+    say about the scene.
 
     Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many.
 
@@ -50,7 +52,7 @@ def read_ply(path: str | Path) -> Gaussians:
         else:
             file.seek(0)
             gaussians = _to_gaussians(read_vertices(file, _choose))
-    return usable(gaussians, path)
+    return usable(commented(gaussians, header.comments), path)
 
 
 def ply_kind(path: Path) -> str:

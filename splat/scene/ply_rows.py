@@ -99,7 +99,7 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
         SceneError: if the file is empty, truncated, malformed or not PLY.
         OSError: if it cannot be read.
     """
-    byte_order, elements = read_header(file)
+    byte_order, elements, _ = read_header(file)
     names = [element.name for element in elements]
     if "vertex" not in names:
         raise SceneError(f"an element 'vertex' is required, found {listed(names)}")

@@ -95,7 +95,7 @@ def decode_sog(meta: SogMeta, pixels: dict[str, Bytes]) -> Gaussians:
         deviations = np.exp(_looked_up(meta.scales, scales[:, :3], "scales"))
     opacities = color[:, 3] / np.float32(255)
     others = (torch.from_numpy(array) for array in (_rotations(quats), deviations, opacities, sh))
-    return Gaussians(coordinates.float(), *others).placed(coordinates)
+    return Gaussians(coordinates.float(), *others, antialiased=meta.antialiased).placed(coordinates)
 
 
 def _rotations(pixels: Bytes) -> Floats:

@@ -22,7 +22,7 @@ from .compressed_ply_writer import nearby
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians
 from .sog_file import FIRST_TAG, PALETTE_ROW
-from .sog_meta import MAX_DEGREE, META, MOST_PALETTE
+from .sog_meta import ANTIALIASED, MAX_DEGREE, META, MOST_PALETTE
 
 _STEPS: Final = 65535
 _SMALLEST: Final = 1e-38
@@ -82,6 +82,8 @@ def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
         "quats": {"files": ["quats.webp"]},
         "sh0": {"codebook": colors.tolist(), "files": ["sh0.webp"]},
     }
+    if scene.antialiased:
+        meta["model"] = ANTIALIASED
     if degree := min(scene.degree, MAX_DEGREE):
         number = (degree + 1) ** 2 - 1
         entries, labels = palette(sh[:, 1 : number + 1].reshape(len(sh), 3 * number).astype(np.float32), MOST_PALETTE)
