@@ -293,3 +293,21 @@ def test_an_archive_of_many_names(tmp_path: Path) -> None:
         for number in range(20_000):
             archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
     refused_in_little_memory(tmp_path / "a.sog", "with a directory of at most 65536 bytes is required, found a larger")
+
+
+def test_a_few_far_gaussians_make_all_coarse_and_that_is_said(tmp_path: Path) -> None:
+    scene = some_scene(200, degree=0)
+    scene.means[0, 1] = 1e5
+    assert losses_of(".sog", scene) == []
+    scene.means[0, 1] = 1e30
+    (said,) = losses_of(".sog", scene)
+    write_scene(tmp_path / "a.sog", scene)
+    error = np.sort(read_scene(tmp_path / "a.sog").means[:, 1].numpy()) - np.sort(scene.means[:, 1].numpy())
+    step = re.fullmatch(
+        r"centres are rounded to steps of ([\d.]+), because a few lie far from the others; `splat convert --crop` leaves "
+        r"them out",
+        said,
+    )
+    assert step
+    assert float(step.group(1)) / 4 < np.abs(error[:-1]).max() < float(step.group(1))
+    assert losses_of(".sog", scene.select(slice(1, None))) == []

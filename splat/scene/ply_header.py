@@ -55,6 +55,11 @@ class Element(NamedTuple):
     properties: list[Property]
 
     @property
+    def size(self) -> int:
+        """Size of all rows in bytes, in a binary file, if they have no lists."""
+        return self.rows * sum(prop.size for prop in self.properties)
+
+    @property
     def has_lists(self) -> bool:
         """Whether its rows can differ in size."""
         return any(prop.length_type is not None for prop in self.properties)
