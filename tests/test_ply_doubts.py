@@ -23,13 +23,11 @@ def ply(path: Path, columns: dict[str, np.ndarray], behind: bytes = b"", more: s
     return path
 
 
-def columns(
-    count: int = 20, scale: str = "scale_", rotation: str = "rot_", opacity: str = "opacity"
-) -> dict[str, np.ndarray]:
+def columns(scale: str = "scale_", rotation: str = "rot_", opacity: str = "opacity") -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     names = ["x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", opacity]
     names += [f"{scale}{i}" for i in range(3)] + [f"{rotation}{i}" for i in range(4)]
-    return {name: rng.normal(size=count) for name in names}
+    return {name: rng.normal(size=20) for name in names}
 
 
 def read_quietly(path: Path) -> Gaussians:
@@ -43,7 +41,7 @@ def read_quietly(path: Path) -> Gaussians:
     [
         (
             {"scale": "scaling_"},
-            "the sizes are not read: scale_0 and its like are required, found scaling_0, scaling_1,",
+            "the sizes are not read: scale_0 and its like are required, found scaling_0, ",
         ),
         ({"scale": "Scale_"}, "the sizes are not read: scale_0 and its like are required, found Scale_0"),
         ({"rotation": "rotation_"}, "the rotations are not read: rot_0 and its like are required, found rotation_0, "),
@@ -74,9 +72,7 @@ def test_values_after_activation(tmp_path: Path) -> None:
     values = columns()
     values["opacity"] = np.linspace(0, 1, 20)
     values.update({f"scale_{i}": np.exp(values[f"scale_{i}"]) for i in range(3)})
-    with pytest.warns(
-        UserWarning, match="a.ply: opacity and scale_0 to scale_2 are read as logits and logarithms, found"
-    ):
+    with pytest.warns(UserWarning, match="a.ply: opacity and scale_0 to scale_2 are read as logits and logarithms,"):
         read_scene(ply(tmp_path / "a.ply", values))
     for name, value in (("opacity", -0.1), ("opacity", 1.1), ("scale_1", -0.1)):
         read_quietly(ply(tmp_path / "a.ply", {**values, name: np.append(values[name][1:], value)}))

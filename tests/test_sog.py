@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import struct
 import time
 import warnings
@@ -304,8 +305,8 @@ def test_a_few_far_gaussians_make_all_coarse_and_that_is_said(tmp_path: Path) ->
     write_scene(tmp_path / "a.sog", scene)
     error = np.sort(read_scene(tmp_path / "a.sog").means[:, 1].numpy()) - np.sort(scene.means[:, 1].numpy())
     step = re.fullmatch(
-        r"centres are rounded to steps of ([\d.]+), because a few lie far from the others; `splat convert --crop` leaves "
-        r"them out",
+        r"centres are rounded to steps of ([\d.]+), because a few lie far from the others; `splat convert --crop` "
+        r"leaves them out",
         said,
     )
     assert step
