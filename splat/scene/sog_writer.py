@@ -55,7 +55,9 @@ def sog_losses(scene: Gaussians) -> list[str]:
     if scene.degree > MAX_DEGREE:
         losses.append(f"spherical harmonics of degree {MAX_DEGREE + 1} are dropped")
     if scene.degree and len(scene) > MOST_PALETTE:
-        losses.append(f"{len(scene)} Gaussians share {MOST_PALETTE} sets of spherical harmonics of degree 1 and higher")
+        losses.append(
+            f"{len(scene)} Gaussians share at most {MOST_PALETTE} sets of spherical harmonics of degree 1 and higher"
+        )
     return losses
 
 
