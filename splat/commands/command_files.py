@@ -10,6 +10,7 @@ from pathlib import Path
 from ..scene.builtin import knot_scene
 from ..scene.formats import losses_of, read_scene, write_scene, written_suffix
 from ..scene.gaussians import Gaussians
+from ..scene.scene_folders import scene_in
 from .memory import enough_memory
 from .printing import print_warning
 from .warnings_printed import printed_warnings
@@ -25,6 +26,12 @@ def file_argument(check: Callable[[str], Path]) -> Callable[[str], Path]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return checked
+
+
+def scene_argument(text: str) -> Path:
+    """The type of an argument that names a scene: its file, also that in a folder that a program left."""
+    path = Path(text)
+    return (scene_in(path) if path.is_dir() else None) or path
 
 
 def add_antialiased_argument(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 from typing import Final
 
 from ..scene.camera import UP_AXES, upright_rotation
@@ -19,7 +18,7 @@ from ..scene.formats import (
 )
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.turns import rotation_about_axes, turned
-from .command_files import add_antialiased_argument, file_argument, load_scene, save_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, save_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources",
         nargs="+",
-        type=Path,
+        type=scene_argument,
         metavar="IN",
         help=f"the scene to read ({ENDINGS}); several are put together, with the highest degree among them",
     )

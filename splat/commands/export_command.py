@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 from ..page.scene_page import PageView, check_scene_page, write_scene_page
 from ..scene.coordinates import NO_OFFSET
@@ -12,7 +11,7 @@ from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
 from ..scene.gaussians import SceneError
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
-from .command_files import add_antialiased_argument, file_argument, load_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result, print_warning
 
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scene",
         nargs="?",
-        type=Path,
+        type=scene_argument,
         metavar="SCENE",
         help=f"the scene to export ({ENDINGS}); default: a built-in one",
     )

@@ -13,7 +13,7 @@ from ..scene.formats import ENDINGS, FORMATS, WRITERS, losses_of, read_scene, su
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
-from .command_files import file_argument
+from .command_files import file_argument, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
@@ -21,7 +21,7 @@ from .warnings_printed import printed_warnings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `info`."""
-    parser.add_argument("scene", type=Path, metavar="SCENE", help=f"the scene to read ({ENDINGS})")
+    parser.add_argument("scene", type=scene_argument, metavar="SCENE", help=f"the scene to read ({ENDINGS})")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--histograms", type=file_argument(check_picture), metavar="OUT.png", help="the file to write histograms to"

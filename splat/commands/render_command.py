@@ -17,7 +17,7 @@ from ..scene.image import check_picture, write_png
 from ..scene.moving_pictures import check_moving_pictures, is_video, require_encoder
 from ..view.drawing import rasterized
 from .camera_arguments import add_background_argument, add_camera_arguments, add_size_argument, find_view
-from .command_files import add_antialiased_argument, file_argument, load_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .device import DeviceError, add_device_argument, find_device
 from .frame_writing import even_sides, write_frames
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scene",
         nargs="?",
-        type=Path,
+        type=scene_argument,
         metavar="SCENE",
         help=f"the scene to render ({ENDINGS}); default: a built-in one",
     )

@@ -62,8 +62,9 @@ def _lloyd(ordered: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def palette(vectors: Floats, size: int) -> tuple[Floats, npt.NDArray[np.int64]]:
     """At most `size` vectors [size, D] that stand for vectors [N, D], and for each of these which of them does.
 
-    If no more differ, these are they. Others are divided at the median of the coordinate that varies most, until groups are small. Each group has its
-    share of the palette, found by Lloyd's rounds within it: the time is bounded, and the result is near the best.
+    If no more differ, these are they. Others are divided at the median of the coordinate that varies most, until groups
+    are small. Each group has its share of the palette, found by Lloyd's rounds within it: the time is bounded, and the
+    result is near the best.
     """
     first, labels = _distinct(vectors)
     if len(first) <= size:
