@@ -63,6 +63,18 @@ def test_a_folder_of_no_scene_or_of_several_is_one_error(
         assert err.endswith(f"found a folder with {count} scenes; name one\n")
 
 
+def test_a_folder_that_may_not_be_read_is_one_error(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: refuse(folder))
+    status, _, err = run(capsys, "info", trained)
+    assert (status, err) == (1, f"splat: [Errno 13] Permission denied: '{trained}'\n")
+
+
 def streamed(folder: Path, *chunks: Gaussians, **changes: Any) -> Path:
     """Chunks as levels 0, 0, 1 and so on, and their lod-meta.json."""
     names = []

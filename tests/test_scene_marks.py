@@ -16,11 +16,12 @@ from test_commands import run
 from test_formats import some_scene
 from test_render_command import render
 
-from splat.scene.camera import UP_AXES
+from splat.scene.camera import UP_AXES, orbit
 from splat.scene.edits import crop_scene, limit_degree, merge_scenes, prune_scene, shift_scene
 from splat.scene.formats import WRITERS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import Gaussians
 from splat.scene.spz import write_spz
+from splat.view.drawing import Look, draw
 
 
 def small_scene() -> Gaussians:
@@ -94,6 +95,9 @@ def test_it_is_drawn_so(tmp_path: Path) -> None:
     classic, antialiased = (render(tmp_path / "a.png", each, *size) for each in (plain, path))
     assert np.abs(classic - antialiased).mean() > 2
     assert antialiased.sum() < 0.8 * classic.sum(), "the blur makes small Gaussians larger, and these are faded for it"
+    look = Look(read_scene(path), "colour", 0, (0, 0, 0), 0.01)
+    camera = orbit(look.scene, 60, 40, azimuth=45, elevation=20, fov=40, distance=0.9, up="-y")
+    assert np.array_equal(draw(look, camera), antialiased), "in the viewer"
     assert np.array_equal(render(tmp_path / "a.png", path, *size, "--no-antialiased"), classic)
     assert np.array_equal(render(tmp_path / "a.png", plain, *size, "--antialiased"), antialiased)
 

@@ -29,9 +29,12 @@ def file_argument(check: Callable[[str], Path]) -> Callable[[str], Path]:
 
 
 def scene_argument(text: str) -> Path:
-    """The type of an argument that names a scene: its file, also that in a folder that a program left."""
+    """The type of an argument that names a scene: its file, or a folder that stands for one."""
     path = Path(text)
-    return (scene_in(path) if path.is_dir() else None) or path
+    try:
+        return (scene_in(path) if path.is_dir() else None) or path
+    except OSError:  # reading it says why
+        return path
 
 
 def add_antialiased_argument(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +49,7 @@ def add_antialiased_argument(parser: argparse.ArgumentParser) -> None:
 def load_scene(path: Path | None, antialiased: bool | None = None) -> Gaussians:
     """The scene of a file, on the CPU; the built-in one for None. Warnings are printed.
 
-    `antialiased` says how it is to be drawn, if its file does not.
+    `antialiased` says how it is to be drawn, whatever its file says.
 
     Raises:
         NotEnoughMemory: if it does not fit in memory.
