@@ -23,6 +23,7 @@ from splat.scene.coordinates import NO_OFFSET, find_offset
 from splat.scene.edits import crop_scene, merge_scenes, scale_scene, shift_scene
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians
+from splat.view.crop_controls import slider_ends
 
 UTM = (500_000.1, 4_600_000.2, 300.0)
 
@@ -192,3 +193,13 @@ def test_a_page_has_coordinates_of_its_own(tmp_path: Path, capsys: pytest.Captur
     assert found
     (tmp_path / "a.spz").write_bytes(base64.b64decode(found.group()))
     torch.testing.assert_close(read_scene(tmp_path / "a.spz").means, scene.means, rtol=0, atol=1e-3)
+
+
+def test_the_viewer_crops_and_saves_in_the_files_coordinates() -> None:
+    plain = some_scene(60, degree=0)
+    scene = shift_scene(plain, UTM)
+    ends, there = slider_ends(plain), slider_ends(scene)
+    assert np.abs(np.array(there) - ends - UTM).max() < 0.2, "as many digits as their distance needs"
+    lower, upper = (tuple(np.array(corner) / 2) for corner in ends)
+    box = tuple(np.array(lower) + UTM), tuple(np.array(upper) + UTM)
+    assert torch.equal(crop_scene(scene, *box).scales, crop_scene(plain, lower, upper).scales)
