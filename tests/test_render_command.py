@@ -149,7 +149,7 @@ def test_scenes_that_cannot_be_shown(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = tmp_path / "a.png"
     scene = tmp_path / "scene.ply"
     assert "No such file" in failure(capsys, scene, "-o", out)
-    assert "Is a directory" in failure(capsys, tmp_path, "-o", out)
+    assert "found a folder with 0 scenes" in failure(capsys, tmp_path, "-o", out)
     scene.write_bytes(b"GIF89a")
     assert f"{scene}: a PLY file, which starts with" in failure(capsys, scene, "-o", out)
     scene.write_bytes(ply(columns(0)))

@@ -28,6 +28,7 @@ from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
 from splat.scene.camera_path import read_path
+from splat.scene.coordinates import NO_OFFSET
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.choices import BUILT_IN, Choices
@@ -415,7 +416,7 @@ def test_keyframes_are_played_and_saved(viewer: Viewer, drawn: Drawn, tmp_path: 
     path, saved = session._path, tmp_path / "path.json"
     session.download = lambda name, content: (tmp_path / name).write_bytes(content)
     with pytest.raises(SceneError, match="one keyframe or more is required, found none"):
-        path._save()
+        path._save(NO_OFFSET)
     for depth in (-5, -6, -8, -7):
         page.look(position=[0, 0, depth])
         while drawn.full()[1].viewmat[2, 3] != -depth:
@@ -424,7 +425,7 @@ def test_keyframes_are_played_and_saved(viewer: Viewer, drawn: Drawn, tmp_path: 
     assert path._count.content == "4 keyframes"
     path._remove()
     path._seconds.value = 1
-    path._save()
+    path._save(NO_OFFSET)
     found = read_path(saved)
     assert [camera.viewmat[2, 3].item() for camera in found.keyframes] == [5, 6, 8]
     assert (found.seconds, found.keyframes[0].width, found.closed) == (1, 80, False)

@@ -100,7 +100,7 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None)
     points, colors = np.zeros((0, 3)), np.zeros((0, 3), np.uint8)
     for cloud in clouds[:1]:
         scene = read_ply(cloud)
-        points = scene.means.double().numpy()
+        points = scene.coordinates.numpy()
         colors = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1).mul(255).round().byte().numpy()
     return Capture(source, tuple(sorted(photographs, key=lambda p: str(p.path))), points, colors)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from .compressed_ply import is_compressed, read_compressed
 from .file_input import scene_file, usable
 from .gaussians import SH_C0, Gaussians, SceneError
 from .names import listed
+from .ply_comments import commented
+from .ply_doubts import doubts
 from .ply_header import read_header
 from .ply_rows import Array, Vertices, read_vertices
 
@@ -33,9 +37,11 @@ def read_ply(path: str | Path) -> Gaussians:
       otherwise grey.
     - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
 
-    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them.
+    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them, and `ply_comments.py` what comments
+    say about the scene.
 
-    Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many.
+    Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many; one
+    also says what makes it doubtful that values were read as they were meant (`ply_doubts.py`).
 
     Raises:
         SceneError: if the file is empty, truncated, malformed, not PLY, or holds no centres.
@@ -48,8 +54,11 @@ def read_ply(path: str | Path) -> Gaussians:
             gaussians = read_compressed(file, header)
         else:
             file.seek(0)
-            gaussians = _to_gaussians(read_vertices(file, _choose))
-    return usable(gaussians, path)
+            vertices = read_vertices(file, _choose)
+            gaussians = _to_gaussians(vertices)
+            for doubt in doubts(header, vertices):
+                warnings.warn(f"{path}: {doubt}", stacklevel=2)
+    return usable(commented(gaussians, header.comments), path)
 
 
 def ply_kind(path: Path) -> str:
@@ -62,7 +71,6 @@ def ply_kind(path: Path) -> str:
 
 BYTE_ORDERS: Final = {"": "text", "<": "binary, little-endian", ">": "binary, big-endian"}
 
-_CENTRES: Final = ("x", "y", "z")
 _SCALES: Final = ("scale_0", "scale_1", "scale_2")
 _ROTATION: Final = ("rot_0", "rot_1", "rot_2", "rot_3")
 _CONSTANT: Final = ("f_dc_0", "f_dc_1", "f_dc_2")
@@ -86,39 +94,39 @@ def _choose(names: list[str]) -> set[str]:
     bands = [f"f_rest_{i}" for i in range(rest)] if rest in _BANDS else []
     if len(bands) != rest or not found >= set(bands):
         raise SceneError(f"f_rest_0 and so on must be 0, 9, 24, 45 or 72 properties in a row, found {rest}")
-    return found & {*_CENTRES, "opacity", *scales, *_ROTATION, *colors, *bands}
+    return found & {"opacity", *scales, *_ROTATION, *colors, *bands}
 
 
 def _to_gaussians(vertices: Vertices) -> Gaussians:
     columns = vertices.columns
-    n = len(columns["x"])
+    n = len(vertices.centres)
     # Gaussians that turn out not to be finite are left out and counted, so numpy need not warn; a logit of -inf is an
     # opacity of 0.
     with np.errstate(all="ignore"):
-        means = _stack(columns, _CENTRES)
         logits = columns["opacity"].astype(np.float64) if "opacity" in columns else np.full(n, np.inf)
         opacities = 1 / (1 + np.exp(-logits))
-        scales = _scales(columns, means)
+        scales = _scales(columns, vertices.centres)
         sh = _coefficients(vertices, n)
     identity = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
     quats = _stack(columns, _ROTATION) if "rot_0" in columns else identity
+    coordinates = torch.from_numpy(vertices.centres)
     return Gaussians(
-        means=torch.from_numpy(means),
+        means=coordinates.float(),
         quats=torch.from_numpy(quats),
         scales=torch.from_numpy(scales),
         opacities=torch.from_numpy(opacities.astype(np.float32)),
         sh=torch.from_numpy(sh),
-    )
+    ).placed(coordinates)
 
 
-def _scales(columns: dict[str, Array], means: Array) -> Array:
+def _scales(columns: dict[str, Array], centres: npt.NDArray[np.float64]) -> Array:
     names = [name for name in _SCALES if name in columns]
     if not names:
         # As if the points lay on a surface of the scene's size: standard deviations are half the distance between them.
-        points = means[np.isfinite(means).all(axis=1)].astype(np.float64)
+        points = centres[np.isfinite(centres).all(axis=1)]
         low, high = np.quantile(points, (0.02, 0.98), axis=0) if len(points) else np.zeros((2, 3))
         size = 0.5 * float(np.linalg.norm(high - low)) / math.sqrt(max(len(points), 1))
-        return np.full_like(means, size)
+        return np.full_like(centres, size, np.float32)
     scales = np.exp(_stack(columns, names))
     if len(names) == 1:
         scales = np.repeat(scales, 3, axis=1)
