@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -10,10 +11,19 @@ import torch
 from torch import Tensor
 
 from ..photos.capture import Capture, Photograph
+from ..photos.distortion import PANORAMA
 from ..photos.lens import Lens
-from ..photos.pictures import BLACK, check_unpacking, picture_header, read_mask, read_resized
-from ..photos.straightening import straight
+from ..photos.pictures import (
+    BLACK,
+    DamagedPictureError,
+    check_unpacking,
+    picture_header,
+    read_mask,
+    read_resized,
+)
+from ..photos.straightening import size_before, straight
 from ..scene.gaussians import SceneError
+from ..scene.names import listed, name_end
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
 from .views import Views
@@ -66,19 +76,18 @@ def photograph_views(
         OSError: if a file cannot be read.
     """
     what, preparation = str(capture.source), preparation or Preparation()
+    capture, cameras = _cameras(capture, preparation)
     if len(capture.photographs) < 2:
         raise SceneError(
             f"{what}: at least 2 photographs are required, found {len(capture.photographs)}; a single picture is "
             "fitted by its own name, without cameras"
         )
-    cameras = _cameras(capture, preparation)
     sizes = [(camera.lens.width, camera.lens.height) for camera in cameras]
     kept = 3 + any(photograph.mask is not None for photograph in capture.photographs)
     check_fitting(what, PHOTOGRAPH, sizes, kept, memory)
-    for photograph, size in zip(capture.photographs, sizes, strict=True):
-        check_unpacking(photograph.path, size, memory.reading)
-        if photograph.mask:
-            check_unpacking(photograph.mask, size, memory.reading)
+    for photograph, camera, size in zip(capture.photographs, cameras, sizes, strict=True):
+        for path in filter(None, (photograph.path, photograph.mask)):
+            check_unpacking(path, size, memory.reading, camera.lenses)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
     Ks = torch.stack([_intrinsics(camera.lens) for camera in cameras])
     _check_places(what, viewmats)
@@ -98,17 +107,32 @@ def photograph_views(
 
 
 def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], preparation: Preparation) -> Views:
-    """The views with the pixels of the photographs."""
+    """The views with the pixels of the photographs; those that are damaged are left out."""
     images, masks, transparent = [], [], 0
-    for photograph, camera in zip(capture.photographs, cameras, strict=True):
+    damaged: dict[int, str] = {}
+    black: list[int] = []
+    for index, (photograph, camera) in enumerate(zip(capture.photographs, cameras, strict=True)):
         size = (camera.lens.width, camera.lens.height)
-        pixels = read_resized(photograph.path, size, preparation.background, camera.turned, camera.lenses)
+        mask = None
+        try:
+            pixels = read_resized(photograph.path, size, preparation.background, camera.turned, camera.lenses)
+            if photograph.mask:
+                mask = torch.from_numpy(read_mask(photograph.mask, size, camera.lenses))
+        except DamagedPictureError as error:
+            damaged[index] = str(error)
+            continue
+        if mask is not None and not bool(mask.any()):
+            if photograph.lens.distortion.family is not PANORAMA:
+                raise SceneError(
+                    f"{photograph.mask}: a mask that leaves some of its photograph is required, found black"
+                )
+            black.append(index)
+            continue
         images.append(torch.from_numpy(pixels.colors))
         transparent += pixels.transparent
-        mask = torch.from_numpy(read_mask(photograph.mask, size, camera.lenses)) if photograph.mask else None
-        if mask is not None and not bool(mask.any()):
-            raise SceneError(f"{photograph.mask}: a mask that leaves some of its photograph is required, found black")
         masks.append(mask)
+    capture, kept = _without(capture, damaged, black)
+    views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept])
     count = len(images)
     if transparent:
         red, green, blue = preparation.background
@@ -127,14 +151,22 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
     )
 
 
-def _cameras(capture: Capture, preparation: Preparation) -> list[_Camera]:
-    """What becomes of each photograph; warnings say what was lost, or guessed."""
+def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[_Camera]]:
+    """The photographs that are no damaged ones, and what becomes of each; warnings say what was lost, or guessed."""
     pinholes: dict[Lens, Lens] = {}
     for photograph in capture.photographs:
         if photograph.lens not in pinholes:
             pinholes[photograph.lens] = straight(photograph.lens, str(photograph.path))
-    cameras = [_camera(photograph, pinholes[photograph.lens], preparation) for photograph in capture.photographs]
-    bent = {lens: pinhole for lens, pinhole in pinholes.items() if lens.distortion}
+    cameras: list[_Camera] = []
+    damaged: dict[int, str] = {}
+    for index, photograph in enumerate(capture.photographs):
+        try:
+            cameras.append(_camera(photograph, pinholes[photograph.lens], preparation))
+        except DamagedPictureError as error:
+            damaged[index] = str(error)
+    capture, _ = _without(capture, damaged)
+    bent = {lens: pinhole for lens, pinhole in pinholes.items() if lens.distortion.family is not PANORAMA}
+    bent = {lens: pinhole for lens, pinhole in bent.items() if lens.distortion}
     if bent:
         seen = [pinhole.field_of_view for pinhole in bent.values()]
         words = [
@@ -153,7 +185,26 @@ def _cameras(capture: Capture, preparation: Preparation) -> list[_Camera]:
             "cameras are taken for those of the pixels as stored, which COLMAP and Nerfstudio use",
             stacklevel=3,
         )
-    return cameras
+    return capture, cameras
+
+
+def _without(capture: Capture, damaged: dict[int, str], unused: Sequence[int] = ()) -> tuple[Capture, list[int]]:
+    """The capture without the photographs of these numbers, and the numbers of the others.
+
+    A warning says what is wrong with those that are damaged; SceneError if these are more than half.
+    """
+    count = len(capture.photographs)
+    if damaged:
+        first = next(iter(damaged.values()))
+        if 2 * len(damaged) > count or count - len(damaged) < 2:
+            raise SceneError(f"{capture.source}: {len(damaged)} of {count} pictures cannot be read: {first}")
+        names = listed([name_end(str(capture.photographs[index].path)) for index in damaged])
+        warnings.warn(
+            f"{capture.source}: {len(damaged)} of {count} pictures cannot be read and are left out: {names} ({first})",
+            stacklevel=4,
+        )
+    kept = [index for index in range(count) if index not in damaged and index not in unused]
+    return replace(capture, photographs=tuple(capture.photographs[index] for index in kept)), kept
 
 
 def _camera(photograph: Photograph, pinhole: Lens, preparation: Preparation) -> _Camera:
@@ -167,7 +218,8 @@ def _camera(photograph: Photograph, pinhole: Lens, preparation: Preparation) -> 
             f"{width}x{height}"
         )
     turned = not fits
-    size = preparation.size(*(header.shown_size if turned else header.size))
+    across, down = header.shown_size if turned else header.size
+    size = preparation.size(*size_before((across, down), pinhole, lens))
     if min(size) < _SMALLEST:
         raise SceneError(
             f"{photograph.path}: at least {_SMALLEST}x{_SMALLEST} pixels are required, found {size[0]}x{size[1]}; "
