@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from ..page.scene_page import PageView, check_scene_page, write_scene_page
+from ..scene.coordinates import NO_OFFSET
 from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
 from ..scene.gaussians import SceneError
@@ -52,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
         scene = load_scene(args.scene)
         view = PageView(*find_view(args, scene, args.scene), args.background)
         with enough_memory(lambda: f"exporting {name}", "choose a scene of fewer Gaussians"):
-            scene = limit_degree(scene, min(args.sh_degree, scene.degree))
+            # A page has coordinates of its own, so it loses nothing of a map's.
+            scene = replace(limit_degree(scene, min(args.sh_degree, scene.degree)), offset=NO_OFFSET)
             for loss in losses_of(".spz", scene):
                 print_warning(f"{args.output}: {loss}")
             write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)

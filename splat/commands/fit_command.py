@@ -105,7 +105,7 @@ def _fitted(args: argparse.Namespace, shards: Shards) -> int | _Finished:
             scene = trainer.gaussians()
             if shards.first:
                 save_scene(outputs.scene, scene)
-                write_cameras(outputs.cameras, *work.cameras())
+                write_cameras(outputs.cameras, *work.cameras(), scene.offset)
             if shards.any(failure is not None):
                 return _say_failed(args, trainer, failure)
             if stopped:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..scene.coordinates import shown_offset
 from ..scene.file_input import LeftOutWarning
 from ..scene.formats import ENDINGS, FORMATS, WRITERS, losses_of, read_scene, suffix_of
 from ..scene.gaussians import Gaussians, SceneError
@@ -53,6 +54,7 @@ def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
         "gaussians": len(scene),
         "left_out": left_out,
         "sh_degree": scene.degree,
+        "offset": list(scene.offset),
         "visible_box": visible_box(scene),
         "quantiles": scene_quantiles(scene),
         "losses": {suffix: losses_of(suffix, scene) for suffix in WRITERS},
@@ -65,12 +67,17 @@ def _lines(report: dict[str, Any]) -> list[str]:
         f"{report['gaussians']} Gaussians, SH degree {report['sh_degree']}; not finite and left out: "
         f"{report['left_out']}",
     ]
+    if any(report["offset"]):
+        lines.append(f"coordinates of a map; in memory the offset {shown_offset(report['offset'])} is taken off them")
+    digits = 10 if any(report["offset"]) else 4
     if report["quantiles"]:
         lines += ["", " " * 10 + "".join(f"{name:>12}" for name in QUANTILES)]
     for name, values in report["quantiles"].items():
-        lines.append(f"{name:10}" + "".join(f"{value:12.4g}" for value in values.values()))
+        lines.append(
+            f"{name:10}" + "".join(f"{value:12.{digits if name in 'xyz' else 4}g}" for value in values.values())
+        )
     if report["visible_box"]:
-        lower, upper = (", ".join(f"{x:.4g}" for x in corner) for corner in report["visible_box"].values())
+        lower, upper = (", ".join(f"{x:.{digits}g}" for x in corner) for corner in report["visible_box"].values())
         lines += ["", f"96 % of what is visible, along each axis: {lower} to {upper}"]
     losses = [f"{suffix}: {loss}" for suffix, phrases in report["losses"].items() for loss in phrases]
     if losses:

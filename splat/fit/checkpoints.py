@@ -115,7 +115,7 @@ def digest_of(trainer: Trainer) -> str:
     views = trainer.views
     digest = hashlib.sha256()
     masks = [mask for mask in views.masks if mask is not None]
-    digest.update(f"{[mask is not None for mask in views.masks]} {views.background}".encode())
+    digest.update(f"{[mask is not None for mask in views.masks]} {views.background} {views.offset}".encode())
     for value in (*views.images, *masks, views.viewmats, views.Ks, views.points, views.colors):
         digest.update(f"{value.dtype} {list(value.shape)}".encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())

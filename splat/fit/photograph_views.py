@@ -26,7 +26,7 @@ from ..scene.gaussians import SceneError
 from ..scene.names import listed, name_end
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
-from .views import Views
+from .views import Views, near_origin
 
 _SMALLEST: Final = 8
 
@@ -90,9 +90,9 @@ def photograph_views(
             check_unpacking(path, size, memory.reading, camera.lenses)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
     Ks = torch.stack([_intrinsics(camera.lens) for camera in cameras])
+    viewmats, positions, offset = near_origin(what, viewmats, torch.from_numpy(capture.points.copy()))
     _check_places(what, viewmats)
-    if len(capture.points):
-        positions = torch.from_numpy(capture.points.copy())
+    if len(positions):
         colors = torch.from_numpy(capture.colors.copy()).float() / 255
         check_overlap(what, positions, viewmats, Ks, sizes)
     else:
@@ -102,7 +102,7 @@ def photograph_views(
     values = [positions.float(), viewmats.float(), Ks.float()]
     if not all(bool(value.isfinite().all()) for value in values):
         raise SceneError(f"{what}: points and cameras that float32 can hold are required, found larger ones")
-    views = Views((), values[1], values[2], values[0], colors, len(capture.points) > 0)
+    views = Views((), values[1], values[2], values[0], colors, len(capture.points) > 0, offset=offset)
     return _with_pictures(views, capture, cameras, preparation)
 
 

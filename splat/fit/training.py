@@ -95,8 +95,8 @@ class Trainer:
         elsewhere.
         """
         with torch.no_grad():
-            parts = vars(self.table.activated())
-        return Gaussians(**{name: self.shards.gather(rows) for name, rows in parts.items()})
+            parts = self.table.activated().tensors
+        return Gaussians(*(self.shards.gather(rows) for rows in parts), offset=self.views.offset)
 
     def fit(self, report: Callable[[range, float], None], stop: Callable[[], bool] = lambda: False) -> int:
         """Take the steps that are left, or those until `stop()` is true on a rank; return how many are done.

@@ -74,7 +74,7 @@ def text_cameras(file: BinaryIO) -> dict[int, CameraRecord]:
             with _named(line):
                 number, model, width, height, *values = line.require_whole().words(4)
                 cameras[int(number)] = CameraRecord(model, int(width), int(height), tuple(map(float, values)))
-                check_records(cameras, "cameras")
+            check_records(cameras, "cameras")
     return cameras
 
 
@@ -89,7 +89,7 @@ def text_images(file: BinaryIO) -> list[ImageRecord]:
             with _named(line):
                 words = line.require_whole().words(10, most=10)  # a name may have spaces
                 images.append(ImageRecord(words[9], int(words[8]), tuple(map(float, words[1:8]))))
-                check_records(images, "images")
+            check_records(images, "images")
             if follows is None and not single:
                 raise SceneError("the file ends in the middle: no line of points follows the last image")
             if follows is not None and follows.is_image():

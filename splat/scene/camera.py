@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from .coordinates import NO_OFFSET, Offset
 from .gaussians import Gaussians
 
 # The up direction, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender
@@ -50,6 +51,11 @@ class Camera:
         K[0, 2] += (width - self.width * scale) / 2
         K[1, 2] += (height - self.height * scale) / 2
         return Camera(self.viewmat, K, width, height, self.near)
+
+    def pose(self, offset: Offset = NO_OFFSET) -> tuple[Tensor, Tensor]:
+        """Where it is, [3], and the rotation [3, 3] from its axes to the world's, float64; a scene's offset added."""
+        turn, shift = self.viewmat[:3, :3].double(), self.viewmat[:3, 3].double()
+        return torch.tensor(offset, dtype=torch.float64) - turn.T @ shift, turn.T
 
 
 def seen_share(camera: Camera, scene: Gaussians) -> float:

@@ -7,6 +7,8 @@ An object with the keys
   the camera's axes into the world's. The camera's axes are those of OpenCV: x right, y down, z forward;
 - `K`: 3 rows of 3, focal lengths and principal point in pixels; or `fov`, the degrees that the shorter side covers;
 - `near`: the distance of the near plane in world units; may be absent.
+
+The world is that of the scene's file: a scene's offset is taken off what is read, and added to what is written.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ import torch
 from torch import Tensor
 
 from .camera import Camera, rotation_rows
+from .coordinates import NO_OFFSET, Offset
 from .file_input import named_errors
 from .file_output import check_writable, replacing
 from .gaussians import SceneError
 from .json_input import JsonLimits, read_json
 from .names import listed, quoted
+from .turns import quaternion
 
 MAX_SIDE: Final = 16384
 """The largest width and height of a picture in pixels."""
@@ -42,8 +46,8 @@ _NEAR: Final = 0.01
 _TOLERANCE: Final = 1e-3
 
 
-def read_camera(path: str | Path) -> Camera:
-    """Read a camera file.
+def read_camera(path: str | Path, offset: Offset = NO_OFFSET) -> Camera:
+    """Read a camera file, for a scene with this offset.
 
     Raises:
         SceneError: if it is not one, or a value is missing, not finite or out of range; the message names the file.
@@ -52,25 +56,31 @@ def read_camera(path: str | Path) -> Camera:
     path = Path(path)
     values = read_json(path, "a camera as JSON", _LIMITS, **STRICT)
     with named_errors(path):
-        return camera_from(values)
+        return camera_from(values, offset)
 
 
-def camera_json(camera: Camera) -> str:
-    """The text of a camera file, with `viewmat`, `K` and `near`."""
-    rows = {name: json.dumps(getattr(camera, name).tolist()) for name in ("viewmat", "K")}
+def camera_json(camera: Camera, offset: Offset = NO_OFFSET) -> str:
+    """The text of a camera file, with `viewmat`, `K` and `near`; for a scene with an offset, with `position` and
+    `rotation` instead: beside coordinates of a map, the digits of a matrix would move the camera.
+    """
+    pose: dict[str, Any] = {"viewmat": camera.viewmat.tolist()}
+    if offset != NO_OFFSET:
+        position, turn = camera.pose(offset)
+        pose = {"position": position.tolist(), "rotation": quaternion(turn).tolist()}
+    rows = {name: json.dumps(value) for name, value in {**pose, "K": camera.K.tolist()}.items()}
     lines = [f'"width": {camera.width}', f'"height": {camera.height}']
     lines += [f'"{name}": {text.replace("], [", "],{0}[").format(chr(10) + " " * 4)}' for name, text in rows.items()]
     return "{\n  " + ",\n  ".join([*lines, f'"near": {json.dumps(camera.near)}']) + "\n}\n"
 
 
-def write_camera(path: str | Path, camera: Camera) -> None:
-    """Write a camera file, complete or not at all; an existing one is replaced.
+def write_camera(path: str | Path, camera: Camera, offset: Offset = NO_OFFSET) -> None:
+    """Write a camera file, for a scene with this offset, complete or not at all; an existing one is replaced.
 
     Raises ValueError if the name does not end in .json, OSError if the file cannot be written.
     """
     path = check_writable(path, ".json", "cameras")
     with replacing(path) as file:
-        file.write(camera_json(camera).encode())
+        file.write(camera_json(camera, offset).encode())
 
 
 def _refuse_constant(name: str) -> float:
@@ -88,15 +98,15 @@ STRICT: Final[dict[str, Any]] = {"parse_constant": _refuse_constant, "object_pai
 """The hooks of `read_json` by which numbers are finite and keys there once."""
 
 
-def camera_from(values: object) -> Camera:
-    """The camera of an object as camera files have it, once parsed; SceneError if it is none."""
+def camera_from(values: object, offset: Offset = NO_OFFSET) -> Camera:
+    """The camera of an object as camera files have it, once parsed, less an offset; SceneError if it is none."""
     if not isinstance(values, dict):
         raise SceneError(f"a JSON object with the camera is required, found {kind_of(values)}")
     unknown = [name for name in values if name not in _KEYS]
     if unknown:
         raise SceneError(f"a camera has the keys {', '.join(_KEYS)}; found {listed(unknown)} too")
     width, height = (_side(values, name) for name in ("width", "height"))
-    viewmat = _viewmat(values)
+    viewmat = moved(_viewmat(values), offset)
     K = _intrinsics(values, width, height)
     near = finite_numbers(values["near"], "near", (1,))[0] if "near" in values else _NEAR
     if near < SMALLEST:
@@ -141,6 +151,13 @@ def viewmat_of(rotation: Sequence[float], position: Tensor) -> Tensor:
     # The camera's axes in the world become rows.
     viewmat[:3, :3] = torch.tensor(rotation_rows(rotation), dtype=torch.float64).T
     viewmat[:3, 3] = -viewmat[:3, :3] @ position
+    return viewmat
+
+
+def moved(viewmat: Tensor, offset: Offset) -> Tensor:
+    """[4, 4] float64 for a world from whose coordinates an offset was taken."""
+    viewmat = viewmat.clone()
+    viewmat[:3, 3] += viewmat[:3, :3] @ torch.tensor(offset, dtype=torch.float64)
     return viewmat
 
 

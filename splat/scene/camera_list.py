@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from .camera import Camera
-from .camera_file import MAX_SIDE, SMALLEST
+from .camera_file import MAX_SIDE, SMALLEST, moved
+from .coordinates import NO_OFFSET, Offset
 from .file_input import named_errors
 from .file_output import check_writable, replacing
 from .gaussians import SceneError
@@ -50,16 +51,16 @@ def check_cameras(path: str | Path) -> Path:
     return check_writable(path, ".json", "cameras")
 
 
-def write_cameras(path: Path, cameras: Sequence[Camera], names: Sequence[str]) -> None:
-    """Write the cameras with the names of their pictures; the file appears complete or not at all."""
+def write_cameras(path: Path, cameras: Sequence[Camera], names: Sequence[str], offset: Offset = NO_OFFSET) -> None:
+    """Write the cameras of a scene with this offset, with the names of their pictures, complete or not at all."""
     values = []
     for number, (camera, name) in enumerate(zip(cameras, names, strict=True)):
-        turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
+        position, turn = camera.pose(offset)
         (fx, _, cx), (_, fy, cy), _ = camera.K.tolist()
         values.append(
             {
                 "id": number, "img_name": name, "width": camera.width, "height": camera.height,
-                "position": (-turn.T @ shift).tolist(), "rotation": turn.T.tolist(),
+                "position": position.tolist(), "rotation": turn.tolist(),
                 "fx": fx, "fy": fy, "cx": cx, "cy": cy,
             }
         )  # fmt: skip
@@ -81,8 +82,8 @@ def read_cameras(path: Path) -> list[Camera]:
     return [picture.camera for picture in read_taken(path)]
 
 
-def read_taken(path: Path) -> list[TakenPicture]:
-    """Read the cameras of a list, with the names of their pictures.
+def read_taken(path: Path, offset: Offset = NO_OFFSET) -> list[TakenPicture]:
+    """Read the cameras of a list, with the names of their pictures, for a scene with this offset.
 
     Raises:
         SceneError: if it is no such list, or a camera is not finite; the message names the file.
@@ -90,15 +91,15 @@ def read_taken(path: Path) -> list[TakenPicture]:
     """
     values = read_json(path, "a list of cameras as 3DGS writes it", LIMITS)
     with named_errors(path):
-        cameras = cameras_from(values)
+        cameras = cameras_from(values, offset)
     return [TakenPicture(_name(value), camera) for value, camera in zip(values, cameras, strict=True)]
 
 
-def cameras_from(values: object) -> list[Camera]:
-    """The cameras of such a list, once parsed; SceneError if it is none."""
+def cameras_from(values: object, offset: Offset = NO_OFFSET) -> list[Camera]:
+    """The cameras of such a list, once parsed, less an offset; SceneError if it is none."""
     if not isinstance(values, list) or not 0 < len(values) <= _MOST:
         raise SceneError(f"a list of 1 to {_MOST} cameras, as 3DGS writes it, is required, found something else")
-    return [_camera(value, f"camera {number}") for number, value in enumerate(values)]
+    return [_camera(value, f"camera {number}", offset) for number, value in enumerate(values)]
 
 
 def up_of(cameras: Sequence[Camera]) -> tuple[float, float, float] | None:
@@ -116,7 +117,7 @@ def _name(value: dict[str, Any]) -> str:
     return name[:_LONGEST_NAME] if isinstance(name, str) else ""
 
 
-def _camera(value: object, what: str) -> Camera:
+def _camera(value: object, what: str, offset: Offset) -> Camera:
     if not isinstance(value, dict):
         raise SceneError(f"{what}: an object with position, rotation, fx and fy is required, found something else")
     width, height = (_number(value, name, what) for name in ("width", "height"))
@@ -137,7 +138,7 @@ def _camera(value: object, what: str) -> Camera:
     viewmat = torch.eye(4, dtype=torch.float64)
     viewmat[:3, :3], viewmat[:3, 3] = turn, -turn @ position
     K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
-    return Camera(viewmat.float(), K.float(), int(width), int(height))
+    return Camera(moved(viewmat, offset).float(), K.float(), int(width), int(height))
 
 
 def _number(value: dict[str, Any], name: str, what: str) -> float:

@@ -25,6 +25,7 @@ import torch
 from .camera import Camera
 from .camera_file import STRICT, camera_from, camera_json, finite_numbers, kind_of
 from .camera_list import LIMITS, cameras_from
+from .coordinates import NO_OFFSET, Offset
 from .file_input import named_errors
 from .file_output import check_writable, replacing
 from .gaussians import SceneError
@@ -68,8 +69,10 @@ class CameraPath:
                 raise SceneError(f"{name} must be from {least:g} to {most:g}, found {value:g}")
 
 
-def read_path(path: str | Path) -> CameraPath:
-    """Read a path file, or one of the others; a warning names what of Nerfstudio's is not used.
+def read_path(path: str | Path, offset: Offset = NO_OFFSET) -> CameraPath:
+    """Read a path file, or one of the others, for a scene with this offset.
+
+    A warning names what of Nerfstudio's is not used.
 
     Raises:
         SceneError: if it is none of them, or a value is missing, not finite or out of range; the message names the
@@ -80,18 +83,18 @@ def read_path(path: str | Path) -> CameraPath:
     values = read_json(path, "a camera path as JSON", LIMITS, **STRICT)
     with named_errors(path):
         if isinstance(values, list):
-            return CameraPath(tuple(cameras_from(values)))
+            return CameraPath(tuple(cameras_from(values, offset)))
         if isinstance(values, dict) and "camera_path" in values:
-            found = _from_nerfstudio(values)
+            found = _from_nerfstudio(values, offset)
             unused = {*values} - _NERFSTUDIO | {name for frame in values["camera_path"] for name in frame} - _FRAME
             if unused:
                 warnings.warn(f"{path}: not used: {listed(sorted(unused))}", stacklevel=2)
             return found
-        return path_from(values)
+        return path_from(values, offset)
 
 
-def path_from(values: object) -> CameraPath:
-    """The path of an object as path files have it, once parsed; SceneError if it is none."""
+def path_from(values: object, offset: Offset = NO_OFFSET) -> CameraPath:
+    """The path of an object as path files have it, once parsed, less an offset; SceneError if it is none."""
     if not isinstance(values, dict) or "keyframes" not in values:
         found = f"one with {listed(sorted(values))}" if isinstance(values, dict) else kind_of(values)
         raise SceneError(f"a camera path, an object with keyframes, is required, found {found}")
@@ -101,28 +104,28 @@ def path_from(values: object) -> CameraPath:
     closed = values.get("closed", False)
     if not isinstance(closed, bool):
         raise SceneError(f"closed must be true or false, found {kind_of(closed)}")
-    cameras = _each(values["keyframes"], "keyframe", camera_from)
+    cameras = _each(values["keyframes"], "keyframe", lambda value: camera_from(value, offset))
     return CameraPath(cameras, _number(values, "seconds"), _number(values, "fps"), closed)
 
 
-def path_json(path: CameraPath) -> str:
-    """The text of a path file."""
+def path_json(path: CameraPath, offset: Offset = NO_OFFSET) -> str:
+    """The text of a path file, for a scene with this offset."""
     lines = [f'"{name}": {json.dumps(value)}' for name in ("seconds", "fps") if (value := getattr(path, name))]
-    cameras = ",\n".join(camera_json(camera).rstrip() for camera in path.keyframes).replace("\n", "\n    ")
+    cameras = ",\n".join(camera_json(camera, offset).rstrip() for camera in path.keyframes).replace("\n", "\n    ")
     lines += [f'"closed": {json.dumps(path.closed)}', f'"keyframes": [\n    {cameras}\n  ]']
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
 
-def write_path(file: str | Path, path: CameraPath) -> None:
-    """Write a path file, complete or not at all; an existing one is replaced.
+def write_path(file: str | Path, path: CameraPath, offset: Offset = NO_OFFSET) -> None:
+    """Write a path file, for a scene with this offset, complete or not at all; an existing one is replaced.
 
     Raises ValueError if the name does not end in .json, OSError if the file cannot be written.
     """
     with replacing(check_writable(file, ".json", "camera paths")) as opened:
-        opened.write(path_json(path).encode())
+        opened.write(path_json(path, offset).encode())
 
 
-def _from_nerfstudio(values: dict[str, Any]) -> CameraPath:
+def _from_nerfstudio(values: dict[str, Any], offset: Offset) -> CameraPath:
     """The path of Nerfstudio's viewer: a camera for each picture; axes are OpenGL's, fields of view the height's."""
     kind = values.get("camera_type", "perspective")
     if kind != "perspective":
@@ -146,7 +149,7 @@ def _from_nerfstudio(values: dict[str, Any]) -> CameraPath:
         sides = {
             name: int(side) if side == int(side) else side for name, side in (("width", width), ("height", height))
         }
-        return camera_from({**sides, "viewmat": viewmat.tolist(), "K": K})
+        return camera_from({**sides, "viewmat": viewmat.tolist(), "K": K}, offset)
 
     cameras = _each(values["camera_path"], "camera", camera)
     seconds, fps = _number(values, "seconds"), _number(values, "fps")

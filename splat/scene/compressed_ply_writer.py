@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .compressed_ply import PACKED, PER_CHUNK
+from .coordinates import float32_losses
 from .file_output import check_writable, replacing
 from .gaussians import SH_C0, Gaussians
 
@@ -35,7 +36,7 @@ def write_compressed(path: str | Path, scene: Gaussians) -> None:
     Raises ValueError if the name does not end in .compressed.ply, OSError if the file cannot be written.
     """
     path = check_writable(path, ".compressed.ply", "such scenes")
-    means = scene.means.detach().double().cpu().numpy()
+    means = scene.coordinates.detach().cpu().numpy()
     order = nearby(means)
     logarithms = scene.scales.detach().double().log().clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM).cpu().numpy()
     sh = scene.sh.detach().double().cpu().numpy()[order]
@@ -61,7 +62,7 @@ def write_compressed(path: str | Path, scene: Gaussians) -> None:
 def compressed_losses(scene: Gaussians) -> list[str]:
     """What a compressed PLY file cannot hold of a scene, a phrase each."""
     dropped = f"spherical harmonics of degree {MAX_DEGREE + 1} are dropped"
-    return [dropped] if scene.degree > MAX_DEGREE else []
+    return float32_losses(scene.offset) + [dropped] * (scene.degree > MAX_DEGREE)
 
 
 def nearby(means: Floats) -> npt.NDArray[np.int64]:

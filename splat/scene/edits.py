@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -17,18 +18,18 @@ def merge_scenes(scenes: Sequence[Gaussians]) -> Gaussians:
         return scenes[0]
     most = max(scene.sh.shape[1] for scene in scenes)
     padded = [torch.nn.functional.pad(scene.sh, (0, 0, 0, most - scene.sh.shape[1])) for scene in scenes]
-    return Gaussians(
-        torch.cat([scene.means for scene in scenes]),
-        torch.cat([scene.quats for scene in scenes]),
-        torch.cat([scene.scales for scene in scenes]),
-        torch.cat([scene.opacities for scene in scenes]),
-        torch.cat(padded),
-    )
+    parts = [(*scene.tensors[:4], sh) for scene, sh in zip(scenes, padded, strict=True)]
+    merged = Gaussians(*(torch.cat(values) for values in zip(*parts, strict=True)))
+    return merged.placed(torch.cat([scene.coordinates for scene in scenes]))
 
 
 def crop_scene(scene: Gaussians, lower: Corner, upper: Corner) -> Gaussians:
-    """The Gaussians whose centres lie in a box, borders included."""
-    low, high = (torch.tensor(corner, dtype=scene.means.dtype, device=scene.means.device) for corner in (lower, upper))
+    """The Gaussians whose centres lie in a box of the file's coordinates, borders included."""
+    offset = torch.tensor(scene.offset, dtype=torch.float64)
+    low, high = (
+        (torch.tensor(corner, dtype=torch.float64) - offset).to(scene.means.device, scene.means.dtype)
+        for corner in (lower, upper)
+    )
     return scene.select(((scene.means >= low) & (scene.means <= high)).all(dim=1))
 
 
@@ -39,16 +40,14 @@ def prune_scene(scene: Gaussians, opacity: float) -> Gaussians:
 
 def scale_scene(scene: Gaussians, factor: float) -> Gaussians:
     """The scene made larger by a factor, seen from the origin: centres and standard deviations."""
-    return Gaussians(scene.means * factor, scene.quats, scene.scales * factor, scene.opacities, scene.sh)
+    return replace(scene, scales=scene.scales * factor).placed(scene.coordinates * factor)
 
 
 def shift_scene(scene: Gaussians, shift: Corner) -> Gaussians:
     """The scene moved by x, y, z."""
-    by = torch.tensor(shift, dtype=scene.means.dtype, device=scene.means.device)
-    return Gaussians(scene.means + by, scene.quats, scene.scales, scene.opacities, scene.sh)
+    return scene.placed(scene.coordinates + torch.tensor(shift, dtype=torch.float64, device=scene.means.device))
 
 
 def limit_degree(scene: Gaussians, degree: int) -> Gaussians:
     """The scene with spherical harmonics of at most this degree."""
-    sh = scene.sh[:, : (degree + 1) ** 2].contiguous()
-    return Gaussians(scene.means, scene.quats, scene.scales, scene.opacities, sh)
+    return replace(scene, sh=scene.sh[:, : (degree + 1) ** 2].contiguous())

@@ -126,7 +126,7 @@ def check_unpacked_size(needed: int, size: int) -> None:
 def usable(scene: Gaussians, path: Path) -> Gaussians:
     """Those Gaussians that are finite and have a rotation; a LeftOutWarning counts the others."""
     valid = (scene.quats != 0).any(dim=1)
-    for value in vars(scene).values():
+    for value in scene.tensors:
         others = tuple(range(1, value.ndim))
         valid &= torch.isfinite(value).all(dim=others) if others else torch.isfinite(value)
     left_out = len(scene) - int(valid.sum())

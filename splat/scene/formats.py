@@ -113,7 +113,8 @@ def read_scene(path: str | Path) -> Gaussians:
     path = Path(path)
     with opened_file(path):  # a file that is missing is missing, whatever its name ends in
         pass
-    return FORMATS[suffix_of(path)].read(path)
+    scene = FORMATS[suffix_of(path)].read(path)
+    return scene.placed(scene.coordinates)
 
 
 def check_scene_output(path: str | Path) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+
+from .coordinates import NO_OFFSET, Offset, find_offset
 
 SH_C0 = 0.28209479177387814
 """The constant basis function of real spherical harmonics, 1 / (2 sqrt(pi)): a colour is 0.5 + SH_C0 * sh[:,
@@ -34,6 +36,8 @@ class Gaussians:
     """[N] between 0 and 1."""
     sh: Tensor
     """[N, K, 3] coefficients of spherical harmonics, K = (degree + 1) ** 2."""
+    offset: Offset = field(default=NO_OFFSET, kw_only=True)
+    """x, y, z to add to `means`, in float64, for the coordinates in the scene's file; 0 unless those are a map's."""
 
     def __post_init__(self) -> None:
         """Check the shapes."""
@@ -55,19 +59,34 @@ class Gaussians:
         """Degree of the spherical harmonics; with 0, colours are the same from every direction."""
         return math.isqrt(self.sh.shape[1]) - 1
 
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The means, quats, scales, opacities and sh."""
+        return self.means, self.quats, self.scales, self.opacities, self.sh
+
+    @property
+    def coordinates(self) -> Tensor:
+        """[N, 3] float64: the centres as they stand in the scene's file."""
+        return self.means.double() + torch.tensor(self.offset, dtype=torch.float64, device=self.means.device)
+
+    def placed(self, coordinates: Tensor) -> Gaussians:
+        """The Gaussians with their centres at these coordinates [N, 3], float64, less the offset that those need."""
+        offset = find_offset(coordinates.detach().cpu().numpy())
+        if offset != NO_OFFSET:
+            coordinates = coordinates - torch.tensor(offset, dtype=torch.float64, device=coordinates.device)
+        return replace(self, means=coordinates.float(), offset=offset)
+
     def to(self, device: torch.device | str) -> Gaussians:
         """The same Gaussians on `device`."""
-        return Gaussians(
-            means=self.means.to(device),
-            quats=self.quats.to(device),
-            scales=self.scales.to(device),
-            opacities=self.opacities.to(device),
-            sh=self.sh.to(device),
-        )
+        return self._with([value.to(device) for value in self.tensors])
 
     def select(self, chosen: Tensor | slice) -> Gaussians:
         """The Gaussians where `chosen`, [N] of bool, is true; or those with these indices, in their order."""
-        return Gaussians(*(value[chosen] for value in vars(self).values()))
+        return self._with([value[chosen] for value in self.tensors])
+
+    def _with(self, tensors: list[Tensor]) -> Gaussians:
+        means, quats, scales, opacities, sh = tensors
+        return replace(self, means=means, quats=quats, scales=scales, opacities=opacities, sh=sh)
 
     def bounds(self, outside: float = 0.02) -> tuple[Tensor, Tensor]:
         """Corners [3], [3] of the box that leaves out the share `outside` of the Gaussians at each end of each axis.

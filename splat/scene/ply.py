@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from .compressed_ply import is_compressed, read_compressed
@@ -62,7 +63,6 @@ def ply_kind(path: Path) -> str:
 
 BYTE_ORDERS: Final = {"": "text", "<": "binary, little-endian", ">": "binary, big-endian"}
 
-_CENTRES: Final = ("x", "y", "z")
 _SCALES: Final = ("scale_0", "scale_1", "scale_2")
 _ROTATION: Final = ("rot_0", "rot_1", "rot_2", "rot_3")
 _CONSTANT: Final = ("f_dc_0", "f_dc_1", "f_dc_2")
@@ -86,39 +86,39 @@ def _choose(names: list[str]) -> set[str]:
     bands = [f"f_rest_{i}" for i in range(rest)] if rest in _BANDS else []
     if len(bands) != rest or not found >= set(bands):
         raise SceneError(f"f_rest_0 and so on must be 0, 9, 24, 45 or 72 properties in a row, found {rest}")
-    return found & {*_CENTRES, "opacity", *scales, *_ROTATION, *colors, *bands}
+    return found & {"opacity", *scales, *_ROTATION, *colors, *bands}
 
 
 def _to_gaussians(vertices: Vertices) -> Gaussians:
     columns = vertices.columns
-    n = len(columns["x"])
+    n = len(vertices.centres)
     # Gaussians that turn out not to be finite are left out and counted, so numpy need not warn; a logit of -inf is an
     # opacity of 0.
     with np.errstate(all="ignore"):
-        means = _stack(columns, _CENTRES)
         logits = columns["opacity"].astype(np.float64) if "opacity" in columns else np.full(n, np.inf)
         opacities = 1 / (1 + np.exp(-logits))
-        scales = _scales(columns, means)
+        scales = _scales(columns, vertices.centres)
         sh = _coefficients(vertices, n)
     identity = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
     quats = _stack(columns, _ROTATION) if "rot_0" in columns else identity
+    coordinates = torch.from_numpy(vertices.centres)
     return Gaussians(
-        means=torch.from_numpy(means),
+        means=coordinates.float(),
         quats=torch.from_numpy(quats),
         scales=torch.from_numpy(scales),
         opacities=torch.from_numpy(opacities.astype(np.float32)),
         sh=torch.from_numpy(sh),
-    )
+    ).placed(coordinates)
 
 
-def _scales(columns: dict[str, Array], means: Array) -> Array:
+def _scales(columns: dict[str, Array], centres: npt.NDArray[np.float64]) -> Array:
     names = [name for name in _SCALES if name in columns]
     if not names:
         # As if the points lay on a surface of the scene's size: standard deviations are half the distance between them.
-        points = means[np.isfinite(means).all(axis=1)].astype(np.float64)
+        points = centres[np.isfinite(centres).all(axis=1)]
         low, high = np.quantile(points, (0.02, 0.98), axis=0) if len(points) else np.zeros((2, 3))
         size = 0.5 * float(np.linalg.norm(high - low)) / math.sqrt(max(len(points), 1))
-        return np.full_like(means, size)
+        return np.full_like(centres, size, np.float32)
     scales = np.exp(_stack(columns, names))
     if len(names) == 1:
         scales = np.repeat(scales, 3, axis=1)

@@ -8,9 +8,9 @@ count is a MemoryError, and lists take 8 s per megabyte.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from struct import Struct
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from .ply_header import MAX_LINE, Element, read_header, repeated
 MAX_TEXT_ROW: Final = 2**20
 """Maximum size of a row of `vertex` in a text file, in bytes: 256 for each property of the longest row."""
 
+CENTRES: Final = ("x", "y", "z")
+
 _CHUNK: Final = 2**18
 """Bytes that are read at a time: what fits in a core's cache."""
 
@@ -31,8 +33,10 @@ Array = npt.NDArray[np.float32]
 class Vertices(NamedTuple):
     """The rows of `vertex`."""
 
+    centres: npt.NDArray[np.float64]
+    """[N, 3], the values of x, y and z: those of a map need more digits than float32 has."""
     columns: dict[str, Array]
-    """The values of each property."""
+    """The values of each other property."""
     integers: frozenset[str]
     """Properties that are integers in the file."""
 
@@ -89,7 +93,7 @@ class PlyBody:
 
 
 def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]]) -> Vertices:
-    """Read the element `vertex` of a seekable file: the properties that `choose` selects, as float32.
+    """Read the element `vertex` of a seekable file: x, y, z, and the properties that `choose` selects of the others.
 
     Raises:
         SceneError: if the file is empty, truncated, malformed or not PLY.
@@ -111,12 +115,14 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
             _skip_lists(body, element, byte_order)
         else:
             body.skip(element.rows * sum(prop.size for prop in element.properties), element)
-    properties = {i: prop for i, prop in enumerate(vertex.properties) if prop.name in wanted}
-    columns = list(properties)
-    table = _read_binary(body, vertex, byte_order, columns) if byte_order else _read_text(body, vertex, columns)
+    place = {prop.name: i for i, prop in enumerate(vertex.properties)}
+    names = [name for name in place if name in wanted and name not in CENTRES]
+    columns = [place[name] for name in CENTRES], [place[name] for name in names]
+    tables = _read_binary(body, vertex, byte_order, *columns) if byte_order else _read_text(body, vertex, *columns)
     return Vertices(
-        columns={prop.name: table[:, column] for column, prop in enumerate(properties.values())},
-        integers=frozenset(prop.name for prop in properties.values() if prop.type[0] != "f"),
+        tables.centres,
+        dict(zip(names, tables.others.T, strict=True)),
+        frozenset(name for name in names if vertex.properties[place[name]].type[0] != "f"),
     )
 
 
@@ -125,30 +131,49 @@ def _check_vertex(vertex: Element) -> None:
     lists = [prop.name for prop in vertex.properties if prop.length_type is not None]
     if lists:
         raise SceneError(f"the properties of 'vertex' must be scalar, found lists: {listed(lists)}")
-    if not {"x", "y", "z"} <= set(names):
+    if not set(CENTRES) <= set(names):
         raise SceneError(f"'vertex' must have the properties x, y and z, found {listed(names)}")
     if twice := repeated(names):
         raise SceneError(f"the properties of 'vertex' must differ in name, found twice: {listed(twice)}")
 
 
-def _read_binary(body: PlyBody, vertex: Element, byte_order: str, wanted: list[int]) -> Array:
+class _Tables(NamedTuple):
+    """What is kept of all rows."""
+
+    centres: npt.NDArray[np.float64]
+    others: Array
+    """[N, properties]"""
+
+    @classmethod
+    def empty(cls, rows: int, wanted: list[int]) -> _Tables:
+        """Room for them."""
+        return cls(np.empty((rows, 3)), np.empty((rows, len(wanted)), np.float32, order="F"))
+
+    def fill(self, rows: slice, columns: Sequence[npt.NDArray[Any]], places: list[int], wanted: list[int]) -> None:
+        """Keep some rows, of which `columns` are all properties."""
+        tables: list[tuple[npt.NDArray[Any], list[int]]] = [(self.centres, places), (self.others, wanted)]
+        with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
+            for table, chosen in tables:
+                for column, i in enumerate(chosen):
+                    table[rows, column] = columns[i]
+
+
+def _read_binary(body: PlyBody, vertex: Element, byte_order: str, places: list[int], wanted: list[int]) -> _Tables:
     row = np.dtype([(f"{i}", byte_order + prop.type) for i, prop in enumerate(vertex.properties)])
     body.require(vertex.rows * row.itemsize, vertex)
-    table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
+    tables = _Tables.empty(vertex.rows, wanted)
     step = max(_CHUNK // row.itemsize, 1)
     for start in range(0, vertex.rows, step):
-        part = table[start : start + step]
-        rows = np.frombuffer(body.read(len(part) * row.itemsize, vertex), row)
-        with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
-            for column, i in enumerate(wanted):
-                part[:, column] = rows[f"{i}"]
-    return table
+        part = slice(start, min(start + step, vertex.rows))
+        rows = np.frombuffer(body.read((part.stop - start) * row.itemsize, vertex), row)
+        tables.fill(part, [rows[name] for name in row.names or ()], places, wanted)
+    return tables
 
 
-def _read_text(body: PlyBody, vertex: Element, wanted: list[int]) -> Array:
+def _read_text(body: PlyBody, vertex: Element, places: list[int], wanted: list[int]) -> _Tables:
     # Each number has at least a digit and a separator, except for the last one of a file.
     body.require(2 * len(vertex.properties) * vertex.rows - 1, vertex, "at least ")
-    table = np.empty((vertex.rows, len(wanted)), np.float32, order="F")
+    tables = _Tables.empty(vertex.rows, wanted)
     start = 0
     while start < vertex.rows:
         rows = _read_text_rows(body, vertex, start)
@@ -157,10 +182,9 @@ def _read_text(body: PlyBody, vertex: Element, wanted: list[int]) -> Array:
         except ValueError as error:
             raise SceneError(f"the rows of 'vertex' must be numbers: {str(error)[:100]}") from error
         _check_integers(numbers, vertex, start)
-        with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
-            table[start : start + len(rows)] = numbers[:, wanted]
+        tables.fill(slice(start, start + len(rows)), list(numbers.T), places, wanted)
         start += len(rows)
-    return table
+    return tables
 
 
 def _read_text_rows(body: PlyBody, vertex: Element, start: int) -> list[list[bytes]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .coordinates import NO_OFFSET
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians
 
@@ -23,9 +24,9 @@ def check_scene_file(path: str | Path) -> Path:
 def write_ply(path: str | Path, scene: Gaussians) -> None:
     """Write a scene as a binary little-endian PLY file, which `read_ply` reads.
 
-    The file appears complete or not at all; an existing one is replaced. Properties, all float: x, y, z, nx, ny, nz
-    (0), f_dc_0..2, f_rest_0.. (all of red, then green, then blue), opacity (logit), scale_0..2 (log) and rot_0..3 (w,
-    x, y, z, normalised).
+    The file appears complete or not at all; an existing one is replaced. Properties, all float: x, y, z (double if the
+    scene has an offset, which is added), nx, ny, nz (0), f_dc_0..2, f_rest_0.. (all of red, then green, then blue),
+    opacity (logit), scale_0..2 (log) and rot_0..3 (w, x, y, z, normalised).
 
     Raises ValueError if the name does not end in .ply, OSError if the file cannot be written.
     """
@@ -33,7 +34,7 @@ def write_ply(path: str | Path, scene: Gaussians) -> None:
     n = len(scene)
     rest = scene.sh[:, 1:].transpose(1, 2).flatten(1)
     columns = {
-        **_named("xyz", scene.means),
+        **_named("xyz", scene.coordinates),
         **_named(("nx", "ny", "nz"), torch.zeros(n, 3)),
         **_named([f"f_dc_{i}" for i in range(3)], scene.sh[:, 0]),
         **_named([f"f_rest_{i}" for i in range(rest.shape[1])], rest),
@@ -41,11 +42,12 @@ def write_ply(path: str | Path, scene: Gaussians) -> None:
         **_named([f"scale_{i}" for i in range(3)], scene.scales.clamp_min(_THINNEST).log()),
         **_named([f"rot_{i}" for i in range(4)], torch.nn.functional.normalize(scene.quats, dim=1)),
     }
-    rows = np.empty(n, dtype=[(name, "<f4") for name in columns])
+    doubles = "xyz" if scene.offset != NO_OFFSET else ""
+    rows = np.empty(n, dtype=[(name, "<f8" if name in doubles else "<f4") for name in columns])
     for name, values in columns.items():
         rows[name] = values.detach().cpu().numpy()
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {n}"]
-    header += [f"property float {name}" for name in columns]
+    header += [f"property {'double' if name in doubles else 'float'} {name}" for name in columns]
     with replacing(path) as file:
         file.write("\n".join([*header, "end_header\n"]).encode("ascii"))
         file.write(rows.tobytes())

@@ -81,7 +81,7 @@ def decode_sog(meta: SogMeta, pixels: dict[str, Bytes]) -> Gaussians:
     n = meta.gaussians
     low, high, quats, scales, color = (pixels[name][:n] for name in ("means_l", "means_u", "quats", "scales", "sh0"))
     fractions = (low[:, :3] + high[:, :3].astype(np.float64) * 256) / 65535
-    extent = meta.maxs.astype(np.float64) - meta.mins
+    extent = meta.maxs - meta.mins
     logarithms = meta.mins + np.where(extent == 0, 1, extent) * fractions
     sh = np.zeros((n, (meta.degree + 1) ** 2, 3), np.float32)
     sh[:, 0] = _looked_up(meta.colors, color[:, :3], "sh0")
@@ -91,10 +91,11 @@ def decode_sog(meta: SogMeta, pixels: dict[str, Bytes]) -> Gaussians:
             raise SceneError(f"labels of a palette of {meta.palette} entries are required, found {most}")
         sh[:, 1:] = _looked_up(meta.coefficients, pixels["shN_centroids"][: meta.palette, :, :3], "shN")[labels]
     with np.errstate(all="ignore"):  # what is not finite is left out and counted later
-        means = (np.sign(logarithms) * np.expm1(np.abs(logarithms))).astype(np.float32)
+        coordinates = torch.from_numpy(np.sign(logarithms) * np.expm1(np.abs(logarithms)))
         deviations = np.exp(_looked_up(meta.scales, scales[:, :3], "scales"))
     opacities = color[:, 3] / np.float32(255)
-    return Gaussians(*(torch.from_numpy(array) for array in (means, _rotations(quats), deviations, opacities, sh)))
+    others = (torch.from_numpy(array) for array in (_rotations(quats), deviations, opacities, sh))
+    return Gaussians(coordinates.float(), *others).placed(coordinates)
 
 
 def _rotations(pixels: Bytes) -> Floats:

@@ -29,8 +29,9 @@ class SogMeta(NamedTuple):
     """What meta.json says."""
 
     gaussians: int
-    mins: Floats
-    maxs: Floats
+    mins: npt.NDArray[np.float64]
+    """Of coordinates of a map, logarithms need more digits than float32 has."""
+    maxs: npt.NDArray[np.float64]
     scales: Floats
     """The codebook of logarithms of standard deviations."""
     colors: Floats
@@ -63,14 +64,14 @@ def parse_meta(content: bytes) -> SogMeta:
         harmonics = _part(meta, "shN")
         degree = _whole(harmonics, "bands", 1, MAX_DEGREE)
         palette = _whole(harmonics, "count", 1, MOST_PALETTE)
-        coefficients = _numbers(harmonics, "codebook", 1, 256)
+        coefficients = _numbers(harmonics, "codebook", 1, 256).astype(np.float32)
         files.update(zip(_HARMONICS, _files(meta, "shN", 2), strict=True))
     return SogMeta(
         _whole(meta, "count", 0, 2**32),
         _numbers(_part(meta, "means"), "mins", 3, 3),
         _numbers(_part(meta, "means"), "maxs", 3, 3),
-        _numbers(_part(meta, "scales"), "codebook", 1, 256),
-        _numbers(_part(meta, "sh0"), "codebook", 1, 256),
+        _numbers(_part(meta, "scales"), "codebook", 1, 256).astype(np.float32),
+        _numbers(_part(meta, "sh0"), "codebook", 1, 256).astype(np.float32),
         degree,
         palette,
         coefficients,
@@ -99,7 +100,7 @@ def _whole(part: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
-def _numbers(part: dict[str, Any], name: str, least: int, most: int) -> Floats:
+def _numbers(part: dict[str, Any], name: str, least: int, most: int) -> npt.NDArray[np.float64]:
     values = part.get(name)
     if not isinstance(values, list) or not least <= len(values) <= most:
         raise SceneError(f"{name!r} must be a list of {least} to {most} numbers, found something else")
@@ -107,4 +108,4 @@ def _numbers(part: dict[str, Any], name: str, least: int, most: int) -> Floats:
         isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 3e38 for value in values
     ):
         raise SceneError(f"{name!r} must hold finite numbers alone, found something else")
-    return np.array(values, np.float32)
+    return np.array(values, np.float64)

@@ -59,11 +59,10 @@ def sog_losses(scene: Gaussians) -> list[str]:
 
 def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
     """What meta.json says, and the images [H, W, 3 or 4] by their names without the ending."""
-    order = nearby(scene.means.detach().double().cpu().numpy())
-    means, quats, scales, opacities, sh = (
-        value.detach().cpu().double().numpy()[order] for value in vars(scene).values()
-    )
-    low, high, limits = _positions(means)
+    coordinates = scene.coordinates.detach().cpu().numpy()
+    order = nearby(coordinates)
+    quats, scales, opacities, sh = (value.detach().cpu().double().numpy()[order] for value in scene.tensors[1:])
+    low, high, limits = _positions(coordinates[order])
     deviations, scale_bytes = codebook(np.log(np.maximum(scales, _SMALLEST)).astype(np.float32))
     colors, color_bytes = codebook(sh[:, 0].astype(np.float32))
     alphas = np.clip(np.rint(opacities * 255), 0, 255).astype(np.uint8)

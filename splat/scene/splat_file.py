@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .coordinates import float32_losses
 from .file_input import bytes_left, scene_file, usable
 from .file_output import check_writable, replacing
 from .gaussians import SH_C0, Gaussians, SceneError
@@ -83,7 +84,7 @@ def decode_splat(table: Records) -> Gaussians:
 def encode_splat(scene: Gaussians) -> Records:
     """Records [N] of the type RECORD, of a scene without NaN."""
     table = np.empty(len(scene), RECORD)
-    table["mean"] = scene.means.detach().cpu().numpy()
+    table["mean"] = scene.coordinates.detach().cpu().numpy()
     table["scale"] = scene.scales.detach().cpu().numpy()
     color = torch.cat([_colors(scene), scene.opacities.detach()[:, None]], dim=1)
     table["color"] = _to_bytes((255 * color).round())
@@ -93,7 +94,7 @@ def encode_splat(scene: Gaussians) -> Records:
 
 def splat_losses(scene: Gaussians) -> list[str]:
     """What a .splat file cannot hold of a scene, a phrase each."""
-    losses = []
+    losses = float32_losses(scene.offset)
     if scene.degree:
         losses.append(
             f"spherical harmonics of degree 1 to {scene.degree} are dropped: colours will look the same from everywhere"

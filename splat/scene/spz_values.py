@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .coordinates import NO_OFFSET, rounded_centres
 from .gaussians import Gaussians, SceneError
 
 USUAL_FRACTIONAL_BITS: Final = 12
@@ -78,10 +79,11 @@ def encode_spz(scene: Gaussians, version: int) -> tuple[dict[str, Bytes], int]:
 
     Raises SceneError if the centres are too far out.
     """
-    means, quats, scales, opacities, sh = (_array(value) for value in vars(scene).values())
-    n = len(means)
-    bits = fractional_bits(means)
-    fixed = np.rint(means.astype(np.float64) * 2.0**bits * OPENGL_AXES).astype("<i4")
+    _, quats, scales, opacities, sh = (_array(value) for value in scene.tensors)
+    coordinates = scene.coordinates.detach().cpu().numpy()
+    n = len(coordinates)
+    bits = fractional_bits(coordinates)
+    fixed = np.rint(coordinates * 2.0**bits * OPENGL_AXES).astype("<i4")
     quats = _array(torch.nn.functional.normalize(torch.from_numpy(quats), dim=1)) * _quaternion_signs(OPENGL_AXES)
     with np.errstate(divide="ignore"):  # the logarithm of 0 is clamped
         logs = np.log(scales)
@@ -97,13 +99,13 @@ def encode_spz(scene: Gaussians, version: int) -> tuple[dict[str, Bytes], int]:
     }, bits
 
 
-def fractional_bits(means: Floats) -> int:
+def fractional_bits(coordinates: npt.NDArray[np.float64]) -> int:
     """How many fractional bits the centres [N, 3] get, of 24 bits with a sign; SceneError if they lie too far out.
 
     They are 12, as the reference writes, more if the scene is so small that its centres would be coarse, and fewer if
     it is so large that they would not fit.
     """
-    furthest = float(np.abs(means).max(initial=0))
+    furthest = float(np.abs(coordinates).max(initial=0))
     bits = USUAL_FRACTIONAL_BITS
     while bits < MOST_FRACTIONAL_BITS and 0 < furthest * 2**bits < _STEPS:
         bits += 1
@@ -111,24 +113,27 @@ def fractional_bits(means: Floats) -> int:
         bits -= 1
     if round(furthest * 2**bits) > _LARGEST_CENTRE:
         raise SceneError(
-            f"centres in an .spz file must be within {_LARGEST_CENTRE} of the origin, found one at {furthest:g}; crop "
-            "the scene (--crop) or make it smaller (--scale)"
+            f"centres in an .spz file must be within {_LARGEST_CENTRE} of the origin, found one at {furthest:g}; "
+            "`splat convert` leaves it out (--crop), moves the scene (--translate) or makes it smaller (--scale)"
         )
     return bits
 
 
 def spz_losses(scene: Gaussians) -> list[str]:
     """What an .spz file cannot hold of a scene, a phrase each."""
-    means, _, scales, _, sh = (_array(value) for value in vars(scene).values())
+    scales, sh = _array(scene.scales), _array(scene.sh)
+    coordinates = scene.coordinates.detach().cpu().numpy()
     losses = []
     try:
-        bits = fractional_bits(means)
+        bits = fractional_bits(coordinates)
     except SceneError as error:
         return [str(error)]
-    if bits < USUAL_FRACTIONAL_BITS:
+    if bits < USUAL_FRACTIONAL_BITS and scene.offset != NO_OFFSET:
+        losses.append(rounded_centres(2.0**-bits, scene.offset))
+    elif bits < USUAL_FRACTIONAL_BITS:
         losses.append(
             f"centres are rounded to 1/{2**bits} instead of 1/{2**USUAL_FRACTIONAL_BITS}, because one is "
-            f"{float(np.abs(means).max()):g} from the origin; --crop leaves it out"
+            f"{float(np.abs(coordinates).max()):g} from the origin; `splat convert --crop` leaves it out"
         )
     low, high = (math.exp(log) for log in _LOG_SCALES)
     half = 1 / 32  # half a step of the logarithm, which is rounding

@@ -20,7 +20,7 @@ BARS: Final = 90
 _LEFT, _TOP, _BOTTOM = 20, 28, 24
 _COLORS: Final = {"paper": "#ffffff", "ink": "#202020", "bar": "#3060a0", "line": "#c0c0c0"}
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.floating]
 
 
 def scene_quantiles(scene: Gaussians) -> dict[str, dict[str, float]]:
@@ -37,7 +37,8 @@ def visible_box(scene: Gaussians) -> dict[str, list[float]]:
     """The corners of `Gaussians.bounds`; none if nothing is visible."""
     if not len(scene) or not scene.opacities.sum() > 0:
         return {}
-    return {name: corner.tolist() for name, corner in zip(("lower", "upper"), scene.bounds(), strict=True)}
+    corners = (corner.double() + torch.tensor(scene.offset, dtype=torch.float64) for corner in scene.bounds())
+    return {name: corner.tolist() for name, corner in zip(("lower", "upper"), corners, strict=True)}
 
 
 def histogram_bars(values: Floats, low: float, high: float) -> npt.NDArray[np.int64]:
@@ -58,9 +59,9 @@ def histogram_picture(scene: Gaussians) -> torch.Tensor:
 
 
 def _values(scene: Gaussians) -> dict[str, Floats]:
-    means = scene.means.cpu().numpy()
+    coordinates = scene.coordinates.cpu().numpy()
     return {
-        **{axis: means[:, i] for i, axis in enumerate("xyz")},
+        **{axis: coordinates[:, i] for i, axis in enumerate("xyz")},
         "scale": scene.scales.cpu().numpy().ravel(),
         "opacity": scene.opacities.cpu().numpy(),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ def turned(scene: Gaussians, rotation: Tensor) -> Gaussians:
         own = slice(degree**2, (degree + 1) ** 2)
         sh[:, own] = torch.einsum("ij,njc->nic", matrix.to(device, kind), scene.sh[:, own])
     turn = left_product(quaternion(rotation)).to(device, kind)
-    return Gaussians(scene.means @ rotation.T.to(device, kind), scene.quats @ turn.T, scene.scales, scene.opacities, sh)
+    return replace(scene, quats=scene.quats @ turn.T, sh=sh).placed(scene.coordinates @ rotation.T.to(device))
 
 
 def rotation_about_axes(degrees: Sequence[float]) -> Tensor:

@@ -88,7 +88,8 @@ class CameraControls:
     def _save(self) -> None:
         look = self._page.look
         if look is not None:
-            self._page.download("camera.json", camera_json(camera_of(self._page.pose(), look.near)).encode())
+            camera = camera_of(self._page.pose(), look.near)
+            self._page.download("camera.json", camera_json(camera, look.scene.offset).encode())
 
 
 def first_aim(exhibit: Exhibit) -> Aim:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ..scene.edits import Corner, crop_scene
 from ..scene.formats import WRITERS, losses_of, write_scene
@@ -83,7 +84,7 @@ class CropControls:
                 self._page.client.scene.remove_by_name(_NODE)
             else:
                 scene = crop_scene(exhibit.scene, *unlimited(*box, self._lower, self._upper))
-                lines = box_lines(*box)
+                lines = (box_lines(*box) - exhibit.scene.offset).astype(np.float32)
                 self._page.client.scene.add_line_segments(
                     _NODE, lines, _COLOR, thickness=_PIXELS, thickness_units="screen"
                 )
@@ -115,7 +116,8 @@ class CropControls:
 
 def slider_ends(scene: Gaussians) -> tuple[Corner, Corner]:
     """The corners of the largest box that sliders give: half as much again, on each side, as `Gaussians.bounds`."""
-    lower, upper = (corner.double().cpu() for corner in scene.bounds())
+    offset = torch.tensor(scene.offset, dtype=torch.float64)
+    lower, upper = (corner.double().cpu() + offset for corner in scene.bounds())
     more = ((upper - lower) / 2).clamp_min(1e-6)
     (x0, x1), (y0, y1), (z0, z1) = map(_short, (lower - more).tolist(), (upper + more).tolist())
     return (x0, y0, z0), (x1, y1, z1)
@@ -134,11 +136,11 @@ def unlimited(lower: Corner, upper: Corner, least: Corner, most: Corner) -> tupl
     return (x0, y0, z0), (x1, y1, z1)
 
 
-def box_lines(lower: Corner, upper: Corner) -> npt.NDArray[np.float32]:
+def box_lines(lower: Corner, upper: Corner) -> npt.NDArray[np.float64]:
     """[12, 2, 3]: the edges of a box."""
     corners = list(product(*zip(lower, upper, strict=True)))
     edges = [(one, other) for one in corners for other in corners if one < other and _differences(one, other) == 1]
-    return np.array(edges, np.float32)
+    return np.array(edges, np.float64)
 
 
 def _differences(one: Numbers, other: Numbers) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..scene.camera import Camera
 from ..scene.camera_motion import camera_at
 from ..scene.camera_path import CameraPath, path_json
+from ..scene.coordinates import Offset
 from ..scene.gaussians import SceneError
 from .pose import aim_of, camera_of
 
@@ -38,7 +39,7 @@ class PathControls:
                 ("Add keyframe", self._add),
                 ("Remove last", self._remove),
                 ("Play or stop", self._play),
-                ("Save path", lambda: page.send(lambda look, pose: self._save())),
+                ("Save path", lambda: page.send(lambda look, pose: self._save(look.scene.offset))),
             ):
                 page.when(gui.add_button(label).on_click, work)
         self._tell()
@@ -88,5 +89,5 @@ class PathControls:
         finally:
             self._playing.release()
 
-    def _save(self) -> None:
-        self._page.download("path.json", path_json(self._path()).encode())
+    def _save(self, offset: Offset) -> None:
+        self._page.download("path.json", path_json(self._path(), offset).encode())
