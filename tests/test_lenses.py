@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def unified(x: Floats, y: Floats, alpha: float, beta: float) -> tuple[Floats, Fl
     return x / depth, y / depth
 
 
-OTHERS = {
+OTHERS: dict[str, Callable[..., tuple[Floats, Floats]]] = {
     "FOV": field_of_view, "THIN_PRISM_FISHEYE": thin_prism, "RAD_TAN_THIN_PRISM_FISHEYE": fisheye_16,
     "SIMPLE_DIVISION": division, "DIVISION": division, "SIMPLE_FISHEYE": angles, "FISHEYE": angles, "EUCM": unified,
 }  # fmt: skip
