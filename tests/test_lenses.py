@@ -19,6 +19,7 @@ from splat.fit.photograph_views import Preparation, photograph_views
 from splat.photos.distortion import DIVISION, FIELD_OF_VIEW, FISHEYE, POLYNOMIAL, UNIFIED, Distortion, Family
 from splat.photos.folders import read_capture
 from splat.photos.lens import LENS_MODELS, Lens, lens_of
+from splat.photos.pictures import read_resized
 from splat.photos.straightening import straight, straightened
 from splat.scene.gaussians import SceneError
 
@@ -335,6 +336,20 @@ def test_a_panorama_becomes_six_views_that_show_its_directions(tmp_path: Path, k
         np.testing.assert_allclose(turn[:3, 3], 0, atol=1e-5)
         expected = 127.5 + 120 * rays @ turn[:3, :3].T
         assert np.abs(views.images[view].numpy() - expected).max() < 4
+
+
+def test_a_panorama_is_unpacked_as_fine_as_its_views_are_used(tmp_path: Path) -> None:
+    """A JPEG can be unpacked at a half, a fourth or an eighth of its size, and a view is a fourth of it."""
+    waves = 127.5 + 100 * np.sin(np.arange(1600) * 2 * np.pi / 16)
+    picture = Image.fromarray(np.broadcast_to(waves[None, :, None], (800, 1600, 3)).round().astype(np.uint8))
+    taken = lens_of("EQUIRECTANGULAR", picture.size, {}, "a panorama")
+    colors = []
+    for name in ("a.png", "a.jpg"):
+        picture.save(tmp_path / name, quality=95)
+        colors.append(read_resized(tmp_path / name, (200, 200), lenses=(taken, straight(taken, name))).colors)
+    whole, drafted = (found.astype(float) for found in colors)
+    assert np.abs(whole - 127).mean() > 40
+    assert np.abs(whole - drafted).mean() < 10
 
 
 def test_a_side_of_a_panorama_that_a_mask_hides_is_left_out(tmp_path: Path) -> None:

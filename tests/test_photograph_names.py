@@ -116,13 +116,20 @@ def test_no_name_is_taken_for_another_pictures(tmp_path: Path) -> None:
         path.rename(folder / path.name)
     with pytest.raises(SceneError, match=r"found only 00\.png for 2 of them, like left/00\.png and right/00\.png"):
         read_capture(folder)
-    # Nor if two files are called so.
-    for place in ("c", "d"):
-        shutil.copytree(folder, folder / place, ignore=lambda *_: ["c", "d", "transforms.json", "left", "images"])
-    for path in folder.glob("*.png"):
-        path.unlink()
-    with pytest.raises(SceneError, match="10 of its 10 pictures are missing: "):
-        read_capture(folder)
+
+
+def test_a_name_that_several_files_have_or_another_name_has_is_not_taken(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    for place in ("b", "c"):
+        (folder / place).mkdir()
+        shutil.copy(folder / "images" / "00.png", folder / place / "twin.png")
+    (folder / "c" / "other.png").write_bytes((folder / "images" / "00.png").read_bytes())
+    # Of two folders; in a folder of another name; and another picture's own file.
+    others = {"images/01.png": "twin.png", "images/02.png": "d/other.png", "images/03.png": "04.png"}
+    renamed(folder, lambda name: others.get(name, name))
+    names, said = said_while_reading(folder)
+    assert names == [f"images/{index:02}.png" for index in (0, 4, 5, 6, 7, 8, 9)]
+    assert said[0].count("3 of its 10 pictures are missing and left out: ") == len(said) == 1
 
 
 def test_a_name_that_was_looked_for_leads_no_further_than_others(tmp_path: Path) -> None:
