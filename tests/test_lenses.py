@@ -364,3 +364,8 @@ def test_a_side_of_a_panorama_that_a_mask_hides_is_left_out(tmp_path: Path) -> N
     with pytest.warns(UserWarning, match="can be left out by masks"):
         views = photograph_views(read_capture(folder), 50, 0)
     assert len(views) == 50
+    for path in (folder / "masks").iterdir():
+        Image.fromarray(0 * ground).save(path)
+    capture = read_capture(folder)
+    with pytest.raises(SceneError, match="masks that leave some of the panoramas are required, found black ones"):
+        photograph_views(capture, 50, 0)

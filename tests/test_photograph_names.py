@@ -236,6 +236,17 @@ def test_windows_puts_a_mark_in_front_of_text(tmp_path: Path) -> None:
     assert said_while_reading(other)[1] == []
 
 
+def test_a_file_that_is_no_json_says_where(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    path = folder / "transforms.json"
+    path.write_bytes(path.read_bytes().replace(b"images/03.png", b"images/b\xe4ume.png"))
+    with pytest.raises(SceneError, match=r"'utf-8' codec can't decode byte 0xe4 in position \d+: invalid continuation"):
+        read_capture(folder)
+    path.write_text('{"frames": [\n\n{"file_path": }]}')
+    with pytest.raises(SceneError, match="Expecting value: line 3 column 15"):
+        read_capture(folder)
+
+
 @pytest.mark.parametrize("kind", ["empty", "text", "truncated"])
 def test_one_damaged_picture_is_left_out(tmp_path: Path, kind: str) -> None:
     folder = photographs.colmap_folder(tmp_path / "a")

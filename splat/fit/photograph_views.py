@@ -131,6 +131,8 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
         images.append(torch.from_numpy(pixels.colors))
         transparent += pixels.transparent
         masks.append(mask)
+    if len(black) + len(damaged) == len(capture.photographs) > len(damaged):
+        raise SceneError(f"{capture.source}: masks that leave some of the panoramas are required, found black ones")
     capture, kept = _without(capture, damaged, black)
     views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept])
     count = len(images)
@@ -165,8 +167,11 @@ def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[
         except DamagedPictureError as error:
             damaged[index] = str(error)
     capture, _ = _without(capture, damaged)
-    bent = {lens: pinhole for lens, pinhole in pinholes.items() if lens.distortion.family is not PANORAMA}
-    bent = {lens: pinhole for lens, pinhole in bent.items() if lens.distortion}
+    bent = {
+        lens: pinhole
+        for lens, pinhole in pinholes.items()
+        if lens.distortion and lens.distortion.family is not PANORAMA
+    }
     if bent:
         seen = [pinhole.field_of_view for pinhole in bent.values()]
         words = [
