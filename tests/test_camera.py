@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scenes import real_scene
+from test_commands import run
+from test_formats import some_scene
 from torch import Tensor
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP_AXES, Camera, orbit
+from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.scene.ply import read_ply
 
@@ -180,3 +187,26 @@ def test_the_builtin_scene_is_the_same_every_time() -> None:
     assert first.opacities.min() >= 0
     assert first.opacities.max() <= 1
     assert first.scales.min() > 0
+
+
+@pytest.mark.parametrize("size", [1e-11, 1e7, 1e11, 1e13])
+def test_a_scene_of_any_size_fills_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str], size: float) -> None:
+    scene = replace(some_scene(60, degree=0), scales=torch.full((60, 3), 0.3))
+    pictures = []
+    for name, factor in (("a", 1.0), ("b", size)):
+        path, out = tmp_path / f"{name}.ply", tmp_path / f"{name}.png"
+        write_scene(path, replace(scene, means=scene.means * factor, scales=scene.scales * factor))
+        assert run(capsys, "render", path, "--size", "40x30", "--device", "cpu", "-o", out)[0] == 0
+        pictures.append(np.asarray(Image.open(out), int))
+        words = ("--path", "orbit", "--seconds", "1", "--fps", "2", "--size", "40x30", "--device", "cpu")
+        assert run(capsys, "render", path, *words, "-o", tmp_path / name)[0] == 0
+        pictures.append(np.asarray(Image.open(sorted((tmp_path / name).iterdir())[1]), int))
+    assert all(picture.std() > 10 for picture in pictures)
+    assert np.abs(pictures[0] - pictures[2]).max() <= 1
+    assert np.abs(pictures[1] - pictures[3]).max() <= 1
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e20, 1e30])
+def test_a_scene_that_float32_cannot_draw_is_one_error(size: float) -> None:
+    with pytest.raises(SceneError, match=r"from 1e-13 to 1e\+15 away is required, .* `splat convert --scale` makes it"):
+        orbit(replace(ball(radius=size), scales=torch.full((2000, 3), size)), 40, 30)

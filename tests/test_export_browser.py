@@ -132,6 +132,17 @@ def test_the_picture_is_render_s(chromium: Browser, tmp_path: Path, export: Call
         check_picture(page, expected)
 
 
+def test_an_antialiased_scene_is_drawn_so(chromium: Browser, tmp_path: Path, export: Callable[..., None]) -> None:
+    knot = knot_scene()
+    path = tmp_path / "a.spz"
+    write_scene(path, replace(knot, scales=knot.scales / 2, antialiased=True))
+    expected = render(tmp_path / "a.png", path, "--size", SIZE)
+    assert apart(render(tmp_path / "b.png", path, "--size", SIZE, "--no-antialiased"), expected) > 5
+    export(path, "-o", tmp_path / "a.html")
+    with opened(chromium, tmp_path / "a.html") as page:
+        check_picture(page, expected)
+
+
 CAMERAS = {
     "rolled": lambda camera: replace(camera, viewmat=rolled(camera.viewmat)),
     "off centre": lambda camera: replace(camera, K=camera.K + torch.tensor([[0, 0, 40.0], [0, 0, -25.0], [0, 0, 0]])),
@@ -175,7 +186,7 @@ def test_a_trained_scene_looks_as_render_draws_it(
     with opened(chromium, tmp_path / "a.html") as page:
         check_picture(page, expected)
     # What 8 bits and 24 cost, beside the scene as it was trained.
-    assert apart(expected, render(tmp_path / "b.png", whole, "--size", SIZE)) < 1
+    assert apart(expected, render(tmp_path / "b.png", whole, "--size", SIZE, "--up", "-y")) < 1
 
 
 @pytest.mark.parametrize("largest", [0.3, 2, 100])

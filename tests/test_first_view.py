@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,9 @@ def test_a_fit_is_first_seen_as_the_first_photograph_that_it_was_fitted_to(tmp_p
 
 def test_a_scene_without_cameras_is_seen_as_colmap_has_it(scene: Path) -> None:
     small = ("--size", "64x48")
-    assert np.array_equal(render(scene, *small), render(scene, *small, "--up", "-y"))
+    plain = scene.with_name("plain.ply")
+    write_scene(plain, replace(knot_scene(), up=None))
+    assert np.array_equal(render(plain, *small), render(plain, *small, "--up", "-y"))
     built_in, upright = scene.with_name("a.png"), scene.with_name("b.png")
     for out, options in ((built_in, []), (upright, ["--up", "y"])):
         assert main(["render", "-o", str(out), "--device", "cpu", *small, *options]) == 0

@@ -312,7 +312,6 @@ def test_an_extension_that_names_the_axes(tmp_path: Path, version: int) -> None:
 def test_what_of_an_spz_file_is_not_used_is_said(tmp_path: Path, version: int) -> None:
     other = struct.pack("<IIf", 0xADBE0002, 4, 1)
     for flags, extensions, words in (
-        (1, b"", "the flag that it was trained with antialiasing is not used"),
         (2, other + other, "24 bytes of extensions are not used"),
         (0, other, "12 bytes of extensions are not used"),
     ):
@@ -333,9 +332,7 @@ def test_centres_that_lie_far_out_have_fewer_bits(tmp_path: Path) -> None:
         "leaves it out"
     ]
     scene.means[2, 1] = 1e9
-    with pytest.raises(
-        SceneError, match=r"must be within 8388607 of the origin, found one at 1e\+09; `splat convert` leaves"
-    ):
+    with pytest.raises(SceneError, match=r"within 8388607 of the origin, found one at 1e\+09; `splat convert` leaves"):
         write_scene(tmp_path / "b.spz", scene)
     assert not (tmp_path / "b.spz").exists()
     assert losses_of(".spz", scene)[0].startswith("centres in an .spz file must be within 8388607")

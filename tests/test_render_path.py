@@ -242,14 +242,14 @@ def test_a_lack_of_memory_on_the_way(
     tmp_path: Path, scene: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = count()
-    draw = render_command.rasterization
+    draw = render_command.rasterized
 
     def fail(*arguments: object, **options: object) -> object:
         if next(numbers) == 2:
             raise MemoryError
         return draw(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(render_command, "rasterization", fail)
+    monkeypatch.setattr(render_command, "rasterized", fail)
     out = tmp_path / "out.mp4"
     out.write_bytes(b"old")
     with pytest.raises(NotEnoughMemory, match=r"rendering 10 frames of 40x30, 200 Gaussians, needs more memory"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import struct
 import time
 import warnings
@@ -142,7 +143,7 @@ def test_a_codebook_is_fine_where_values_are() -> None:
 def test_many_gaussians_share_harmonics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = some_scene(2**16 + 1, degree=1)
     assert losses_of(".sog", scene) == [
-        "65537 Gaussians share 65536 sets of spherical harmonics of degree 1 and higher"
+        "65537 Gaussians share at most 65536 sets of spherical harmonics of degree 1 and higher"
     ]
     monkeypatch.setattr(sog_writer, "MOST_PALETTE", 500)
     scene = some_scene(2000, degree=1)
@@ -293,3 +294,34 @@ def test_an_archive_of_many_names(tmp_path: Path) -> None:
         for number in range(20_000):
             archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
     refused_in_little_memory(tmp_path / "a.sog", "with a directory of at most 65536 bytes is required, found a larger")
+
+
+def test_vectors_of_which_few_differ_are_kept_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    few = rng.normal(size=(10, 45)).astype(np.float32)
+    which = np.concatenate([np.arange(10), rng.integers(0, 10, 3000)])
+    entries, labels = palette(few[which], 256)
+    assert np.array_equal(entries, few)
+    assert np.array_equal(labels, which)
+    monkeypatch.setattr("splat.scene.codebooks._MULTIPLIER", np.uint64(0))  # all have one digest now
+    entries, labels = palette(few[which], 256)
+    assert np.abs(entries[labels] - few[which]).max() < 1e-6
+    assert len(entries) > 10
+
+
+def test_a_few_far_gaussians_make_all_coarse_and_that_is_said(tmp_path: Path) -> None:
+    scene = some_scene(200, degree=0)
+    scene.means[0, 1] = 1e5
+    assert losses_of(".sog", scene) == []
+    scene.means[0, 1] = 1e30
+    (said,) = losses_of(".sog", scene)
+    write_scene(tmp_path / "a.sog", scene)
+    error = np.sort(read_scene(tmp_path / "a.sog").means[:, 1].numpy()) - np.sort(scene.means[:, 1].numpy())
+    step = re.fullmatch(
+        r"centres are rounded to steps of ([\d.]+), because a few lie far from the others; `splat convert --crop` "
+        r"leaves them out",
+        said,
+    )
+    assert step
+    assert float(step.group(1)) / 4 < np.abs(error[:-1]).max() < float(step.group(1))
+    assert losses_of(".sog", scene.select(slice(1, None))) == []

@@ -20,8 +20,8 @@ _SIZE: Final = (800, 600)
 _PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": None}
 _LEAST_SEEN: Final = 0.01
 """Of a scene, in a picture that it was fitted to."""
-_UP: Final = ("y", "-y")
-"""What is up in the built-in scene, and in files, which mostly have the axes of COLMAP's cameras."""
+_UP: Final = "-y"
+"""What is up in files that do not say, which mostly have the axes of COLMAP's cameras."""
 
 
 def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,8 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--up",
         choices=UP_AXES,
-        help="the axis of the scene that points up; default: -y, as COLMAP has it, and y for the built-in scene",
+        help="the axis of the scene that points up; default: as its file says, else -y, as COLMAP has it; y for the "
+        "built-in scene",
     )
     parser.set_defaults(wrong_usage=parser.error)
 
@@ -121,28 +122,28 @@ def find_views(
     """
     placed = args.camera is not None or any(getattr(args, name) is not None for name in _PLACE)
     taken = _taken_beside(path, scene) if path and (with_taken or not placed) else []
-    return _first_view(args, scene, path, [picture.camera for picture in taken]), taken
+    return _first_view(args, scene, [picture.camera for picture in taken]), taken
 
 
-def _first_view(args: argparse.Namespace, scene: Gaussians, path: Path | None, cameras: list[Camera]) -> FirstView:
+def _first_view(args: argparse.Namespace, scene: Gaussians, cameras: list[Camera]) -> FirstView:
     if args.camera is not None:
         return FirstView(read_camera(args.camera, scene.offset), UP[args.up] if args.up else None)
     size = getattr(args, "size", None)
     if cameras and all(getattr(args, name) is None for name in _PLACE):
         return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
-    place["up"] = axis = args.up or _UP[path is not None]
+    place["up"] = axis = args.up or scene.up or _UP
     return FirstView(orbit(scene, *(size or _SIZE), **place), UP[axis])
 
 
 def find_up(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> tuple[float, float, float]:
-    """The direction that is up in a scene: as --up says, in the pictures it was fitted to, or of such files' axes."""
+    """The direction that is up in a scene: as --up says, the pictures it was fitted to, its file, or most files."""
     if args.up is None:
         taken = _taken_beside(path, scene) if path else []
         found = up_of([picture.camera for picture in taken]) if taken else None
         if found is not None:
             return found
-    return UP[args.up or _UP[path is not None]]
+    return UP[args.up or scene.up or _UP]
 
 
 def _shown_size(camera: Camera) -> tuple[int, int]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ..scene.builtin import knot_scene
 from ..scene.formats import losses_of, read_scene, write_scene, written_suffix
 from ..scene.gaussians import Gaussians
+from ..scene.scene_folders import scene_in
 from .memory import enough_memory
 from .printing import print_warning
 from .warnings_printed import printed_warnings
@@ -26,8 +28,25 @@ def file_argument(check: Callable[[str], Path]) -> Callable[[str], Path]:
     return checked
 
 
-def load_scene(path: Path | None) -> Gaussians:
+def scene_argument(text: str) -> Path:
+    """The type of an argument that names a scene: its file, also that in a folder that a program left."""
+    path = Path(text)
+    return (scene_in(path) if path.is_dir() else None) or path
+
+
+def add_antialiased_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --antialiased and --no-antialiased."""
+    parser.add_argument(
+        "--antialiased",
+        action=argparse.BooleanOptionalAction,
+        help="whether the scene was fitted to be drawn antialiased, whatever its file says; default: as the file says",
+    )
+
+
+def load_scene(path: Path | None, antialiased: bool | None = None) -> Gaussians:
     """The scene of a file, on the CPU; the built-in one for None. Warnings are printed.
+
+    `antialiased` says how it is to be drawn, if its file does not.
 
     Raises:
         NotEnoughMemory: if it does not fit in memory.
@@ -37,7 +56,8 @@ def load_scene(path: Path | None) -> Gaussians:
         enough_memory(lambda: f"reading {path or 'the built-in scene'}", "choose a scene of fewer Gaussians"),
         printed_warnings(),
     ):
-        return read_scene(path) if path else knot_scene()
+        scene = read_scene(path) if path else knot_scene()
+        return scene if antialiased is None else replace(scene, antialiased=antialiased)
 
 
 def save_scene(path: Path, scene: Gaussians) -> None:

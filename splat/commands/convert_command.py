@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 from typing import Final
 
 from ..scene.camera import UP_AXES, upright_rotation
@@ -15,12 +14,11 @@ from ..scene.formats import (
     WRITERS,
     WRITTEN_ENDINGS,
     check_scene_output,
-    read_scene,
     written_suffix,
 )
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.turns import rotation_about_axes, turned
-from .command_files import file_argument, save_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, save_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
@@ -34,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources",
         nargs="+",
-        type=Path,
+        type=scene_argument,
         metavar="IN",
         help=f"the scene to read ({ENDINGS}); several are put together, with the highest degree among them",
     )
@@ -70,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", type=_factor, metavar="FACTOR", help="make the scene this many times as large, from the origin"
     )
     parser.add_argument("--translate", type=_vector, metavar="X,Y,Z", help="move the scene by so much")
+    add_antialiased_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with enough_memory(lambda: f"converting {names}", "choose a scene of fewer Gaussians"):
             with printed_warnings():
-                whole = merge_scenes([read_scene(path) for path in args.sources])
+                whole = merge_scenes([load_scene(path, args.antialiased) for path in args.sources])
                 scene = usable(_edited(whole, args), args.output)
             if not len(whole):
                 raise SceneError(f"{names}: a scene with Gaussians is required, found none in it")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 from ..page.scene_page import PageView, check_scene_page, write_scene_page
 from ..scene.coordinates import NO_OFFSET
@@ -12,7 +11,7 @@ from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
 from ..scene.gaussians import SceneError
 from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
-from .command_files import file_argument, load_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result, print_warning
 
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scene",
         nargs="?",
-        type=Path,
+        type=scene_argument,
         metavar="SCENE",
         help=f"the scene to export ({ENDINGS}); default: a built-in one",
     )
@@ -36,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_camera_arguments(parser)
     add_background_argument(parser)
+    add_antialiased_argument(parser)
     parser.add_argument(
         "--sh-degree",
         type=int,
@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
     check_camera_arguments(args, beside=("up",))
     name = args.scene or "the built-in scene"
     try:
-        scene = load_scene(args.scene)
+        scene = load_scene(args.scene, args.antialiased)
         view = PageView(*find_view(args, scene, args.scene), args.background)
         with enough_memory(lambda: f"exporting {name}", "choose a scene of fewer Gaussians"):
             # A page has coordinates of its own, so it loses nothing of a map's.
             scene = replace(limit_degree(scene, min(args.sh_degree, scene.degree)), offset=NO_OFFSET)
-            for loss in losses_of(".spz", scene):
+            for loss in losses_of(".spz", replace(scene, up=None)):  # a page is told what is up
                 print_warning(f"{args.output}: {loss}")
             write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)
     except (SceneError, OSError) as error:

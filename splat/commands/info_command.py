@@ -13,7 +13,7 @@ from ..scene.formats import ENDINGS, FORMATS, WRITERS, losses_of, read_scene, su
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
-from .command_files import file_argument
+from .command_files import file_argument, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
 from .warnings_printed import printed_warnings
@@ -21,7 +21,7 @@ from .warnings_printed import printed_warnings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `info`."""
-    parser.add_argument("scene", type=Path, metavar="SCENE", help=f"the scene to read ({ENDINGS})")
+    parser.add_argument("scene", type=scene_argument, metavar="SCENE", help=f"the scene to read ({ENDINGS})")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--histograms", type=file_argument(check_picture), metavar="OUT.png", help="the file to write histograms to"
@@ -54,6 +54,8 @@ def _report(path: Path, scene: Gaussians, left_out: int) -> dict[str, Any]:
         "gaussians": len(scene),
         "left_out": left_out,
         "sh_degree": scene.degree,
+        "antialiased": scene.antialiased,
+        "up": scene.up,
         "offset": list(scene.offset),
         "visible_box": visible_box(scene),
         "quantiles": scene_quantiles(scene),
@@ -67,6 +69,10 @@ def _lines(report: dict[str, Any]) -> list[str]:
         f"{report['gaussians']} Gaussians, SH degree {report['sh_degree']}; not finite and left out: "
         f"{report['left_out']}",
     ]
+    if report["antialiased"]:
+        lines.append("to be drawn antialiased")
+    if report["up"]:
+        lines.append(f"up is {report['up']}")
     if any(report["offset"]):
         lines.append(f"coordinates of a map; in memory the offset {shown_offset(report['offset'])} is taken off them")
     digits = 10 if any(report["offset"]) else 4

@@ -10,14 +10,14 @@ from typing import Final
 import torch
 
 from ..ops.checks import image_bytes
-from ..ops.rendering import rasterization
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.moving_pictures import check_moving_pictures, is_video, require_encoder
+from ..view.drawing import rasterized
 from .camera_arguments import add_background_argument, add_camera_arguments, add_size_argument, find_view
-from .command_files import file_argument, load_scene
+from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .device import DeviceError, add_device_argument, find_device
 from .frame_writing import even_sides, write_frames
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scene",
         nargs="?",
-        type=Path,
+        type=scene_argument,
         metavar="SCENE",
         help=f"the scene to render ({ENDINGS}); default: a built-in one",
     )
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size_argument(parser)
     add_camera_arguments(parser)
     add_background_argument(parser)
+    add_antialiased_argument(parser)
     add_device_argument(parser)
     parser.add_argument(
         "--sh-degree",
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.path is not None and is_video(args.output):
             require_encoder()
-        scene = load_scene(args.scene)
+        scene = load_scene(args.scene, args.antialiased)
         device = find_device(args.device)
         if args.path is not None:
             return _render_path(args, scene, device, start)
@@ -137,22 +138,7 @@ def _remedy(args: argparse.Namespace) -> str:
 def _render(args: argparse.Namespace, scene: Gaussians, camera: Camera) -> torch.Tensor:
     """The picture [H, W, 3] of a camera."""
     degree = scene.degree if args.sh_degree is None else min(args.sh_degree, scene.degree)
-    width, height = camera.width, camera.height
-    device = scene.means.device
-    try_memory(image_bytes(1, height, width, 3) + GAUSSIAN_BYTES * len(scene), device)
-    with torch.no_grad():
-        images, _, _ = rasterization(
-            scene.means,
-            scene.quats,
-            scene.scales,
-            scene.opacities,
-            scene.sh,
-            camera.viewmat[None].to(device),
-            camera.K[None].to(device),
-            width,
-            height,
-            near_plane=camera.near,
-            sh_degree=degree,
-            backgrounds=torch.tensor([args.background], dtype=torch.float32, device=device),
-        )
+    try_memory(image_bytes(1, camera.height, camera.width, 3) + GAUSSIAN_BYTES * len(scene), scene.means.device)
+    background = scene.means.new_tensor([args.background])
+    images, _, _ = rasterized(scene, camera, scene.sh, sh_degree=degree, backgrounds=background)
     return images[0]

@@ -31,7 +31,7 @@ from .camera_arguments import (
     find_view,
     find_views,
 )
-from .command_files import load_scene
+from .command_files import add_antialiased_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import noted_interrupt
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open the page in this machine's browser")
     add_camera_arguments(parser)
     add_background_argument(parser)
+    add_antialiased_argument(parser)
     add_device_argument(parser)
     parser.add_argument(
         "--photographs",
@@ -102,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
-        choices = Choices(scenes, lambda path: _read(path, device), lambda scene, path: find_views(args, scene, path))
+        choices = Choices(
+            scenes, lambda path: _read(args, path, device), lambda scene, path: find_views(args, scene, path)
+        )
         photograph = _photographs(args.photographs) if args.photographs else None
         upload = UploadTerms(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
         terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
@@ -124,12 +127,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: Path | None, device: torch.device) -> Gaussians:
-    return load_scene(path).to(device)
+def _read(args: argparse.Namespace, path: Path | None, device: torch.device) -> Gaussians:
+    return load_scene(path, args.antialiased).to(device)
 
 
 def _uploaded(args: argparse.Namespace, path: Path, device: torch.device) -> Exhibit:
-    scene = _read(path, device)
+    scene = _read(args, path, device)
     return exhibit_of(scene, find_view(args, scene, path))
 
 

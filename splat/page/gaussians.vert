@@ -100,7 +100,6 @@ void main() {
     for (int j = 0; j < 4; ++j) words[4 * i - 4 + j] = more[j];
   }
   float opacity = value_of(0) / 255.0;
-  if (!(opacity >= MIN_ALPHA)) return;
 
   // The rows of the projection's Jacobian, at a point not far outside of the image.
   vec2 margin = MARGIN * 0.5 * size / focal;
@@ -116,6 +115,10 @@ void main() {
   float sharp = max(0.0, dot(cross(frame_x, frame_y), cross(spread_x, spread_y)));
   float determinant = sharp + BLUR * (xx + yy - BLUR);
   if (!(determinant > 0.0) || isinf(determinant)) return;
+#if ANTIALIASED
+  opacity *= sqrt(sharp / determinant);  // what the blur adds in area (Yu et al. 2024, "Mip-Splatting")
+#endif
+  if (!(opacity >= MIN_ALPHA)) return;
 
   centre = focal * (seen.xy / seen.z) + principal;
   float reach = min(MAX_EXTENT, sqrt(2.0 * log(opacity / MIN_ALPHA)));

@@ -49,7 +49,7 @@ function makeRenderer(gl, shaders, layout, scene, background) {
     throw new Error(`its graphics driver has no textures of ${layout.side} pixels a side`);
   }
   const floats = gl.getExtension("EXT_color_buffer_float") ?? gl.getExtension("EXT_color_buffer_half_float");
-  const constants = { DEGREE: scene.degree, TEXELS: layout.texels, SIDE: layout.side };
+  const constants = { DEGREE: scene.degree, ANTIALIASED: scene.antialiased, TEXELS: layout.texels, SIDE: layout.side };
   const gaussians = makeProgram(gl, shaders.vertex, shaders.fragment, constants);
   const copy = makeProgram(gl, COPY_VERTEX, COPY_FRAGMENT);
   const rows = scene.words.length / (4 * layout.side);

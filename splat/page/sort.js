@@ -9,9 +9,9 @@ self.onmessage = async ({ data }) => {
       self.postMessage({ order }, [order.buffer]);
       return;
     }
-    const { means, words, count, degree } = await unpackScene(data.text, data.layout);
+    const { means, words, count, degree, antialiased } = await unpackScene(data.text, data.layout);
     sorter = makeSorter(means);
-    self.postMessage({ words, count, degree }, [words.buffer]);
+    self.postMessage({ words, count, degree, antialiased }, [words.buffer]);
   } catch (error) {
     self.postMessage({ error: String(error.message ?? error) });
   }

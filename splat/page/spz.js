@@ -45,7 +45,8 @@ function readHeader(bytes, layout) {
   const [degree, fractionalBits] = [bytes[12], bytes[13]];
   if (magic !== 0x5053474e || version !== 3 || degree > 4) throw new Error("it is no .spz file of version 3");
   if (count * layout.texels > layout.side ** 2) throw new Error("it has too many Gaussians");
-  return { count, degree, fractionalBits, harmonics: 3 * ((degree + 1) ** 2 - 1) };
+  const antialiased = bytes[14] & 1;
+  return { count, degree, fractionalBits, antialiased, harmonics: 3 * ((degree + 1) ** 2 - 1) };
 }
 
 const bytesEach = (header) => 9 + 1 + 3 + 3 + 4 + header.harmonics;

@@ -24,7 +24,7 @@ _GLOSS: Final = 7.0
 def knot_scene() -> Gaussians:
     """The scene: about 14,000 Gaussians with SH of degree 3, on the CPU."""
     parts = [part.tensors for part in (_knot(), _floor())]
-    return Gaussians(*(torch.cat(values) for values in zip(*parts, strict=True)))
+    return Gaussians(*(torch.cat(values) for values in zip(*parts, strict=True)), up="y")
 
 
 def _curve(t: Array) -> Array:

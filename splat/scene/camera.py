@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .coordinates import NO_OFFSET, Offset
-from .gaussians import Gaussians
+from .gaussians import Gaussians, SceneError
 
 # The up direction, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender
 # (z), and the same upside down.
@@ -26,6 +26,8 @@ _FRAMES: Final[dict[str, tuple[tuple[float, float, float], tuple[float, float, f
     "z": ((0, 0, 1), (0, -1, 0)),
     "-z": ((0, 0, -1), (0, 1, 0)),
 }
+_NEAREST, _FARTHEST = 1e-13, 1e15
+"""Distances of cameras: squares of such numbers, and of the near plane's, are those of float32."""
 UP_AXES: Final = tuple(_FRAMES)
 UP: Final[Mapping[str, tuple[float, float, float]]] = {axis: above for axis, (above, _) in _FRAMES.items()}
 """The directions of the options --up."""
@@ -43,6 +45,11 @@ class Camera:
     height: int
     near: float = 0.01
     """The near plane, chosen for the size of the scene."""
+
+    @property
+    def far(self) -> float:
+        """The far plane: 12 orders of magnitude beyond the near one, and at least 1e10."""
+        return min(max(1e10, 1e12 * self.near), 3e38)
 
     def of_size(self, width: int, height: int) -> Camera:
         """The camera for pictures of another size, whose shorter side shows as much."""
@@ -123,7 +130,7 @@ def orbit(
 
     Raises:
         ValueError: if a value is out of range.
-        SceneError: if nothing in the scene is visible.
+        SceneError: if nothing in the scene is visible, or it is too large or too small to be drawn.
     """
     if min(width, height) < 1:
         raise ValueError(f"width and height must be at least 1, found {width} and {height}")
@@ -143,6 +150,12 @@ def orbit(
     # A single point has no extent: use its standard deviation, so that the camera is not inside it.
     radius = float(torch.linalg.norm(upper - lower)) / 2 or 3 * float(scene.scales.max()) or 1.0
     back = radius / math.sin(math.radians(fov) / 2) * distance
+
+    if not _NEAREST <= back <= _FARTHEST:
+        raise SceneError(
+            f"a scene that fills the picture from {_NEAREST:g} to {_FARTHEST:g} away is required, found one that does "
+            f"from {back:.3g}, beyond what float32 can compute; `splat convert --scale` makes it another size"
+        )
 
     # The camera's axes are rotated rather than aimed, so that they are defined at the poles too.
     side, above, front = _axes_of(up)

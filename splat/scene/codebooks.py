@@ -15,6 +15,8 @@ _ROUNDS: Final = 50
 _GROUP: Final = 1024
 """So many vectors are compared with each other's centroids; more are divided first."""
 _PALETTE_ROUNDS: Final = 5
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio, which is odd: products spread (Knuth, *The Art of Computer Programming*, 6.4)."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -60,9 +62,13 @@ def _lloyd(ordered: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def palette(vectors: Floats, size: int) -> tuple[Floats, npt.NDArray[np.int64]]:
     """At most `size` vectors [size, D] that stand for vectors [N, D], and for each of these which of them does.
 
-    Vectors are divided at the median of the coordinate that varies most, until groups are small. Each group has its
-    share of the palette, found by Lloyd's rounds within it: the time is bounded, and the result is near the best.
+    If no more differ, these are they. Others are divided at the median of the coordinate that varies most, until groups
+    are small. Each group has its share of the palette, found by Lloyd's rounds within it: the time is bounded, and the
+    result is near the best.
     """
+    first, labels = _distinct(vectors)
+    if len(first) <= size:
+        return vectors[first], labels
     labels = np.zeros(len(vectors), np.int64)
     parts: list[Floats] = [np.zeros((0, vectors.shape[1]), np.float32)]
     done = used = 0
@@ -74,6 +80,21 @@ def palette(vectors: Floats, size: int) -> tuple[Floats, npt.NDArray[np.int64]]:
         parts.append(centroids)
         used += len(centroids)
     return np.concatenate(parts), labels
+
+
+def _distinct(vectors: Floats) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The first row of each vector, in order, and for each vector which of these it is."""
+    rows = np.arange(len(vectors))
+    digests = np.zeros(len(vectors), np.uint64)
+    for column in vectors.T:
+        digests = (digests ^ np.ascontiguousarray(column).view(np.uint32)) * _MULTIPLIER
+    _, first, labels = np.unique(digests, return_index=True, return_inverse=True)
+    if not all(np.array_equal(column, column[first][labels]) for column in vectors.T):
+        return rows, rows  # two have the same digest, so each stands for itself
+    order = np.argsort(first)
+    ranks = np.empty_like(order)
+    ranks[order] = rows[: len(order)]
+    return first[order], ranks[labels]
 
 
 def _groups(vectors: Floats) -> list[npt.NDArray[np.int64]]:

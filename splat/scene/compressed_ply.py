@@ -49,12 +49,11 @@ def read_compressed(file: BinaryIO, header: Header) -> Gaussians:
     body = PlyBody(file)
     tables: dict[str, Table] = {}
     for element in header.elements:
-        size = element.rows * sum(prop.size for prop in element.properties)
         if element.name in ("chunk", "vertex", "sh"):
             row = np.dtype([(prop.name, header.byte_order + prop.type) for prop in element.properties])
-            tables[element.name] = np.frombuffer(body.read(size, element), row)
+            tables[element.name] = np.frombuffer(body.read(element.size, element), row)
         else:
-            body.skip(size, element)
+            body.skip(element.size, element)
     return _to_scene(tables["chunk"], tables["vertex"], tables.get("sh"))
 
 

@@ -17,6 +17,7 @@ from .compressed_ply import PACKED, PER_CHUNK
 from .coordinates import float32_losses
 from .file_output import check_writable, replacing
 from .gaussians import SH_C0, Gaussians
+from .ply_comments import comments_of
 
 LARGEST_LOGARITHM: Final = 20.0
 """Standard deviations are written as at most e^20, and at least e^-20."""
@@ -54,7 +55,7 @@ def write_compressed(path: str | Path, scene: Gaussians) -> None:
     rest = sh[:, 1 : (MAX_DEGREE + 1) ** 2].swapaxes(1, 2)
     steps = np.clip(np.floor((rest / 8 + 0.5) * 256), 0, 255).astype(np.uint8)  # [N, 3, K]
     with replacing(path) as file:
-        file.write(_header(len(limits), len(vertex), 3 * steps.shape[2]).encode("ascii"))
+        file.write(_header([*comments_of(scene)], len(limits), len(vertex), 3 * steps.shape[2]).encode("ascii"))
         for table in (limits.astype("<f4"), vertex.astype("<u4"), steps):
             file.write(table.tobytes())
 
@@ -110,9 +111,9 @@ def _rotations(quats: Floats) -> Words:
     return words
 
 
-def _header(chunks: int, count: int, coefficients: int) -> str:
+def _header(comments: list[str], chunks: int, count: int, coefficients: int) -> str:
     ends = [f"{end}_{name}" for at in (0, 3, 6) for end in ("min", "max") for name in _LIMITS[at : at + 3]]
-    lines = ["ply", "format binary_little_endian 1.0", f"element chunk {chunks}"]
+    lines = ["ply", "format binary_little_endian 1.0", *comments, f"element chunk {chunks}"]
     lines += [f"property float {name}" for name in ends]
     lines += [f"element vertex {count}", *(f"property uint {name}" for name in PACKED)]
     if coefficients:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from .gaussians import Gaussians
+from .names import listed
 
 Corner = tuple[float, float, float]
 
@@ -19,7 +21,17 @@ def merge_scenes(scenes: Sequence[Gaussians]) -> Gaussians:
     most = max(scene.sh.shape[1] for scene in scenes)
     padded = [torch.nn.functional.pad(scene.sh, (0, 0, 0, most - scene.sh.shape[1])) for scene in scenes]
     parts = [(*scene.tensors[:4], sh) for scene, sh in zip(scenes, padded, strict=True)]
-    merged = Gaussians(*(torch.cat(values) for values in zip(*parts, strict=True)))
+    antialiased = {scene.antialiased for scene in scenes}
+    up = sorted({scene.up or "not said" for scene in scenes})
+    if len(antialiased) > 1:
+        warnings.warn("some of the scenes are to be drawn antialiased, others not: together they are not", stacklevel=2)
+    if len(up) > 1:
+        warnings.warn(f"what is up differs in the scenes ({listed(up)}): of all together it is not said", stacklevel=2)
+    merged = Gaussians(
+        *(torch.cat(values) for values in zip(*parts, strict=True)),
+        antialiased=all(antialiased),
+        up=scenes[0].up if len(up) == 1 else None,
+    )
     return merged.placed(torch.cat([scene.coordinates for scene in scenes]))
 
 

@@ -19,6 +19,7 @@ from .sog_writer import sog_losses, write_sog
 from .splat_file import read_splat, splat_losses, write_splat
 from .spz import read_spz, spz_header, write_spz
 from .spz_values import spz_losses
+from .streamed_sog import LOD_META, read_streamed, streamed_levels
 
 
 class SceneFormat(NamedTuple):
@@ -56,6 +57,10 @@ def _describe_ksplat(path: Path) -> str:
     return f".ksplat version {header.major}.{header.minor}, compression level {header.level}"
 
 
+def _describe_streamed(path: Path) -> str:
+    return f"streamed SOG, the finest of {streamed_levels(path)} levels of detail"
+
+
 # Longer endings first: `.compressed.ply` ends in `.ply` too.
 FORMATS: Final = {
     ".compressed.ply": SceneFormat(ply_kind, read_ply),
@@ -64,6 +69,7 @@ FORMATS: Final = {
     ".ksplat": SceneFormat(_describe_ksplat, read_ksplat),
     ".sog": SceneFormat(lambda path: f".sog version {sog_version(path)}", read_sog),
     ".spz": SceneFormat(_describe_spz, read_spz),
+    f"/{LOD_META}": SceneFormat(_describe_streamed, read_streamed, alone=False),
     f"/{META}": SceneFormat(lambda path: f".sog version {sog_version(path)}, unpacked", read_sog, alone=False),
 }
 WRITERS: Final = {
@@ -111,6 +117,12 @@ def read_scene(path: str | Path) -> Gaussians:
         OSError: if it cannot be opened.
     """
     path = Path(path)
+    if path.is_dir():
+        found = sum(is_scene(each) for each in path.iterdir())
+        raise IsADirectoryError(
+            f"{path}: the file of a scene is required, or a folder with one scene or of 3DGS's training, found a "
+            f"folder with {found} scenes; name one"
+        )
     with opened_file(path):  # a file that is missing is missing, whatever its name ends in
         pass
     scene = FORMATS[suffix_of(path)].read(path)
@@ -125,7 +137,10 @@ def check_scene_output(path: str | Path) -> Path:
 
 def losses_of(suffix: str, scene: Gaussians) -> list[str]:
     """What a file with this ending cannot hold of a scene, beyond its precision, a phrase each."""
-    return WRITERS[suffix].losses(scene)
+    losses = WRITERS[suffix].losses(scene)
+    if scene.up not in (None, "-y") and not suffix.endswith(".ply"):
+        losses.append(f"that {scene.up} is up is dropped; `splat convert --up {scene.up}` turns the scene as most are")
+    return losses
 
 
 def write_scene(path: str | Path, scene: Gaussians) -> None:

@@ -38,6 +38,10 @@ class Gaussians:
     """[N, K, 3] coefficients of spherical harmonics, K = (degree + 1) ** 2."""
     offset: Offset = field(default=NO_OFFSET, kw_only=True)
     """x, y, z to add to `means`, in float64, for the coordinates in the scene's file; 0 unless those are a map's."""
+    antialiased: bool = field(default=False, kw_only=True)
+    """Whether it was fitted to be drawn with `rasterize_mode="antialiased"`."""
+    up: str | None = field(default=None, kw_only=True)
+    """The axis that its file says points up, such as "y" or "-z"; None if it does not say."""
 
     def __post_init__(self) -> None:
         """Check the shapes."""

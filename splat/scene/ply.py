@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ from .compressed_ply import is_compressed, read_compressed
 from .file_input import scene_file, usable
 from .gaussians import SH_C0, Gaussians, SceneError
 from .names import listed
+from .ply_comments import commented
+from .ply_doubts import doubts
 from .ply_header import read_header
 from .ply_rows import Array, Vertices, read_vertices
 
@@ -34,9 +37,11 @@ def read_ply(path: str | Path) -> Gaussians:
       otherwise grey.
     - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
 
-    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them.
+    Compressed files of SuperSplat are read too; `compressed_ply.py` describes them, and `ply_comments.py` what comments
+    say about the scene.
 
-    Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many.
+    Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many; one
+    also says what makes it doubtful that values were read as they were meant (`ply_doubts.py`).
 
     Raises:
         SceneError: if the file is empty, truncated, malformed, not PLY, or holds no centres.
@@ -49,8 +54,11 @@ def read_ply(path: str | Path) -> Gaussians:
             gaussians = read_compressed(file, header)
         else:
             file.seek(0)
-            gaussians = _to_gaussians(read_vertices(file, _choose))
-    return usable(gaussians, path)
+            vertices = read_vertices(file, _choose)
+            gaussians = _to_gaussians(vertices)
+            for doubt in doubts(header, vertices):
+                warnings.warn(f"{path}: {doubt}", stacklevel=2)
+    return usable(commented(gaussians, header.comments), path)
 
 
 def ply_kind(path: Path) -> str:

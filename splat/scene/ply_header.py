@@ -55,6 +55,11 @@ class Element(NamedTuple):
     properties: list[Property]
 
     @property
+    def size(self) -> int:
+        """Size of all rows in bytes, in a binary file, if they have no lists."""
+        return self.rows * sum(prop.size for prop in self.properties)
+
+    @property
     def has_lists(self) -> bool:
         """Whether its rows can differ in size."""
         return any(prop.length_type is not None for prop in self.properties)
@@ -66,16 +71,20 @@ class Header(NamedTuple):
     byte_order: str
     """In numpy's notation; empty for text."""
     elements: list[Element]
+    comments: list[str]
 
 
 def read_header(file: BinaryIO) -> Header:
     """Read the header at the start of a file; SceneError if it is malformed or exceeds a limit."""
     byte_order = None
     elements: list[Element] = []
+    comments: list[str] = []
     properties = 0
     for number, line in _header_lines(file):
         match line.decode("latin-1").split():
-            case [] | ["comment" | "obj_info", *_]:
+            case ["comment", *words]:
+                comments.append(" ".join(words))
+            case [] | ["obj_info", *_]:
                 pass
             case ["format", name, _] if name in _BYTE_ORDERS:
                 byte_order = _BYTE_ORDERS[name]
@@ -95,7 +104,7 @@ def read_header(file: BinaryIO) -> Header:
         raise SceneError(f"the header must name a format ({', '.join(_BYTE_ORDERS)}), found none")
     if twice := repeated([element.name for element in elements]):
         raise SceneError(f"elements must differ in name, found twice: {listed(twice)}")
-    return Header(byte_order, elements)
+    return Header(byte_order, elements, comments)
 
 
 def _header_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

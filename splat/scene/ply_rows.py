@@ -39,6 +39,8 @@ class Vertices(NamedTuple):
     """The values of each other property."""
     integers: frozenset[str]
     """Properties that are integers in the file."""
+    left: int
+    """Bytes of a binary file behind all that its header declares; 0 if lists follow, whose sizes are not known."""
 
 
 class PlyBody:
@@ -99,7 +101,7 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
         SceneError: if the file is empty, truncated, malformed or not PLY.
         OSError: if it cannot be read.
     """
-    byte_order, elements = read_header(file)
+    byte_order, elements, _ = read_header(file)
     names = [element.name for element in elements]
     if "vertex" not in names:
         raise SceneError(f"an element 'vertex' is required, found {listed(names)}")
@@ -114,7 +116,7 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
         elif element.has_lists:
             _skip_lists(body, element, byte_order)
         else:
-            body.skip(element.rows * sum(prop.size for prop in element.properties), element)
+            body.skip(element.size, element)
     place = {prop.name: i for i, prop in enumerate(vertex.properties)}
     names = [name for name in place if name in wanted and name not in CENTRES]
     columns = [place[name] for name in CENTRES], [place[name] for name in names]
@@ -123,7 +125,14 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
         tables.centres,
         dict(zip(names, tables.others.T, strict=True)),
         frozenset(name for name in names if vertex.properties[place[name]].type[0] != "f"),
+        _left(body, elements[index + 1 :]) if byte_order else 0,
     )
+
+
+def _left(body: PlyBody, elements: list[Element]) -> int:
+    if any(element.has_lists for element in elements):
+        return 0
+    return body.end - body.position - sum(element.size for element in elements)
 
 
 def _check_vertex(vertex: Element) -> None:

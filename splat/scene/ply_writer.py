@@ -10,6 +10,7 @@ import torch
 from .coordinates import NO_OFFSET
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians
+from .ply_comments import comments_of
 
 # An opacity of 1 has no logit, and a scale of 0 has no logarithm; these are written instead.
 _MOST_OPAQUE = 1 - 2.0**-24
@@ -46,7 +47,7 @@ def write_ply(path: str | Path, scene: Gaussians) -> None:
     rows = np.empty(n, dtype=[(name, "<f8" if name in doubles else "<f4") for name in columns])
     for name, values in columns.items():
         rows[name] = values.detach().cpu().numpy()
-    header = ["ply", "format binary_little_endian 1.0", f"element vertex {n}"]
+    header = ["ply", "format binary_little_endian 1.0", *comments_of(scene), f"element vertex {n}"]
     header += [f"property {'double' if name in doubles else 'float'} {name}" for name in columns]
     with replacing(path) as file:
         file.write("\n".join([*header, "end_header\n"]).encode("ascii"))

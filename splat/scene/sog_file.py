@@ -46,14 +46,29 @@ def read_sog(path: str | Path) -> Gaussians:
     Raises SceneError if it is damaged, malformed or of another version, OSError if it cannot be opened.
     """
     path = Path(path)
+    return usable(sog_gaussians(path), path)
+
+
+def sog_gaussians(path: Path) -> Gaussians:
+    """All Gaussians of a file, which may have NaN, in its order. Raises as `read_sog`."""
     with sog_parts(path) as parts:
         meta = _read_meta(parts)
-        names = tuple(meta.files.values())
-        stored = parts.stored((META, *names))
-        check_unpacked_size(4 * meta.gaussians * (11 + 3 * (meta.degree + 1) ** 2), stored)
-        check_unpacked_size(sum(parts.size(name) or 0 for name in names), stored)
+        needed, stored = _sizes(meta, parts)
+        check_unpacked_size(needed, stored)
+        check_unpacked_size(sum(parts.size(name) or 0 for name in meta.files.values()), stored)
         packed = {image: parts.read(name) for image, name in meta.files.items()}
-        return usable(decode_sog(meta, {name: _pixels(name, data, meta) for name, data in packed.items()}), path)
+        return decode_sog(meta, {name: _pixels(name, data, meta) for name, data in packed.items()})
+
+
+def sog_sizes(path: Path) -> tuple[int, int]:
+    """How many bytes the Gaussians of a file take in memory, and the file itself. Raises as `read_sog`."""
+    with sog_parts(path) as parts:
+        return _sizes(_read_meta(parts), parts)
+
+
+def _sizes(meta: SogMeta, parts: SogParts) -> tuple[int, int]:
+    needed = 4 * meta.gaussians * (11 + 3 * (meta.degree + 1) ** 2)
+    return needed, parts.stored((META, *meta.files.values()))
 
 
 def sog_version(path: Path) -> int:
@@ -95,7 +110,7 @@ def decode_sog(meta: SogMeta, pixels: dict[str, Bytes]) -> Gaussians:
         deviations = np.exp(_looked_up(meta.scales, scales[:, :3], "scales"))
     opacities = color[:, 3] / np.float32(255)
     others = (torch.from_numpy(array) for array in (_rotations(quats), deviations, opacities, sh))
-    return Gaussians(coordinates.float(), *others).placed(coordinates)
+    return Gaussians(coordinates.float(), *others, antialiased=meta.antialiased).placed(coordinates)
 
 
 def _rotations(pixels: Bytes) -> Floats:

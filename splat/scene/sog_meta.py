@@ -15,6 +15,8 @@ META: Final = "meta.json"
 MAX_META: Final = 2**20
 """Its maximum size in bytes; those of 256 entries in three codebooks have 16 KB."""
 MAX_DEGREE: Final = 3
+ANTIALIASED: Final = "antialiased"
+"""The model of scenes that are to be drawn so."""
 MOST_PALETTE: Final = 2**16
 """The most entries of the palette: labels have 16 bits."""
 
@@ -43,6 +45,8 @@ class SogMeta(NamedTuple):
     """The codebook of the palette."""
     files: dict[str, str]
     """For each image, its name in the archive."""
+    antialiased: bool
+    """Whether its model is "antialiased"; the others are "default" and "2dgs"."""
 
 
 def parse_meta(content: bytes) -> SogMeta:
@@ -76,6 +80,7 @@ def parse_meta(content: bytes) -> SogMeta:
         palette,
         coefficients,
         files,
+        meta.get("model") == ANTIALIASED,
     )
 
 

@@ -22,9 +22,11 @@ from .compressed_ply_writer import nearby
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians
 from .sog_file import FIRST_TAG, PALETTE_ROW
-from .sog_meta import MAX_DEGREE, META, MOST_PALETTE
+from .sog_meta import ANTIALIASED, MAX_DEGREE, META, MOST_PALETTE
 
 _STEPS: Final = 65535
+_FEW_STEPS: Final = 4096
+"""Fewer than these in the extent of 96 % of the centres are said."""
 _SMALLEST: Final = 1e-38
 """Standard deviations are written as at least so much, since their logarithm is."""
 _GENERATOR: Final = "splat"
@@ -49,11 +51,13 @@ def write_sog(path: str | Path, scene: Gaussians) -> None:
 
 def sog_losses(scene: Gaussians) -> list[str]:
     """What a .sog file cannot hold of a scene, a phrase each."""
-    losses = []
+    losses = _coarse(scene.coordinates.detach().cpu().numpy())
     if scene.degree > MAX_DEGREE:
         losses.append(f"spherical harmonics of degree {MAX_DEGREE + 1} are dropped")
     if scene.degree and len(scene) > MOST_PALETTE:
-        losses.append(f"{len(scene)} Gaussians share {MOST_PALETTE} sets of spherical harmonics of degree 1 and higher")
+        losses.append(
+            f"{len(scene)} Gaussians share at most {MOST_PALETTE} sets of spherical harmonics of degree 1 and higher"
+        )
     return losses
 
 
@@ -82,6 +86,8 @@ def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
         "quats": {"files": ["quats.webp"]},
         "sh0": {"codebook": colors.tolist(), "files": ["sh0.webp"]},
     }
+    if scene.antialiased:
+        meta["model"] = ANTIALIASED
     if degree := min(scene.degree, MAX_DEGREE):
         number = (degree + 1) ** 2 - 1
         entries, labels = palette(sh[:, 1 : number + 1].reshape(len(sh), 3 * number).astype(np.float32), MOST_PALETTE)
@@ -97,10 +103,30 @@ def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
     return meta, images
 
 
-def _positions(means: npt.NDArray[np.float64]) -> tuple[Bytes, Bytes, dict[str, list[float]]]:
+def _logarithms(coordinates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """What is stored of coordinates, in equal steps between its ends."""
+    logarithms: npt.NDArray[np.float64] = np.sign(coordinates) * np.log1p(np.abs(coordinates))
+    return logarithms
+
+
+def _coarse(coordinates: npt.NDArray[np.float64]) -> list[str]:
+    """That far Gaussians leave few steps to the others, of which there are 65536 if none is far."""
+    if not len(coordinates):
+        return []
+    low, high = np.quantile(coordinates, (0.02, 0.98), axis=0)
+    step = np.ptp(_logarithms(coordinates), axis=0) / _STEPS * (1 + np.maximum(np.abs(low), np.abs(high)))
+    if step.max() * _FEW_STEPS <= (high - low).max():
+        return []
+    return [
+        f"centres are rounded to steps of {step.max():.2g}, because a few lie far from the others; "
+        "`splat convert --crop` leaves them out"
+    ]
+
+
+def _positions(coordinates: npt.NDArray[np.float64]) -> tuple[Bytes, Bytes, dict[str, list[float]]]:
     """The low and the high bytes [N, 3] of positions, and their limits."""
-    logarithms = np.sign(means) * np.log1p(np.abs(means))
-    ends = [logarithms.min(axis=0), logarithms.max(axis=0)] if len(means) else [np.zeros(3), np.zeros(3)]
+    logarithms = _logarithms(coordinates)
+    ends = [logarithms.min(axis=0), logarithms.max(axis=0)] if len(logarithms) else [np.zeros(3), np.zeros(3)]
     extent = ends[1] - ends[0]
     fractions = np.divide(logarithms - ends[0], extent, out=np.zeros_like(logarithms), where=extent > 0)
     words = np.rint(fractions * _STEPS).astype(np.uint16)

@@ -95,6 +95,8 @@ def encode_splat(scene: Gaussians) -> Records:
 def splat_losses(scene: Gaussians) -> list[str]:
     """What a .splat file cannot hold of a scene, a phrase each."""
     losses = float32_losses(scene.offset)
+    if scene.antialiased:
+        losses.append("that it is to be drawn antialiased is dropped")
     if scene.degree:
         losses.append(
             f"spherical harmonics of degree 1 to {scene.degree} are dropped: colours will look the same from everywhere"

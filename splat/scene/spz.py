@@ -15,6 +15,7 @@ import importlib
 import warnings
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -70,7 +71,7 @@ class SpzHeader(NamedTuple):
 def read_spz(path: str | Path) -> Gaussians:
     """Read the Gaussians of an .spz file of any version, on the CPU, in the axes of 3DGS.
 
-    A warning says what is not used: extensions, and the flag that the scene was trained with antialiasing.
+    A warning says how many bytes of extensions are not used.
 
     Raises:
         SceneError: if the file is empty, truncated, malformed, or of version 4 without a module for Zstandard.
@@ -85,9 +86,7 @@ def read_spz(path: str | Path) -> Gaussians:
         scene = decode_spz(values, header.version, header.fractional_bits, axes)
     if unused:
         warnings.warn(f"{path}: {unused} bytes of extensions are not used", stacklevel=2)
-    if header.flags & _ANTIALIASED:
-        warnings.warn(f"{path}: the flag that it was trained with antialiasing is not used", stacklevel=2)
-    return usable(scene, path)
+    return usable(replace(scene, antialiased=bool(header.flags & _ANTIALIASED)), path)
 
 
 def spz_header(path: Path) -> SpzHeader:
@@ -115,15 +114,16 @@ def encode_spz_file(scene: Gaussians, version: int) -> bytes:
     if version not in SPZ_VERSIONS[1:]:
         raise ValueError(f"version 2, 3 or 4 of .spz can be written, found {version}")
     values, bits = encode_spz(scene, version)
+    flags = _ANTIALIASED if scene.antialiased else 0
     parts = [values[name].tobytes() for name in widths(version, scene.degree)]
     if version < 4:
         packer = zlib.compressobj(wbits=31)
-        header = _HEADER.pack(_MAGIC, version, len(scene), scene.degree, bits, 0, 0)
+        header = _HEADER.pack(_MAGIC, version, len(scene), scene.degree, bits, flags, 0)
         return b"".join([packer.compress(header), *map(packer.compress, parts), packer.flush()])
     zstd = _zstandard()
     parts = [part for part in parts if part]
     frames = [zstd.compress(part, 12) for part in parts]
-    header = _FRAMES.pack(_MAGIC, version, len(scene), scene.degree, bits, 0, len(parts), _FRAMES.size)
+    header = _FRAMES.pack(_MAGIC, version, len(scene), scene.degree, bits, flags, len(parts), _FRAMES.size)
     table = [_SIZES.pack(len(frame), len(part)) for frame, part in zip(frames, parts, strict=True)]
     return b"".join([header, *table, *frames])
 

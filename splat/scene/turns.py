@@ -18,7 +18,7 @@ from .gaussians import Gaussians
 
 
 def turned(scene: Gaussians, rotation: Tensor) -> Gaussians:
-    """The scene turned around the origin by a rotation matrix [3, 3]; its colours turn along."""
+    """The scene turned around the origin by a rotation matrix [3, 3]; its colours turn along, and `up` is unknown."""
     rotation = rotation.double().cpu()
     device, kind = scene.means.device, scene.means.dtype
     sh = scene.sh.clone()
@@ -26,7 +26,7 @@ def turned(scene: Gaussians, rotation: Tensor) -> Gaussians:
         own = slice(degree**2, (degree + 1) ** 2)
         sh[:, own] = torch.einsum("ij,njc->nic", matrix.to(device, kind), scene.sh[:, own])
     turn = left_product(quaternion(rotation)).to(device, kind)
-    return replace(scene, quats=scene.quats @ turn.T, sh=sh).placed(scene.coordinates @ rotation.T.to(device))
+    return replace(scene, quats=scene.quats @ turn.T, sh=sh, up=None).placed(scene.coordinates @ rotation.T.to(device))
 
 
 def rotation_about_axes(degrees: Sequence[float]) -> Tensor:

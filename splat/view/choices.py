@@ -13,6 +13,7 @@ from ..scene.camera import FirstView
 from ..scene.camera_list import TakenPicture
 from ..scene.formats import ENDINGS, is_scene
 from ..scene.gaussians import Gaussians, SceneError
+from ..scene.scene_folders import scene_in
 from .prominence import Prominence
 
 BUILT_IN: Final = "built-in scene"
@@ -79,6 +80,8 @@ def exhibit_of(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] 
 def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
     """The scenes of these files and folders by the names that are shown; the built-in one if there are no places.
 
+    Of a folder that a program left, it is the scene in it (`scene_folders.py`).
+
     Raises:
         SceneError: if a folder has no scene, or too many.
         OSError: if a place is missing.
@@ -87,7 +90,8 @@ def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
         return {BUILT_IN: None}
     paths: list[Path] = []
     for place in places:
-        paths += _scenes_in(place) if place.is_dir() else [place]
+        left = scene_in(place) if place.is_dir() else place
+        paths += [left] if left else _scenes_in(place)
     for path in paths:
         path.stat()  # a missing file is reported now, not when it is chosen
     names = [path.name for path in paths]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,26 @@ class Look:
     """The distance of the near plane."""
 
 
+def rasterized(
+    scene: Gaussians, camera: Camera, colors: Tensor, **options: Any
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """What `rasterization` gives for a scene, drawn as it says, and one camera."""
+    device = scene.means.device
+    with torch.no_grad():
+        return rasterization(
+            *scene.tensors[:4],
+            colors,
+            camera.viewmat[None].to(device),
+            camera.K[None].to(device),
+            camera.width,
+            camera.height,
+            near_plane=camera.near,
+            far_plane=camera.far,
+            rasterize_mode="antialiased" if scene.antialiased else "classic",
+            **options,
+        )
+
+
 def draw(look: Look, camera: Camera) -> Picture:
     """The picture, [H, W, 3] uint8.
 
@@ -47,25 +67,16 @@ def draw(look: Look, camera: Camera) -> Picture:
     - "count": how many Gaussians are listed for each tile of 16x16 pixels of this picture, against the fullest one.
     """
     scene = look.scene
-    device = scene.means.device
     coloured = look.mode == "colour"
-    with torch.no_grad():
-        images, alphas, meta = rasterization(
-            scene.means,
-            scene.quats,
-            scene.scales,
-            scene.opacities,
-            scene.sh if coloured else scene.opacities[:, None],
-            camera.viewmat[None].to(device),
-            camera.K[None].to(device),
-            camera.width,
-            camera.height,
-            near_plane=camera.near,
-            sh_degree=look.degree if coloured else None,
-            backgrounds=torch.tensor([look.background], dtype=torch.float32, device=device) if coloured else None,
-            render_mode="ED" if look.mode == "depth" else "RGB",
-            tile_size=TILE,
-        )
+    images, alphas, meta = rasterized(
+        scene,
+        camera,
+        scene.sh if coloured else scene.opacities[:, None],
+        sh_degree=look.degree if coloured else None,
+        backgrounds=scene.means.new_tensor([look.background]) if coloured else None,
+        render_mode="ED" if look.mode == "depth" else "RGB",
+        tile_size=TILE,
+    )
     if coloured:
         return to_8_bit(images[0])
     alpha = alphas[0, ..., 0]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from ..ops.rendering import rasterization
 from ..scene.camera import Camera
-from .drawing import Look
+from .drawing import Look, rasterized
 from .pose import Pose, camera_of
 
 if TYPE_CHECKING:
@@ -57,21 +56,7 @@ def point_seen(look: Look, camera: Camera, click: Click) -> Point | None:
         return None
     x = min(int(click.across * camera.width), camera.width - 1)
     y = min(int(click.down * camera.height), camera.height - 1)
-    scene, device = look.scene, look.scene.means.device
-    with torch.no_grad():
-        depths, alphas, _ = rasterization(
-            scene.means,
-            scene.quats,
-            scene.scales,
-            scene.opacities,
-            scene.opacities[:, None],
-            camera.viewmat[None].to(device),
-            camera.K[None].to(device),
-            camera.width,
-            camera.height,
-            near_plane=camera.near,
-            render_mode="ED",
-        )
+    depths, alphas, _ = rasterized(look.scene, camera, look.scene.opacities[:, None], render_mode="ED")
     if alphas[0, y, x, 0] < 0.5:
         return None
     pixel = torch.tensor([x + 0.5, y + 0.5, 1.0], dtype=torch.float64)

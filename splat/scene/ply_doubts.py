@@ -1,0 +1,51 @@
+"""What of a PLY file makes it doubtful that it was read as it was meant: each is said, and nothing is guessed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from .names import listed
+from .ply_header import Element, Header
+from .ply_rows import Vertices
+
+_NEAR_NAMES: Final = (
+    ("scale_0", "the sizes", re.compile("scal|sigma", re.IGNORECASE)),
+    ("rot_0", "the rotations", re.compile("rot|quat", re.IGNORECASE)),
+    ("opacity", "the opacities", re.compile("opac", re.IGNORECASE)),
+)
+"""What is missing, what it would say, and what others call it."""
+_FEW: Final = 10
+"""So many Gaussians may have any values."""
+
+
+def doubts(header: Header, vertices: Vertices) -> Iterator[str]:
+    """A phrase for each."""
+    (vertex,) = (element for element in header.elements if element.name == "vertex")
+    names = [prop.name for prop in vertex.properties]
+    for name, what, near in _NEAR_NAMES:
+        others = [other for other in names if near.search(other)]
+        if others and name not in vertices.columns:
+            yield f"{what} are not read: {name} and its like are required, found {listed(others)}; rename these"
+    if vertices.left >= max(vertex.rows, 1):
+        yield _longer(vertex, vertices.left)
+    opacities, scales = (
+        [values for name, values in vertices.columns.items() if name.startswith(start)] for start in ("opac", "scale_")
+    )
+    if len(vertices.centres) > _FEW and opacities and scales:
+        fractions = all(((values >= 0) & (values <= 1)).all() for values in opacities)
+        if fractions and all((values > 0).all() for values in scales):
+            yield (
+                "opacity and scale_0 to scale_2 are read as logits and logarithms, found values from 0 to 1 and values "
+                "above 0 alone: they may have been written after activation, and everything looks alike then"
+            )
+
+
+def _longer(vertex: Element, left: int) -> str:
+    each, rest = divmod(left, vertex.rows or 1)
+    rows = f", {each} for each of {vertex.rows} rows" if vertex.rows and not rest else ""
+    return (
+        f"the file has {left} bytes more than its header declares{rows}: if rows are longer than the header says, what "
+        "was read of them is wrong"
+    )
