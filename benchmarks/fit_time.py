@@ -11,8 +11,9 @@ import time
 import torch
 from measure import table
 
+from splat.fit.picture_views import read_views
 from splat.fit.training import FitOptions, Trainer
-from splat.fit.views import Views, read_views
+from splat.fit.views import Views
 
 TARGET = 30.0
 STEPS, GAUSSIANS, EVERY = 1000, 6000, 20

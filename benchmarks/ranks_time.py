@@ -21,8 +21,8 @@ import torch.distributed as dist
 from measure import table
 
 from splat.commands.process_group import joined_processes
+from splat.fit.picture_views import read_views
 from splat.fit.training import FitOptions, Trainer
-from splat.fit.views import read_views
 
 GAUSSIANS: Final = 400_000
 PICTURES: Final = 24

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
+import numpy as np
 import pytest
 
 from splat.scene import file_output
@@ -31,6 +35,24 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
         write_half(tmp_path / "scene")
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"scene": b"old"}
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+@pytest.mark.parametrize(
+    "write",
+    [lambda file, size: file.write(bytes(size)), lambda file, size: np.savez(file, a=np.zeros(size, np.uint8))],
+    ids=["bytes", "arrays"],
+)
+def test_a_full_disk_names_the_file(tmp_path: Path, write: Callable[[BinaryIO, int], object], size: int) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, before[1]))  # a larger file fails as on a full disk
+    try:
+        with pytest.raises(OSError, match="scene") as raised, replacing(tmp_path / "scene") as file:
+            write(file, size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert raised.value.filename == str(tmp_path / "scene")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_written_through_a_link_that_somebody_put_there(

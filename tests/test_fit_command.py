@@ -17,9 +17,9 @@ from scenes import random_scene, real_scene
 import splat
 from splat.commands import fit_command, fit_work
 from splat.fit.losses import psnr, ssim
+from splat.fit.picture_views import read_views
 from splat.fit.strategies import rotate
 from splat.fit.training import FitOptions, Trainer
-from splat.fit.views import read_views
 from splat.scene.gaussians import Gaussians
 from splat.scene.ply import read_ply
 from splat.scene.ply_writer import write_ply

@@ -268,11 +268,15 @@ def fresh(views: Views, **options: Any) -> Trainer:
 @pytest.mark.parametrize(
     ("options", "pictures", "message"),
     [
-        ({"steps": 8}, "pictures", "of a fit with other --steps: required 8, found 9; start without --resume"),
+        ({"steps": 8}, "pictures", "of a fit with other --steps: required 8, found 9; give its --steps, .*, or remove"),
         ({"gaussians": 70}, "pictures", "of a fit with other --gaussians: required 70, found 60"),
         ({"seed": 1}, "pictures", "of a fit with other --seed: required 1, found 0"),
         ({"strategy": "default"}, "pictures", "of a fit with other --strategy: required default, found grow"),
-        ({}, "others", "of a fit to other pictures; start without --resume"),
+        (
+            {},
+            "others",
+            "of a fit to other pictures, cameras or points; give those, .*, or remove the file",
+        ),
     ],
 )
 def test_the_checkpoint_of_another_fit(
@@ -280,6 +284,26 @@ def test_the_checkpoint_of_another_fit(
 ) -> None:
     with pytest.raises(SceneError, match=message):
         resume(checkpoint[0], fresh(checkpoint[1], **options), pictures)
+
+
+def test_a_checkpoint_of_pictures_of_another_size_says_how_to_go_on(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit = Trainer.fit
+    monkeypatch.setattr(Trainer, "fit", lambda t, report, stop: fit(t, report, lambda: t.done == 2))
+    monkeypatch.setattr(fit_command, "noted_interrupt", interrupted_once)
+    half = (folder, "-o", tmp_path / "a.ply", *SMALL, "--max-size", "20")
+    assert run(*half) == 130
+    capsys.readouterr()
+    monkeypatch.undo()
+    assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--resume") == 1
+    said = capsys.readouterr().err
+    assert (
+        "a.checkpoint.npz: it is the checkpoint of a fit to pictures of 20x15 pixels, not 40x30; give its --max-"
+        in said
+    )
+    assert "or remove the file to begin anew" in said
+    assert run(*half, "--resume") == 0
 
 
 NAMES = ["fit", "shards", *(f"{n}{m}" for n in ("means", "quats", "scales", "opacities", "constant", "bands")
@@ -300,7 +324,7 @@ NAMES = ["fit", "shards", *(f"{n}{m}" for n in ("means", "quats", "scales", "opa
         ({"shards": np.array([60.0])}, r"60 in all; found float64 of \[1\]"),
         ({"fit": np.frombuffer(b"[]", np.uint8)}, "a checkpoint is required, found something else"),
         ({"fit": np.frombuffer(b"[" * 9000, np.uint8)}, "a checkpoint is required, found something else"),
-        ({"fit": np.frombuffer(b'{"done": 3}', np.uint8)}, "of a fit with other --layout: required 2, found None"),
+        ({"fit": np.frombuffer(b'{"done": 3}', np.uint8)}, "of a fit by another version of splat; go on with that one"),
         ({"fit": np.zeros(20000, np.uint8)}, "something else: it has no description"),
         ({"fit": np.array([{}], object)}, "fit is damaged, or not an array: plain numbers are required, found objects"),
     ],

@@ -15,7 +15,7 @@ from typing import Any
 import photographs
 import pytest
 
-from splat.fit.views import read_views
+from splat.fit.picture_views import read_views
 from splat.photos.folders import read_capture
 from splat.photos.pictures import picture_size, read_resized
 from splat.scene.camera_file import read_camera

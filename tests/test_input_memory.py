@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 from splat.fit.fit_memory import FitMemory
 from splat.fit.photograph_views import photograph_views
-from splat.fit.views import read_views
+from splat.fit.picture_views import read_views
 from splat.photos.folders import read_capture
 torch.set_num_threads(1)
 
@@ -118,8 +118,8 @@ def photograph(folder: Path) -> Path:
 
 SMALL = 32 * 2**20
 CASES: dict[str, tuple[Callable[[Path], Path], int, str]] = {
-    "a camera": (long_line("cameras.txt", " 40 30"), SMALL, "cameras.txt: a line of at most 8192 bytes is required"),
-    "a name": (long_line("images.txt", "00.png"), SMALL, "images.txt: a line of at most 8192 bytes is required, found"),
+    "a camera": (long_line("cameras.txt", " 40 30"), SMALL, "cameras.txt: line 2: at most 8192 bytes are required"),
+    "a name": (long_line("images.txt", "00.png"), SMALL, "images.txt: line 3: at most 8192 bytes are required, found"),
     "observations": (long_line("images.txt", "1.5 2.5 -1"), SMALL, "2 pictures"),
     "a track": (long_line("points3D.txt", " 0.5 1 0"), SMALL, "2 pictures"),
     "a comment": (long_line("cameras.txt", "# a comment"), SMALL, "2 pictures"),

@@ -186,11 +186,15 @@ LAYOUTS = {
         ["database.db", "images/a.png"],
         r"colmap mapper --database_path \S+database.db --image_path \S+ima",
     ),
-    "a folder too many": (["b/sparse/0/cameras.bin"], r"found some in \S+/c/b: fit that one$"),
-    "3DGS's convert.py": (
-        ["distorted/sparse/0/a", "input/a.jpg"],
-        r"found some in \S+distorted: .* --images \S+input$",
+    "a model alone, a folder too deep": (
+        ["b/sparse/0/cameras.bin"],
+        r"pictures are required in \S+/c/b/images, .*name",
     ),
+    "two captures": (
+        ["b/sparse/0/cameras.bin", "b/images/a.jpg", "d/transforms.json"],
+        "one folder of photographs with cameras is required, found 2 in it: b, d; fit one of them",
+    ),
+    "what macOS adds": (["._a.jpg", "__MACOSX/transforms.json", ".a/transforms.json"], "found none, and no pictures"),
     "Polycam": (["keyframes/corrected_cameras/1.json"], "ns-process-data polycam"),
     "Record3D": (["metadata.json", "rgb/0.jpg"], "ns-process-data record3d"),
     "OpenDroneMap": (["opensfm/reconstruction.json", "images/a.jpg"], "ns-process-data odm"),

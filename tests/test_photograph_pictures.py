@@ -16,8 +16,9 @@ from PIL import Image
 from splat.fit.losses import psnr, ssim, training_loss
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.picture_quality import judge
+from splat.fit.picture_views import read_views
 from splat.fit.training import FitOptions, Trainer
-from splat.fit.views import Views, read_views
+from splat.fit.views import Views
 from splat.photos.folders import read_capture
 from splat.photos.pictures import read_mask, read_resized
 from splat.scene.gaussians import SceneError

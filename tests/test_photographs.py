@@ -309,7 +309,11 @@ def test_a_model_that_is_half_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(SceneError, match=f"{name}: .*found more behind them"):
         read_capture(folder)
     path.unlink()
-    with pytest.raises(SceneError, match=f"all .bin or all .txt; found no {name}; was it written to the end"):
+    if name == "points3D.bin":
+        with pytest.warns(UserWarning, match="no points3D; Gaussians start at random places that two cameras see"):
+            assert not read(folder).measured
+        return
+    with pytest.raises(SceneError, match=f"both .bin or both .txt, and points3D; found no {name}; was it written to"):
         read_capture(folder)
 
 
@@ -323,7 +327,6 @@ HOSTILE: dict[str, tuple[str, Any, str]] = {
     "many points": ("points3D.bin", lambda b: HUGE + b[8:], "the file ends in the middle"),
     "a long track": ("points3D.bin", lambda b: b[:51] + HUGE + b[59:], "the file ends in the middle"),
     "many cameras": ("cameras.bin", lambda b: HUGE + b[8:], "the file ends in the middle"),
-    "no name": ("images.bin", lambda b: b[:72] + b"\xff\xff" + b[74:], "a damaged one: 'utf-8'"),
     "a path": (
         "images.bin",
         lambda b: b.replace(b"00.png", b"../a.p"),
@@ -345,7 +348,6 @@ HOSTILE: dict[str, tuple[str, Any, str]] = {
     "no focal length": ("cameras.bin", lambda b: b[:32] + bytes(8) + b[40:], "camera 7: focal lengths above 0"),
     "no pixels": ("cameras.bin", lambda b: b[:16] + bytes(8) + b[24:], "camera 7: a size from 1 to 32768 pixels"),
     "many pixels": ("cameras.bin", lambda b: b[:16] + HUGE + b[24:], "camera 7: a size from 1 to 32768 pixels"),
-    "a point that is NaN": ("points3D.bin", lambda b: b[:16] + b"\xff" * 8 + b[24:], "finite points are required"),
 }
 
 
@@ -372,8 +374,8 @@ def test_hostile_models(tmp_path: Path, case: str) -> None:
         (
             "cameras.txt",
             "SIMPLE_PINHOLE",
-            "FOV",
-            "camera 7 has the lens model FOV; required: .*colmap image_undistorter",
+            "LATER",
+            "camera 7 has the lens model LATER; required: .*FISHEYE.*colmap image_undistorter",
         ),
         ("cameras.txt", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "SIMPLE_RADIAL has 4 parameters, found 3"),
         (
@@ -383,11 +385,10 @@ def test_hostile_models(tmp_path: Path, case: str) -> None:
             "coefficients of distortion up to 1000|all fin",
         ),
         ("cameras.txt", " 40 30 ", " 40 30 1 ", "SIMPLE_PINHOLE has 3 parameters, found 4"),
-        ("cameras.txt", " 40 ", " many ", r"cameras\.txt: .*is required, found a damaged one: invalid literal"),
-        ("images.txt", " 7 00.png", "", "at least 10 words are required in a line, found 8"),
+        ("cameras.txt", " 40 ", " many ", r"cameras\.txt: line 2: invalid literal for int"),
+        ("images.txt", " 7 00.png", "", r"images\.txt: line 3: at least 10 words are required, found 8"),
         ("images.txt", " 7 00.png", " 7 ../00.png", "inside .* is required"),
         ("points3D.txt", " 0.5 ", " ", None),
-        ("points3D.txt", "1 ", "1 nan ", "a damaged one|finite points"),
     ],
 )
 def test_damaged_text(tmp_path: Path, name: str, old: str, new: str, message: str | None) -> None:
@@ -401,14 +402,15 @@ def test_damaged_text(tmp_path: Path, name: str, old: str, new: str, message: st
         read(folder)
 
 
-def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
+def test_a_lens_of_a_later_colmap(tmp_path: Path) -> None:
     folder = photographs.colmap_folder(tmp_path / "a")
     path = parts(folder) / "cameras.bin"
     whole = path.read_bytes()
-    for kind, name in ((7, "FOV"), (10, "THIN_PRISM_FISHEYE"), (99, "number 99")):
-        path.write_bytes(whole[:12] + struct.pack("<i", kind) + whole[16:] + bytes(72))
-        with pytest.raises(SceneError, match=f"camera 7 has the lens model {name}; .*image_undistorter --image_path"):
-            read_capture(folder)
+    path.write_bytes(whole[:12] + struct.pack("<i", 99) + whole[16:])
+    with pytest.raises(
+        SceneError, match=r"camera 7 has the lens model number 99; required: 0 to 17, .*output_type TXT"
+    ):
+        read_capture(folder)
 
 
 @pytest.mark.parametrize(
@@ -430,7 +432,7 @@ def test_lenses_of_binary_files_have_their_names(tmp_path: Path) -> None:
         ({"frames": [{"file_path": "images/00.png", "transform_matrix": [10**400]}]}, "4 rows of 4 finite numbers"),
         ({"k4": 0.1}, "OPENCV without k4 is required, found 0.1: programs do not agree .* camera_model is FULL_OPENCV"),
         ({"k1": 1e4}, "coefficients of distortion up to 1000 required, found 10000, 0"),
-        ({"camera_model": "EQUIRECTANGULAR"}, "a camera_model of .* is required, found EQUIRECTANGULAR"),
+        ({"camera_model": "OMNIDIRECTIONAL"}, "a camera_model of .* is required, found OMNIDIRECTIONAL"),
         ({"camera_model": []}, r"a camera_model of .* is required, found \[\]"),
         ({"fl_x": None}, "fl_x in pixels, K, or camera_angle_x between 0 and pi, required"),
         ({"fl_x": float("inf")}, "fl_x must be a finite number, found inf"),
@@ -476,10 +478,11 @@ def test_folders_without_cameras_or_pictures(tmp_path: Path) -> None:
     for name in ("01.png", "05.png"):
         (folder / "images" / name).unlink()
     os.mkfifo(folder / "images" / "01.png")  # reading it would never end
-    message = (
-        r"2 of its 10 pictures are missing: .*01\.png, .*05\.png; put them there, or name their folder with --images"
-    )
-    with pytest.raises(SceneError, match=message):
+    with pytest.warns(UserWarning, match=r"2 of its 10 pictures are missing and left out: .*/01\.png, .*/05\.png"):
+        assert len(read_capture(folder).photographs) == 8
+    for index in (0, 2, 3, 4):
+        (folder / "images" / f"{index:02}.png").unlink()
+    with pytest.raises(SceneError, match=r"6 of its 10 pictures are missing: .*; put them there, or name their folder"):
         read_capture(folder)
     (folder / "images").rename(folder / "pictures")
     with pytest.raises(SceneError, match="found no such folder; name it: --images"):
@@ -520,7 +523,7 @@ def test_damaged_models_are_read_or_refused_in_little_memory(
     try:
         with warnings.catch_warnings(), contextlib.suppress(SceneError):
             warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", ".* not used: |.* missing and left out: |.*: no cameras for ")
+            warnings.filterwarnings("ignore", ".* not used: |.* left out: |.*: no cameras for |.* not quite those ")
             read_capture(folder)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -551,7 +554,7 @@ def test_damaged_transforms_are_read_or_refused_in_little_memory(
     try:
         with warnings.catch_warnings(), contextlib.suppress(SceneError):
             warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", ".* not used: |.* missing and left out: ")
+            warnings.filterwarnings("ignore", ".* not used: |.* left out: |.* not quite those ")
             read_capture(folder)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -623,8 +626,8 @@ def test_a_circle_of_links_is_no_picture(tmp_path: Path) -> None:
     path = folder / "images" / "03.png"
     path.unlink()
     path.symlink_to(path)
-    with pytest.raises(SceneError, match=r"1 of its 10 pictures are missing: .*03\.png"):
-        read_capture(folder)
+    with pytest.warns(UserWarning, match=r"1 of its 10 pictures are missing and left out: .*03\.png"):
+        assert len(read_capture(folder).photographs) == 9
 
 
 @pytest.mark.parametrize("name", ["\0", " ", "a\ud800", "", "images/../images/00.png"])

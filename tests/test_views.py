@@ -20,7 +20,8 @@ from mutations import how_many
 from PIL import Image
 
 from splat.fit.fit_memory import FitMemory
-from splat.fit.views import Views, read_views
+from splat.fit.picture_views import read_views
+from splat.fit.views import Views
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -26,11 +26,12 @@ from ..scene.gaussians import Gaussians, SceneError
 from .command_files import save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments
-from .fit_outputs import Outputs, find_outputs, judged_by, pictures_size, say_quality, write_picture
+from .fit_outputs import Outputs, find_outputs, judged_by, locked_outputs, pictures_size, say_quality, write_picture
 from .fit_progress import fit_progress, measured_at
 from .fit_work import FitWork, prepare_fit, read_pictures, sized
 from .interrupts import INTERRUPTED, noted_interrupt
 from .memory import NotEnoughMemory, enough_memory
+from .output_lock import locked
 from .printing import print_error
 from .process_group import LostRankError, RankError, agreed, check_same, joined_processes, own_device
 from .warnings_printed import printed_warnings
@@ -53,10 +54,11 @@ def run(args: argparse.Namespace) -> int:
     """
     first = True
     try:
-        with joined_processes() as shards:
-            first = shards.first
-            finished = _fitted(args, shards)
-        return finished if isinstance(finished, int) else _finish(finished)
+        with ExitStack() as locks:
+            with joined_processes() as shards:
+                first = shards.first
+                finished = _fitted(args, shards, locks)
+            return finished if isinstance(finished, int) else _finish(finished)
     except RankError as error:
         if first:
             print_error(error)
@@ -78,12 +80,14 @@ class _Finished(NamedTuple):
     start: float
 
 
-def _fitted(args: argparse.Namespace, shards: Shards) -> int | _Finished:
-    """Take the steps and write the scene; the exit status, if nothing is left to do."""
+def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int | _Finished:
+    """Take the steps and write the scene; the exit status, if nothing is left to do. `locks` hold its files."""
     start = time.perf_counter()
     what = "reading the pictures"
     photographs = len(args.sources) == 1 and is_capture(args.sources[0])
     with agreed(shards), enough_memory(lambda: what, _REMEDY):
+        for path in locked_outputs(args) if shards.first else ():
+            locks.enter_context(locked(path))
         outputs = find_outputs(args, photographs)
         device = own_device(find_device(args.device), shards)
         args = sized(args, photographs, device)
@@ -105,7 +109,7 @@ def _fitted(args: argparse.Namespace, shards: Shards) -> int | _Finished:
             scene = trainer.gaussians()
             if shards.first:
                 save_scene(outputs.scene, scene)
-                write_cameras(outputs.cameras, *work.cameras())
+                write_cameras(outputs.cameras, *work.cameras(), scene.offset)
             if shards.any(failure is not None):
                 return _say_failed(args, trainer, failure)
             if stopped:

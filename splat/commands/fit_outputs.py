@@ -57,6 +57,12 @@ def judged_by(views: Views, held_out: bool) -> str:
     return f"{len(views)} held-out picture{several}" if held_out else f"the picture{several} it was fitted to"
 
 
+def locked_outputs(args: argparse.Namespace) -> list[Path]:
+    """What stands for the files that a fit writes while it runs, without endings: two fits never share one."""
+    scene = args.output.with_name(args.output.name[: -len(written_suffix(args.output))])
+    return [scene] + ([args.checkpoint] if args.checkpoint else [])
+
+
 def find_outputs(args: argparse.Namespace, photographs: bool) -> Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
     stem = args.output.name[: -len(written_suffix(args.output))]
@@ -72,7 +78,8 @@ def find_outputs(args: argparse.Namespace, photographs: bool) -> Outputs:
         raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
     if checkpoint and checkpoint.exists() and not args.resume:
         raise ValueError(
-            f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file"
+            f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file "
+            "to begin anew"
         )
     cameras = check_cameras(cameras_path(args.output))
     return Outputs(args.output, picture, page, checkpoint, quality, cameras)

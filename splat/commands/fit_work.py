@@ -13,9 +13,10 @@ from ..fit.fit_memory import FitMemory
 from ..fit.perceptual import measure_lpips
 from ..fit.photograph_views import Preparation, photograph_views
 from ..fit.picture_quality import Quality
+from ..fit.picture_views import read_views
 from ..fit.shards import Shards
 from ..fit.training import FitOptions, Trainer
-from ..fit.views import Views, read_views
+from ..fit.views import Views
 from ..photos.folders import check_no_capture, read_capture
 from ..scene.camera import Camera
 from ..scene.gaussians import Gaussians

@@ -22,7 +22,7 @@ from ..scene.npz import read_npz
 from .parameters import MOMENTS
 from .training import Trainer
 
-_LAYOUT: Final = 2
+_LAYOUT: Final = 3
 _SHARDS: Final = "shards"
 """The array of how many of the Gaussians each process had."""
 _MOST_BYTES: Final = 10_000
@@ -115,7 +115,7 @@ def digest_of(trainer: Trainer) -> str:
     views = trainer.views
     digest = hashlib.sha256()
     masks = [mask for mask in views.masks if mask is not None]
-    digest.update(f"{[mask is not None for mask in views.masks]} {views.background}".encode())
+    digest.update(f"{[mask is not None for mask in views.masks]} {views.background} {views.offset}".encode())
     for value in (*views.images, *masks, views.viewmats, views.Ks, views.points, views.colors):
         digest.update(f"{value.dtype} {list(value.shape)}".encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
@@ -123,7 +123,9 @@ def digest_of(trainer: Trainer) -> str:
 
 
 def _described(trainer: Trainer, pictures: str) -> dict[str, Any]:
-    return {"layout": _LAYOUT, "done": trainer.done, "pictures": pictures, **asdict(trainer.options)}
+    width, height = max(trainer.views.sizes)
+    size = f"{width}x{height}"
+    return {"layout": _LAYOUT, "done": trainer.done, "size": size, "pictures": pictures, **asdict(trainer.options)}
 
 
 def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int:
@@ -137,11 +139,19 @@ def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int
         raise SceneError(f"{path}: a checkpoint is required, found something else: {str(error)[:150]}") from error
     for name, value in ours.items():
         if name != "done" and theirs.get(name) != value:
-            if name == "pictures":
-                raise SceneError(f"{path}: it is the checkpoint of a fit to other pictures; start without --resume")
+            was = f"{theirs.get(name)!s:.40}"
+            option = f"--{name.replace('_', '-')}"
+            found, remedy = {
+                "layout": ("by another version of splat", "go on with that one"),
+                "size": (f"to pictures of {was} pixels, not {value}", "give its --max-size or --downscale"),
+                "pictures": (
+                    "to other pictures, cameras or points",
+                    "give those, and its --background, --masks and --hold-out",
+                ),
+            }.get(name, (f"with other {option}: required {value}, found {was}", f"give its {option}"))
             raise SceneError(
-                f"{path}: it is the checkpoint of a fit with other --{name.replace('_', '-')}: required {value}, found "
-                f"{str(theirs.get(name))[:40]}; start without --resume"
+                f"{path}: it is the checkpoint of a fit {found}; {remedy}, with --resume, or remove the file to begin "
+                "anew"
             )
     if not isinstance(done, int) or isinstance(done, bool) or not 1 <= done <= ours["steps"]:
         raise SceneError(f"{path}: a checkpoint after 1 to {ours['steps']} steps is required, found {str(done)[:40]}")

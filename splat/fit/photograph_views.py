@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -10,13 +11,22 @@ import torch
 from torch import Tensor
 
 from ..photos.capture import Capture, Photograph
+from ..photos.distortion import PANORAMA
 from ..photos.lens import Lens
-from ..photos.pictures import BLACK, check_unpacking, picture_header, read_mask, read_resized
-from ..photos.straightening import straight
+from ..photos.pictures import (
+    BLACK,
+    DamagedPictureError,
+    check_unpacking,
+    picture_header,
+    read_mask,
+    read_resized,
+)
+from ..photos.straightening import size_before, straight
 from ..scene.gaussians import SceneError
+from ..scene.names import listed, name_end
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
-from .views import Views
+from .views import Views, near_origin
 
 _SMALLEST: Final = 8
 
@@ -66,24 +76,23 @@ def photograph_views(
         OSError: if a file cannot be read.
     """
     what, preparation = str(capture.source), preparation or Preparation()
+    capture, cameras = _cameras(capture, preparation)
     if len(capture.photographs) < 2:
         raise SceneError(
             f"{what}: at least 2 photographs are required, found {len(capture.photographs)}; a single picture is "
             "fitted by its own name, without cameras"
         )
-    cameras = _cameras(capture, preparation)
     sizes = [(camera.lens.width, camera.lens.height) for camera in cameras]
     kept = 3 + any(photograph.mask is not None for photograph in capture.photographs)
     check_fitting(what, PHOTOGRAPH, sizes, kept, memory)
-    for photograph, size in zip(capture.photographs, sizes, strict=True):
-        check_unpacking(photograph.path, size, memory.reading)
-        if photograph.mask:
-            check_unpacking(photograph.mask, size, memory.reading)
+    for photograph, camera, size in zip(capture.photographs, cameras, sizes, strict=True):
+        for path in filter(None, (photograph.path, photograph.mask)):
+            check_unpacking(path, size, memory.reading, camera.lenses)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
     Ks = torch.stack([_intrinsics(camera.lens) for camera in cameras])
+    viewmats, positions, offset = near_origin(what, viewmats, torch.from_numpy(capture.points.copy()))
     _check_places(what, viewmats)
-    if len(capture.points):
-        positions = torch.from_numpy(capture.points.copy())
+    if len(positions):
         colors = torch.from_numpy(capture.colors.copy()).float() / 255
         check_overlap(what, positions, viewmats, Ks, sizes)
     else:
@@ -93,22 +102,39 @@ def photograph_views(
     values = [positions.float(), viewmats.float(), Ks.float()]
     if not all(bool(value.isfinite().all()) for value in values):
         raise SceneError(f"{what}: points and cameras that float32 can hold are required, found larger ones")
-    views = Views((), values[1], values[2], values[0], colors, len(capture.points) > 0)
+    views = Views((), values[1], values[2], values[0], colors, len(capture.points) > 0, offset=offset)
     return _with_pictures(views, capture, cameras, preparation)
 
 
 def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], preparation: Preparation) -> Views:
-    """The views with the pixels of the photographs."""
+    """The views with the pixels of the photographs; those that are damaged are left out."""
     images, masks, transparent = [], [], 0
-    for photograph, camera in zip(capture.photographs, cameras, strict=True):
+    damaged: dict[int, str] = {}
+    black: list[int] = []
+    for index, (photograph, camera) in enumerate(zip(capture.photographs, cameras, strict=True)):
         size = (camera.lens.width, camera.lens.height)
-        pixels = read_resized(photograph.path, size, preparation.background, camera.turned, camera.lenses)
+        mask = None
+        try:
+            pixels = read_resized(photograph.path, size, preparation.background, camera.turned, camera.lenses)
+            if photograph.mask:
+                mask = torch.from_numpy(read_mask(photograph.mask, size, camera.lenses))
+        except DamagedPictureError as error:
+            damaged[index] = str(error)
+            continue
+        if mask is not None and not bool(mask.any()):
+            if photograph.lens.distortion.family is not PANORAMA:
+                raise SceneError(
+                    f"{photograph.mask}: a mask that leaves some of its photograph is required, found black"
+                )
+            black.append(index)
+            continue
         images.append(torch.from_numpy(pixels.colors))
         transparent += pixels.transparent
-        mask = torch.from_numpy(read_mask(photograph.mask, size, camera.lenses)) if photograph.mask else None
-        if mask is not None and not bool(mask.any()):
-            raise SceneError(f"{photograph.mask}: a mask that leaves some of its photograph is required, found black")
         masks.append(mask)
+    if len(black) + len(damaged) == len(capture.photographs) > len(damaged):
+        raise SceneError(f"{capture.source}: masks that leave some of the panoramas are required, found black ones")
+    capture, kept = _without(capture, damaged, black)
+    views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept])
     count = len(images)
     if transparent:
         red, green, blue = preparation.background
@@ -127,14 +153,25 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
     )
 
 
-def _cameras(capture: Capture, preparation: Preparation) -> list[_Camera]:
-    """What becomes of each photograph; warnings say what was lost, or guessed."""
+def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[_Camera]]:
+    """The photographs that are no damaged ones, and what becomes of each; warnings say what was lost, or guessed."""
     pinholes: dict[Lens, Lens] = {}
     for photograph in capture.photographs:
         if photograph.lens not in pinholes:
             pinholes[photograph.lens] = straight(photograph.lens, str(photograph.path))
-    cameras = [_camera(photograph, pinholes[photograph.lens], preparation) for photograph in capture.photographs]
-    bent = {lens: pinhole for lens, pinhole in pinholes.items() if lens.distortion}
+    cameras: list[_Camera] = []
+    damaged: dict[int, str] = {}
+    for index, photograph in enumerate(capture.photographs):
+        try:
+            cameras.append(_camera(photograph, pinholes[photograph.lens], preparation))
+        except DamagedPictureError as error:
+            damaged[index] = str(error)
+    capture, _ = _without(capture, damaged)
+    bent = {
+        lens: pinhole
+        for lens, pinhole in pinholes.items()
+        if lens.distortion and lens.distortion.family is not PANORAMA
+    }
     if bent:
         seen = [pinhole.field_of_view for pinhole in bent.values()]
         words = [
@@ -153,7 +190,26 @@ def _cameras(capture: Capture, preparation: Preparation) -> list[_Camera]:
             "cameras are taken for those of the pixels as stored, which COLMAP and Nerfstudio use",
             stacklevel=3,
         )
-    return cameras
+    return capture, cameras
+
+
+def _without(capture: Capture, damaged: dict[int, str], unused: Sequence[int] = ()) -> tuple[Capture, list[int]]:
+    """The capture without the photographs of these numbers, and the numbers of the others.
+
+    A warning says what is wrong with those that are damaged; SceneError if these are more than half.
+    """
+    count = len(capture.photographs)
+    if damaged:
+        first = next(iter(damaged.values()))
+        if 2 * len(damaged) > count or count - len(damaged) < 2:
+            raise SceneError(f"{capture.source}: {len(damaged)} of {count} pictures cannot be read: {first}")
+        names = listed([name_end(str(capture.photographs[index].path)) for index in damaged])
+        warnings.warn(
+            f"{capture.source}: {len(damaged)} of {count} pictures cannot be read and are left out: {names} ({first})",
+            stacklevel=4,
+        )
+    kept = [index for index in range(count) if index not in damaged and index not in unused]
+    return replace(capture, photographs=tuple(capture.photographs[index] for index in kept)), kept
 
 
 def _camera(photograph: Photograph, pinhole: Lens, preparation: Preparation) -> _Camera:
@@ -167,7 +223,8 @@ def _camera(photograph: Photograph, pinhole: Lens, preparation: Preparation) -> 
             f"{width}x{height}"
         )
     turned = not fits
-    size = preparation.size(*(header.shown_size if turned else header.size))
+    across, down = header.shown_size if turned else header.size
+    size = preparation.size(*size_before((across, down), pinhole, lens))
     if min(size) < _SMALLEST:
         raise SceneError(
             f"{photograph.path}: at least {_SMALLEST}x{_SMALLEST} pixels are required, found {size[0]}x{size[1]}; "

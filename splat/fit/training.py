@@ -96,7 +96,7 @@ class Trainer:
         """
         with torch.no_grad():
             parts = self.table.activated().tensors
-        return Gaussians(*(self.shards.gather(rows) for rows in parts))
+        return Gaussians(*(self.shards.gather(rows) for rows in parts), offset=self.views.offset)
 
     def fit(self, report: Callable[[range, float], None], stop: Callable[[], bool] = lambda: False) -> int:
         """Take the steps that are left, or those until `stop()` is true on a rank; return how many are done.

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..ops.rendering import rasterization
-from ..photos.pictures import check_unpacking, opened_picture, picture_header, read_resized
-from ..scene.builtin import knot_scene
-from ..scene.camera import Camera, orbit
-from ..scene.gaussians import Gaussians, SceneError
-from ..scene.npz import read_npz
-from .fit_memory import UNLIMITED, FitMemory, check_fitting
-from .overlap import looked_at
-
-_FOV = 50.0
-_FLOATS = 12
-"""Bytes of a pixel whose colours are float32."""
-_REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
+from ..scene.camera import Camera
+from ..scene.coordinates import NO_OFFSET, Offset, find_offset, shown_offset
+from ..scene.gaussians import Gaussians
 
 
 @dataclass(frozen=True)
@@ -50,6 +38,8 @@ class Views:
     """Whether each picture is for measuring only; None or empty if whoever took them does not say."""
     background: tuple[float, ...] = (0.0, 0.0, 0.0)
     """Red, green and blue from 0 to 1 of what is behind the scene."""
+    offset: Offset = NO_OFFSET
+    """What was taken off the coordinates of cameras and points: they were a map's."""
 
     def __len__(self) -> int:
         """C."""
@@ -151,131 +141,21 @@ def render(
     return images if view is None else images[0], meta
 
 
-def read_views(paths: Sequence[Path], points: int, seed: int, memory: FitMemory = UNLIMITED) -> Views:
-    """Read the pictures that a command names.
+def near_origin(what: str, viewmats: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Offset]:
+    """Cameras [C, 4, 4] and points [P, 3], float64, less the offset that a map's coordinates need, and that offset.
 
-    - None: the built-in scene, rendered from cameras around it.
-    - One SCENE.npz: `images` [C, H, W, 3], `viewmats` [C, 4, 4] and `Ks` [C, 3, 3], and optionally `points` [P, 3] and
-      their `colors` [P, 3]. Images and colours are uint8, or floating-point from 0 to 1.
-    - One picture: with an assumed camera.
-
-    If there are no points, `points` random ones are drawn.
-
-    Raises:
-        SceneError: if the files hold something else; the message says what is required.
-        OSError: if a file cannot be read.
+    A warning says so. Without points, the cameras' places decide.
     """
-    generator = torch.Generator().manual_seed(seed)
-    if not paths:
-        return _builtin_views(points, generator)
-    if len(paths) == 1 and paths[0].suffix.lower() == ".npz":
-        return _read_npz(paths[0], points, generator, memory)
-    if len(paths) > 1:
-        raise SceneError(
-            f"{len(paths)} pictures need camera poses: one SCENE.npz with "
-            f"{', '.join(f'{name} {shape}' for name, shape in _REQUIRED.items())} is required "
-            "(world-to-camera matrices, and intrinsics in pixels), or the folder of a COLMAP model, which has both; a "
-            "single picture needs none"
-        )
-    return _one_picture(_read_picture(paths[0], memory), points, generator)
-
-
-def _builtin_views(points: int, generator: torch.Generator) -> Views:
-    """The built-in scene, from three rings of cameras."""
-    count, width, height = 40, 200, 150
-    scene = knot_scene()
-    # Golden angles: no two cameras stand above each other.
-    cameras = [
-        orbit(scene, width, height, azimuth=i * 137.508, elevation=(5.0, 20.0, 40.0)[i % 3], fov=40, distance=0.9)
-        for i in range(count)
-    ]
-    viewmats, Ks = torch.stack([c.viewmat for c in cameras]), torch.stack([c.K for c in cameras])
-    with torch.no_grad():
-        images, _, _ = rasterization(
-            scene.means, scene.quats, scene.scales, scene.opacities, scene.sh, viewmats, Ks, width, height,
-            sh_degree=scene.degree,
-        )  # fmt: skip
-    low, high = scene.bounds(outside=0.0)
-    positions = low + (high - low) * torch.rand(points, 3, generator=generator)
-    return Views(tuple(images.clamp(0, 1)), viewmats, Ks, positions, torch.full((points, 3), 0.5))
-
-
-def _one_picture(image: Tensor, points: int, generator: torch.Generator) -> Views:
-    """A camera in front of a thin box, looking along -z with y upwards; the longer side of the picture is 2 units."""
-    height, width = image.shape[:2]
-    focal = 0.5 * max(width, height) / math.tan(math.radians(_FOV) / 2)
-    distance = 1 / math.tan(math.radians(_FOV) / 2)
-    viewmat = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0]))
-    viewmat[2, 3] = distance
-    K = torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
-    extent = torch.tensor([width, height, 0.1 * max(width, height)]) / max(width, height)
-    positions = (2 * torch.rand(points, 3, generator=generator) - 1) * extent
-    columns = ((positions[:, 0] / extent[0] + 1) / 2 * (width - 1)).round().long()
-    rows = ((1 - positions[:, 1] / extent[1]) / 2 * (height - 1)).round().long()
-    return Views((image,), viewmat[None], K[None], positions, image[rows, columns])
-
-
-def _read_picture(path: Path, memory: FitMemory) -> Tensor:
-    with opened_picture(path, "a picture (PNG, JPEG, ...) or a SCENE.npz", "neither"):
-        pass
-    size = picture_header(path).shown_size
-    check_fitting(str(path), "picture", [size], _FLOATS, memory)
-    check_unpacking(path, size, memory.reading)
-    return _as_colors(read_resized(path, size, turned=True).colors, f"{path}")
-
-
-def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMemory) -> Views:
-    arrays, found = read_npz(path, (*_REQUIRED, "points", "colors"), memory.reading)
-    missing = [f"{name} {shape}" for name, shape in _REQUIRED.items() if name not in arrays]
-    if missing:
-        raise SceneError(f"{path}: {' and '.join(missing)} required, found {found}")
-    shape = arrays["images"].shape
-    if len(shape) != 4 or shape[-1] != 3 or 0 in shape:
-        raise SceneError(f"{path}: images must have shape [C, H, W, 3], found {list(shape)}")
-    sizes = [(shape[2], shape[1])] * shape[0]
-    check_fitting(str(path), "picture", sizes, _FLOATS, memory)
-    images = _as_colors(arrays["images"], f"{path}: images")
-    count = len(images)
-    viewmats, Ks = (_as_floats(arrays[name], f"{path}: {name}") for name in ("viewmats", "Ks"))
-    for name, values, expected in (("viewmats", viewmats, (count, 4, 4)), ("Ks", Ks, (count, 3, 3))):
-        if tuple(values.shape) != expected:
-            raise SceneError(f"{path}: {name} must have shape {list(expected)}, found {list(values.shape)}")
-    views = Views(tuple(images), viewmats, Ks, torch.zeros(0, 3), torch.zeros(0, 3))
-    if "points" not in arrays:
-        return replace(views, points=_seen_points(views, points, generator), colors=torch.full((points, 3), 0.5))
-    positions = _as_floats(arrays["points"], f"{path}: points")
-    colors = _as_colors(arrays["colors"], f"{path}: colors") if "colors" in arrays else torch.full_like(positions, 0.5)
-    if positions.ndim != 2 or positions.shape[1] != 3 or colors.shape != positions.shape or not len(positions):
-        raise SceneError(
-            f"{path}: points and colors must have shape [P, 3], found {list(positions.shape)} and {list(colors.shape)}"
-        )
-    return replace(views, points=positions, colors=colors)
-
-
-def _seen_points(views: Views, points: int, generator: torch.Generator) -> Tensor:
-    """Random points around what the cameras look at: the point nearest to all of their axes."""
-    rotations, shifts = views.viewmats[:, :3, :3].double(), views.viewmats[:, :3, 3:].double()
-    centers = (-rotations.mT @ shifts)[..., 0]
-    middle = looked_at(centers, rotations[:, 2])
-    radius = 0.5 * torch.linalg.vector_norm(centers - middle, dim=1).mean()
-    positions: Tensor = middle + radius * (2 * torch.rand(points, 3, generator=generator) - 1)
-    return positions.float()
-
-
-def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
-    """Values from 0 to 1, from bytes or floating-point numbers."""
-    if values.dtype == np.uint8:
-        return torch.from_numpy(values.astype(np.float32) / 255)
-    if values.dtype.kind != "f":
-        raise SceneError(f"{what} must be uint8, or floating-point from 0 to 1; found {values.dtype}")
-    return _as_floats(values, what).clamp(0, 1)
-
-
-def _as_floats(values: npt.NDArray[np.generic], what: str) -> Tensor:
-    if values.dtype.kind not in "fiu":
-        raise SceneError(f"{what} must be finite numbers, found {values.dtype}")
-    with np.errstate(over="ignore"):  # values too large for float32 become infinite
-        floats = values.astype(np.float32)
-    if not np.isfinite(floats).all():
-        raise SceneError(f"{what} must be finite numbers that float32 can hold, found others")
-    return torch.from_numpy(floats)
+    turns, shifts = viewmats[:, :3, :3], viewmats[:, :3, 3:]
+    offset = find_offset((points if len(points) else -(turns.mT @ shifts)[..., 0]).numpy())
+    if offset == NO_OFFSET:
+        return viewmats, points, offset
+    warnings.warn(
+        f"{what}: coordinates of a map; the offset {shown_offset(offset)} is taken off them for the fit, and is in the "
+        "files that are written",
+        stacklevel=3,
+    )
+    origin = torch.tensor(offset, dtype=torch.float64)
+    viewmats = viewmats.clone()
+    viewmats[:, :3, 3:] = shifts + turns @ origin[:, None]
+    return viewmats, points - origin, offset

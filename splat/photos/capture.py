@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..scene.gaussians import SceneError
-from ..scene.names import listed, quoted
+from ..scene.gaussians import SH_C0, SceneError
+from ..scene.names import listed, name_end
+from ..scene.ply import read_ply
 from .lens import Lens
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +47,9 @@ class Capture:
     colors: npt.NDArray[np.uint8]
 
 
+NO_POINTS: Final = (np.zeros((0, 3)), np.zeros((0, 3), np.uint8))
+
+
 class PictureFolder:
     """A folder whose files are named by untrusted data: no name and no link may lead out of it."""
 
@@ -55,12 +62,12 @@ class PictureFolder:
         """The path of this name; SceneError if it lies outside. The file need not exist."""
         path = Path(name)
         if not name.strip() or not _is_encodable(name) or path.is_absolute() or ".." in path.parts:
-            raise SceneError(f"{what}: the name of a file inside {self.path} is required, found {quoted(name)}")
+            raise SceneError(f"{what}: the name of a file inside {self.path} is required, found {name_end(name)}")
         path = self.path / name
         target = os.path.realpath(path)
         if os.path.commonpath([self._root, target]) != self._root:
             raise SceneError(
-                f"{what}: a file inside {self._root} is required, found a link from {quoted(name)} to {target}; "
+                f"{what}: a file inside {self._root} is required, found a link from {name_end(name)} to {target}; "
                 "copy it there, or name the folder that has the pictures with --images"
             )
         return path
@@ -74,14 +81,26 @@ def _is_encodable(name: str) -> bool:
         return False
 
 
-def require_files(source: Path, paths: list[Path]) -> None:
-    """SceneError if some of the pictures are not there, or are no regular files."""
-    missing = [str(path) for path in paths if not path.is_file()]
+def are_there(source: Path, paths: Sequence[Path]) -> list[bool]:
+    """Whether each of the pictures is there, and a regular file.
+
+    A warning names those that are not; SceneError if these are more than half: instant-ngp leaves them out, too.
+    """
+    there = [path.is_file() for path in paths]
+    missing = [name_end(str(path)) for path, is_there in zip(paths, there, strict=True) if not is_there]
+    words = f"{source}: {len(missing)} of its {len(paths)} pictures are missing"
+    if 2 * len(missing) > len(paths):
+        raise SceneError(f"{words}: {listed(missing)}; put them there, or name their folder with --images")
     if missing:
-        raise SceneError(
-            f"{source}: {len(missing)} of its {len(paths)} pictures are missing: {listed([p[-40:] for p in missing])}; "
-            "put them there, or name their folder with --images"
-        )
+        warnings.warn(f"{words} and left out: {listed(missing)}", stacklevel=4)
+    return there
+
+
+def read_cloud(path: Path) -> tuple[Floats, npt.NDArray[np.uint8]]:
+    """The points [P, 3] of a PLY file and their colours [P, 3]; raises as `read_ply`."""
+    scene = read_ply(path)
+    colors = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1).mul(255).round().byte()
+    return scene.coordinates.numpy(), colors.numpy()
 
 
 def rigid(rotation: Floats, shift: Floats, what: str) -> Floats:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from ..scene.gaussians import SceneError
+from ..scene.names import listed
 from .capture import Capture, Photograph, PictureFolder
-from .colmap_model import find_model, read_model
-from .other_layouts import advice, pictures_in
+from .colmap_model import find_model, has_model, read_model
+from .other_layouts import advice, entries, pictures_in
+from .panoramas import without_panoramas
 from .transforms_file import read_splits, read_transforms
 
 _TRANSFORMS: Final = "transforms.json"
 _TRAIN, _HELD_OUT = "transforms_train.json", ("transforms_test.json", "transforms_val.json")
 """NeRF's scenes have a file for each use. The first of the others that is there is held out."""
-_IMAGES: Final = ("images", "images_2", "images_4", "images_8")
-"""Folders of a model's pictures; the others are those that were made smaller."""
+_IMAGES: Final = ("images", "images_2", "images_4", "images_8", "input")
+"""Folders of a model's pictures: those that were made smaller, too, and what 3DGS's convert.py takes."""
+_MOST_DEEPER: Final = 100
+"""Folders at each level below the given one, that are looked into."""
 _ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 _MASKS: Final = "masks"
 _MASK_ENDINGS: Final = ("{name}.png", "{stem}.png", "{name}", "{stem}.jpg")
@@ -46,8 +51,9 @@ def read_capture(path: Path, pictures: Path | None = None, masks: Path | None = 
 
     A `transforms.json` in the folder goes first, then the `transforms_train.json` of NeRF's scenes. A model of COLMAP
     may be in the folder, in `sparse/0` (or the largest beside it) or in `sparse`; its pictures are in a folder
-    `images`, or `images_2`, `images_4` or `images_8`, in it or up to two folders above it, and their masks in a folder
-    `masks` beside that one, or in `masks`, if it is given.
+    `images`, or `images_2`, `images_4`, `images_8` or `input`, in it or up to two folders above it, and their masks in
+    a folder `masks` beside that one, or in `masks`, if it is given. If the folder has none of these, but exactly one of
+    those in it, or in these, has, that one is taken, and a warning says so. Panoramas become six views each.
 
     Raises:
         SceneError: if there are none, they are damaged, or they cannot be used; the message says what is required.
@@ -58,28 +64,59 @@ def read_capture(path: Path, pictures: Path | None = None, masks: Path | None = 
             raise SceneError(f"{folder}: a folder of pictures is required for {option}, found none")
     capture, beside = _read(path, pictures)
     if masks is not None:
-        return _masked(capture, masks, required=True)
-    return _masked(capture, beside / _MASKS, required=False) if (beside / _MASKS).is_dir() else capture
+        capture = _masked(capture, masks, required=True)
+    elif (beside / _MASKS).is_dir():
+        capture = _masked(capture, beside / _MASKS, required=False)
+    return without_panoramas(capture)
 
 
 def _read(path: Path, pictures: Path | None) -> tuple[Capture, Path]:
     """The capture, and the folder that masks lie in."""
     if not path.is_dir():
         return read_transforms(path, pictures), path.parent
-    if (path / _TRANSFORMS).exists():
-        return read_transforms(path / _TRANSFORMS, pictures), path
-    if (path / _TRAIN).exists():
-        return _read_splits(path, pictures), path
-    model = find_model(path)
+    chosen = _chosen(path, pictures)
+    if (chosen / _TRANSFORMS).exists():
+        return read_transforms(chosen / _TRANSFORMS, pictures), chosen
+    if (chosen / _TRAIN).exists():
+        return _read_splits(chosen, pictures), chosen
+    model = find_model(chosen)
     if model is None:
         raise SceneError(
             f"{path}: photographs with cameras are required: COLMAP's cameras, images and points3D in the folder, in "
             f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found {advice(path)}"
         )
-    folder = _images(path, model) if pictures is None else PictureFolder(pictures)
+    folder = _images(path, chosen, model) if pictures is None else PictureFolder(pictures)
     capture = read_model(model, folder)
     _say_unused(capture, folder.path)
     return capture, folder.path.parent
+
+
+def _chosen(path: Path, pictures: Path | None) -> Path:
+    """The folder itself, or the only one of those one or two levels deeper that has cameras, if it has none."""
+    if _is_complete(path, pictures):
+        return path
+    level, without_pictures = [path], []
+    for _ in range(2):
+        deeper = (place for folder in level for place in entries(folder) if place.is_dir() and not place.is_symlink())
+        level = list(islice(deeper, _MOST_DEEPER))
+        found = [place for place in level if _is_complete(place, pictures or (path if _place(path) else None))]
+        if len(found) > 1:
+            raise SceneError(
+                f"{path}: one folder of photographs with cameras is required, found {len(found)} in it: "
+                f"{listed([str(place.relative_to(path)) for place in found])}; fit one of them"
+            )
+        if found:
+            warnings.warn(f"{path}: the cameras are those of the folder {found[0]} in it", stacklevel=4)
+            return found[0]
+        without_pictures += [place for place in level if has_model(place)]
+    return path if has_model(path) or len(without_pictures) != 1 else without_pictures[0]
+
+
+def _is_complete(path: Path, pictures: Path | None) -> bool:
+    """Whether a folder has cameras, and their pictures too if it is not known that these lie elsewhere."""
+    if any((path / name).exists() for name in (_TRANSFORMS, _TRAIN)):
+        return True
+    return has_model(path) and (pictures is not None or _place(path) is not None)
 
 
 def _say_unused(capture: Capture, folder: Path) -> None:
@@ -134,11 +171,15 @@ def _mask(folder: PictureFolder, photograph: Photograph) -> Path | None:
     return None
 
 
-def _images(path: Path, model: Path) -> PictureFolder:
-    folders = list(dict.fromkeys([path, model, *model.absolute().parents[:2]]))
-    for place in (folder / name for name in _IMAGES for folder in folders):
-        if place.is_dir():
-            return PictureFolder(place, within=place.parent)
-    raise SceneError(
-        f"{path}: the model's pictures are required in {path / _IMAGES[0]}, found no such folder; name it: --images"
-    )
+def _images(path: Path, chosen: Path, model: Path) -> PictureFolder:
+    place = _place(*dict.fromkeys([chosen, model, *model.absolute().parents[:2], path]))
+    if place is None:
+        raise SceneError(
+            f"{path}: the model's pictures are required in {chosen / _IMAGES[0]}, found no such folder; name it: "
+            "--images"
+        )
+    return PictureFolder(place, within=place.parent)
+
+
+def _place(*folders: Path) -> Path | None:
+    return next((place for name in _IMAGES for folder in folders if (place := folder / name).is_dir()), None)

@@ -1,49 +1,62 @@
-"""Lenses: a camera's intrinsics, and how it bends straight lines; COLMAP's and Nerfstudio's models by name.
-
-OpenCV's documentation, "Camera Calibration and 3D Reconstruction" and its part "Fisheye camera model". COLMAP's models
-are OpenCV's with some coefficients 0 ("Camera Models" in COLMAP's documentation); Nerfstudio's have COLMAP's names.
-"""
+"""Lenses: a camera's intrinsics, and how it bends straight lines; COLMAP's and Nerfstudio's models by name."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..scene.gaussians import SceneError
+from ..scene.names import quoted
+from .distortion import (
+    DIVISION,
+    FIELD_OF_VIEW,
+    FISHEYE,
+    FISHEYE_16,
+    PANORAMA,
+    POLYNOMIAL,
+    UNIFIED,
+    Distortion,
+    Family,
+)
 
 LONGEST_SIDE: Final = 2**15
 """Of a picture, in pixels."""
-LENS_MODELS: Final = {
-    "SIMPLE_PINHOLE": ("f", "cx", "cy"),
-    "PINHOLE": ("fx", "fy", "cx", "cy"),
-    "SIMPLE_RADIAL": ("f", "cx", "cy", "k1"),
-    "RADIAL": ("f", "cx", "cy", "k1", "k2"),
-    "OPENCV": ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2"),
-    "OPENCV_FISHEYE": ("fx", "fy", "cx", "cy", "k1", "k2", "k3", "k4"),
-    "FULL_OPENCV": ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6"),
-    "SIMPLE_RADIAL_FISHEYE": ("f", "cx", "cy", "k1"),
-    "RADIAL_FISHEYE": ("f", "cx", "cy", "k1", "k2"),
-}
-"""The parameters of each model that can be used, in COLMAP's order; f is both focal lengths."""
-RADIAL_AND_TANGENTIAL: Final = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-"""Coefficients in OpenCV's order, and those of a fisheye lens."""
-FISHEYE: Final = ("k1", "k2", "k3", "k4")
 _LARGEST: Final = 1e3
 
 
-@dataclass(frozen=True)
-class Distortion:
-    """How a lens bends straight lines."""
+class LensModel(NamedTuple):
+    """A model of COLMAP's."""
 
-    coefficients: tuple[float, ...] = ()
-    """RADIAL_AND_TANGENTIAL's or FISHEYE's, or none."""
-    fisheye: bool = False
+    parameters: tuple[str, ...]
+    """In COLMAP's order; f is both focal lengths."""
+    family: Family
 
-    def __bool__(self) -> bool:
-        """Whether lines are bent. A fisheye lens's are if all of its coefficients are 0, too."""
-        return self.fisheye or any(self.coefficients)
+
+_F: Final = ("f", "cx", "cy")
+_FXY: Final = ("fx", "fy", "cx", "cy")
+LENS_MODELS: Final = {
+    "SIMPLE_PINHOLE": LensModel(_F, POLYNOMIAL),
+    "PINHOLE": LensModel(_FXY, POLYNOMIAL),
+    "SIMPLE_RADIAL": LensModel((*_F, "k1"), POLYNOMIAL),
+    "RADIAL": LensModel((*_F, "k1", "k2"), POLYNOMIAL),
+    "OPENCV": LensModel((*_FXY, "k1", "k2", "p1", "p2"), POLYNOMIAL),
+    "OPENCV_FISHEYE": LensModel((*_FXY, "k1", "k2", "k3", "k4"), FISHEYE),
+    "FULL_OPENCV": LensModel((*_FXY, *POLYNOMIAL.coefficients), POLYNOMIAL),
+    "FOV": LensModel((*_FXY, "omega"), FIELD_OF_VIEW),
+    "SIMPLE_RADIAL_FISHEYE": LensModel((*_F, "k1"), FISHEYE),
+    "RADIAL_FISHEYE": LensModel((*_F, "k1", "k2"), FISHEYE),
+    "THIN_PRISM_FISHEYE": LensModel((*_FXY, *FISHEYE.coefficients), FISHEYE),
+    "RAD_TAN_THIN_PRISM_FISHEYE": LensModel((*_FXY, *FISHEYE_16.coefficients), FISHEYE_16),
+    "SIMPLE_DIVISION": LensModel((*_F, "k"), DIVISION),
+    "DIVISION": LensModel((*_FXY, "k"), DIVISION),
+    "SIMPLE_FISHEYE": LensModel(_F, FISHEYE),
+    "FISHEYE": LensModel(_FXY, FISHEYE),
+    "EUCM": LensModel((*_FXY, "alpha", "beta"), UNIFIED),
+    "EQUIRECTANGULAR": LensModel(("w", "h"), PANORAMA),
+}
+"""COLMAP 4.2's, in the order of their numbers in .bin files."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +110,29 @@ class Lens:
 def lens_of(model: str, size: tuple[int, int], values: Mapping[str, float], what: str) -> Lens:
     """The camera of one of LENS_MODELS from its parameters by name; coefficients that are missing are 0.
 
-    Raises SceneError if a value cannot be a camera's; `what` names it in the message.
+    A panorama's is that of a view straight ahead. Raises SceneError if a value cannot be a camera's; `what` names it in
+    the message.
     """
-    fisheye = model.endswith("FISHEYE")
-    coefficients = tuple(values.get(name, 0.0) for name in (FISHEYE if fisheye else RADIAL_AND_TANGENTIAL))
+    family = LENS_MODELS[model].family
+    coefficients = tuple(values.get(name, 0.0) for name in family.coefficients)
+    found = Distortion(family, coefficients)
+    if family is PANORAMA:
+        width, height = size
+        return Lens(width, height, width / math.tau, height / math.pi, width / 2, height / 2, found).check(what)
     fx, fy = (values.get(name, values.get("f", math.nan)) for name in ("fx", "fy"))
-    distortion = Distortion(coefficients, fisheye) if fisheye or any(coefficients) else Distortion()
-    return Lens(*size, fx, fy, values["cx"], values["cy"], distortion).check(what)
+    return Lens(*size, fx, fy, values["cx"], values["cy"], found if found else Distortion()).check(what)
+
+
+def lens_of_values(model: str, size: Sequence[int], values: Sequence[float], what: str) -> Lens:
+    """The camera of a model's name and parameters in COLMAP's order; raises as `lens_of`."""
+    if model not in LENS_MODELS:
+        raise SceneError(
+            f"{what} has the lens model {quoted(model)}; required: one of COLMAP 4.2's, {', '.join(LENS_MODELS)}. If "
+            "it is a later one, COLMAP makes its pictures into a pinhole camera's: colmap image_undistorter "
+            "--image_path PICTURES --input_path MODEL --output_path FOLDER"
+        )
+    names = LENS_MODELS[model].parameters
+    if len(values) != len(names):
+        raise SceneError(f"{what}: {model} has {len(names)} parameters, found {len(values)}")
+    width, height = size
+    return lens_of(model, (width, height), dict(zip(names, values, strict=True)), what)

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from ..scene.file_input import opened_file
 from ..scene.gaussians import SceneError
 from .lens import Lens
-from .straightening import straightened
+from .straightening import size_before, straightened
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -32,6 +32,10 @@ _HEIC_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")
 _ORIENTATION: Final = 0x0112
 _TURNED: Final = 5
 """The first of EXIF's orientations whose width is the height of what is stored."""
+
+
+class DamagedPictureError(SceneError):
+    """A file is no picture, or a damaged one."""
 
 
 class PictureHeader(NamedTuple):
@@ -84,11 +88,11 @@ def opened_picture(
         except Image.DecompressionBombError as error:  # far more, which Pillow notices by itself
             raise SceneError(large.format("more")) from error
         except UnidentifiedImageError as error:
-            raise SceneError(f"{path}: {required} is required, found {none}") from error
+            raise DamagedPictureError(f"{path}: {required} is required, found {none}") from error
         except (MemoryError, SceneError):
             raise
         except Exception as error:  # Pillow's decoders have no common error class for damaged files
-            raise SceneError(f"{path}: {required} is required, found a damaged picture: {error}") from error
+            raise DamagedPictureError(f"{path}: {required} is required, found a damaged picture: {error}") from error
 
 
 def _heif_opener(path: Path) -> None:
@@ -118,10 +122,12 @@ def picture_size(path: Path) -> tuple[int, int]:
     return picture_header(path).size
 
 
-def check_unpacking(path: Path, size: tuple[int, int], memory: int | None) -> None:
+def check_unpacking(
+    path: Path, size: tuple[int, int], memory: int | None, lenses: tuple[Lens, Lens] | None = None
+) -> None:
     """Raise SceneError if `read_resized` takes more than `memory`, in bytes, if known. No pixel is read."""
     with opened_picture(path) as picture:
-        picture.draft("RGB", size)
+        picture.draft("RGB", size_before(size, *lenses) if lenses else size)
         width, height = picture.size
     needed = _UNPACKING_BYTES * width * height
     if memory is not None and needed > memory:
@@ -146,7 +152,8 @@ def read_resized(
     with opened_picture(path) as picture:
         sideways = turned and _orientation(picture) >= _TURNED
         # A JPEG can be unpacked at a half, a fourth or an eighth of its size.
-        picture.draft("RGB", size[::-1] if sideways else size)
+        wanted = size_before(size, *lenses) if lenses else size
+        picture.draft("RGB", wanted[::-1] if sideways else wanted)
         shown = ImageOps.exif_transpose(picture) if turned else picture
         whole, transparent = _opaque(_in_8_bits(shown, path), background)
         if lenses:

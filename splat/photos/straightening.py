@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..scene.gaussians import SceneError
-from .lens import Distortion, Lens
+from .distortion import PANORAMA, Distortion
+from .lens import Lens
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,48 +22,61 @@ _WIDEST: Final = 3.0
 pictures are mostly stretched rims."""
 _STEPS: Final = 40
 _SAMPLES: Final = 33
+_STRIP: Final = 2**18
+"""Pixels whose places in the lens's picture are computed at once."""
 
 
 def straight(lens: Lens, what: str) -> Lens:
     """The pinhole camera of the same size and principal point that shows as much as it can of the lens's picture.
 
-    It shows nothing that lies outside of it, so the corners or the rims of the lens's picture are lost.
+    It shows nothing that lies outside of it, so the corners or the rims of the lens's picture are lost. Of a
+    panorama, it shows 90 degrees across and down.
 
     Raises SceneError if there is no OpenCV, or no such camera; `what` names the lens.
     """
     if not lens.distortion:
         return lens
-    cv = _opencv(what)
+    _opencv(what)
+    if lens.distortion.family is PANORAMA:
+        side = max(round(lens.width / 4), 1)
+        return Lens(side, side, side / 2, side / 2, side / 2, side / 2)
     rays = _border(lens)
     # A smaller picture of the same shape lies inside, so what holds of a zoom holds of every larger one.
-    if not _is_shown(cv, lens, rays / _LARGEST_ZOOM):
+    if not _is_shown(lens, rays / _LARGEST_ZOOM):
         found = ", ".join(f"{value:g}" for value in lens.distortion.coefficients)
         raise SceneError(f"{what}: a distortion that can be taken out is required, found the coefficients {found}")
     low, high = 1 / _LARGEST_ZOOM, _LARGEST_ZOOM
     for _ in range(_STEPS):
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if _is_shown(cv, lens, rays / middle) else (middle, high)
+        low, high = (low, middle) if _is_shown(lens, rays / middle) else (middle, high)
     return replace(lens, fx=lens.fx * high, fy=lens.fy * high, distortion=Distortion())
 
 
+def size_before(size: tuple[int, int], lens: Lens, pinhole: Lens) -> tuple[int, int]:
+    """The size of the lens's picture whose part is of `size` in the pinhole camera's."""
+    return round(size[0] * lens.width / pinhole.width), round(size[1] * lens.height / pinhole.height)
+
+
 def straightened(picture: npt.NDArray[np.uint8], lens: Lens, pinhole: Lens) -> npt.NDArray[np.uint8]:
-    """A picture [H, W] or [H, W, D] of a lens, of any size, as the pinhole camera shows it, of the same size."""
+    """A picture [H, W] or [H, W, D] of a lens, of any size, as the pinhole camera shows it, as fine as before."""
     if not lens.distortion:
         return picture
     cv = _opencv("a picture")
     height, width = picture.shape[:2]
-    lens, pinhole = lens.resized(width, height), pinhole.resized(width, height)
-    module = cv.fisheye if lens.distortion.fisheye else cv
-    maps = module.initUndistortRectifyMap(
-        _matrix(lens), np.array(lens.distortion.coefficients), np.eye(3), _matrix(pinhole), (width, height), cv.CV_16SC2
-    )
-    made: npt.NDArray[np.uint8] = cv.remap(picture, *maps, cv.INTER_LINEAR, borderMode=cv.BORDER_REPLICATE)
+    pinhole = pinhole.resized(*size_before((width, height), pinhole, lens))
+    lens = lens.resized(width, height)
+    made = np.empty((pinhole.height, pinhole.width, *picture.shape[2:]), np.uint8)
+    rows = max(_STRIP // pinhole.width, 1)
+    for top in range(0, pinhole.height, rows):
+        down, across = np.mgrid[top : min(top + rows, pinhole.height), : pinhole.width].astype(np.float32) + 0.5
+        x, y = lens.distortion.bend((across - pinhole.cx) / pinhole.fx, (down - pinhole.cy) / pinhole.fy)
+        # OpenCV's pixels have their centres at whole numbers.
+        places = (
+            (x * lens.fx + (lens.cx - 0.5)).astype(np.float32),
+            (y * lens.fy + (lens.cy - 0.5)).astype(np.float32),
+        )
+        made[top : top + rows] = cv.remap(picture, *places, cv.INTER_LINEAR, borderMode=cv.BORDER_REPLICATE)
     return made
-
-
-def _matrix(lens: Lens) -> Floats:
-    # OpenCV's pixels have their centres at whole numbers.
-    return np.array([[lens.fx, 0, lens.cx - 0.5], [0, lens.fy, lens.cy - 0.5], [0, 0, 1]])
 
 
 def _border(lens: Lens) -> Floats:
@@ -74,18 +88,16 @@ def _border(lens: Lens) -> Floats:
     return np.stack(places, axis=1)
 
 
-def _is_shown(cv: Any, lens: Lens, rays: Floats) -> bool:
+def _is_shown(lens: Lens, rays: Floats) -> bool:
     """Whether the lens shows all between its axis and these rays, each point once."""
     if not np.hypot(*rays.T).max() <= _WIDEST:
         return False
     lengths = np.linspace(0, 1, _SAMPLES)[1:, None, None]
-    points = np.concatenate([lengths * rays, np.ones((_SAMPLES - 1, len(rays), 1))], axis=2).reshape(-1, 1, 3)
-    project = cv.fisheye.projectPoints if lens.distortion.fisheye else cv.projectPoints
-    nothing, coefficients = np.zeros((3, 1)), np.array(lens.distortion.coefficients)
-    found, _ = project(points, nothing, nothing, _matrix(lens), coefficients)
-    places: Floats = found.reshape(_SAMPLES - 1, -1, 2) + 0.5
+    x, y = lens.distortion.bend(lengths * rays[:, :1], lengths * rays[:, 1:])
+    bent: Floats = np.concatenate([x, y], axis=2)
+    places = bent * (lens.fx, lens.fy) + (lens.cx, lens.cy)
     # The lens's own scale, so that a long picture's axes count alike.
-    distances = np.hypot(*((places - (lens.cx, lens.cy)) / (lens.fx, lens.fy)).transpose(2, 0, 1))
+    distances = np.hypot(*bent.transpose(2, 0, 1))
     outermost = places[-1]
     return bool(
         np.isfinite(places).all()

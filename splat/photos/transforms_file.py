@@ -13,17 +13,19 @@ import math
 import warnings
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..scene.gaussians import SH_C0, SceneError
+from ..scene.gaussians import SceneError
 from ..scene.json_input import JsonLimits, read_json
-from ..scene.names import listed, quoted
-from ..scene.ply import read_ply
-from .capture import Capture, Floats, Photograph, PictureFolder, require_files, rigid
-from .lens import FISHEYE, LENS_MODELS, RADIAL_AND_TANGENTIAL, Lens, lens_of
+from ..scene.names import listed, name_end, quoted
+from .capture import NO_POINTS, Capture, Floats, Photograph, PictureFolder, are_there, read_cloud, rigid
+from .distortion import PANORAMA, POLYNOMIAL
+from .found_names import find_files
+from .lens import LENS_MODELS, Lens, lens_of
 from .pictures import picture_size
 
 _MOST_FRAMES: Final = 100_000
@@ -33,7 +35,14 @@ _OF_MATRIX: Final = {"fl_x": (0, 0), "fl_y": (1, 1), "cx": (0, 2), "cy": (1, 2)}
 """Where they stand in a `K`, whose other elements are those of the identity."""
 _INTRINSICS: Final = (*_OF_MATRIX, "K", "w", "h", "camera_angle_x", "camera_angle_y", "camera_model")
 _OF_FRAMES: Final = frozenset(
-    (*_INTRINSICS, *RADIAL_AND_TANGENTIAL, "is_fisheye", "file_path", "mask_path", "transform_matrix")
+    (
+        *_INTRINSICS,
+        *(name for model in LENS_MODELS.values() for name in model.family.coefficients),
+        "is_fisheye",
+        "file_path",
+        "mask_path",
+        "transform_matrix",
+    )
 )
 """Names of values that are used, of a frame; a file's hold for all of its frames."""
 _SPLITS: Final = ("train_filenames", "val_filenames", "test_filenames")
@@ -81,27 +90,17 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None)
         unused |= set(values) - _OF_FILES
         unused |= {name for frame in values["frames"] for name in frame} - _OF_FRAMES
         if "ply_file_path" in values:
-            clouds.append(PictureFolder(path.parent).file(str(values["ply_file_path"]), f"{path}: ply_file_path"))
+            name = str(values["ply_file_path"])
+            clouds.append(find_files(path, PictureFolder(path.parent), {name: f"{path}: ply_file_path"})[name])
     source = next(iter(paths))
-    there = [frame for frame in frames if frame.picture.is_file()]
-    if len(there) < len(frames) <= 2 * len(there):
-        # instant-ngp leaves these frames out, and comes with a capture that has some.
-        lacking = [str(frame.picture)[-40:] for frame in frames if not frame.picture.is_file()]
-        warnings.warn(
-            f"{source}: {len(lacking)} of its {len(frames)} pictures are missing and left out: {listed(lacking)}",
-            stacklevel=2,
-        )
-        frames = there
-    require_files(source, [frame.picture for frame in frames])
-    require_files(source, [frame.mask for frame in frames if frame.mask])
+    frames = list(compress(frames, are_there(source, [frame.picture for frame in frames])))
+    masks = [frame.mask for frame in frames if frame.mask]
+    if missing := [name_end(str(mask)) for mask in masks if not mask.is_file()]:
+        raise SceneError(f"{source}: {len(missing)} of its {len(masks)} masks are missing: {listed(missing)}")
     photographs = [_photograph(frame, source) for frame in frames]
     if unused:
         warnings.warn(f"{source}: not used: {listed(sorted(unused))}", stacklevel=2)
-    points, colors = np.zeros((0, 3)), np.zeros((0, 3), np.uint8)
-    for cloud in clouds[:1]:
-        scene = read_ply(cloud)
-        points = scene.coordinates.numpy()
-        colors = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1).mul(255).round().byte().numpy()
+    points, colors = read_cloud(clouds[0]) if clouds else NO_POINTS
     return Capture(source, tuple(sorted(photographs, key=lambda p: str(p.path))), points, colors)
 
 
@@ -119,12 +118,18 @@ def _frames(path: Path, values: dict[str, Any], folder: PictureFolder, held_out:
     if len(frames) > _MOST_FRAMES:
         raise SceneError(f"{path}: at most {_MOST_FRAMES} frames are required, found {len(frames)}")
     held = _held_out(values)
+    pictures: dict[str, str] = {}
+    masks: dict[str, str] = {}
     for index, frame in enumerate(frames):
         what = f"{path}: frame {index}"
-        picture = _file(folder, frame, "file_path", "the name of its picture", what)
-        mask = _file(folder, frame, "mask_path", "the name of its mask", what) if "mask_path" in frame else None
-        told = frame["file_path"] in held if held is not None else None
-        yield _Frame(picture, mask, ChainMap(frame, values), told if held_out is None else held_out)
+        pictures.setdefault(_name(frame, "file_path", "the name of its picture", what), what)
+        if "mask_path" in frame:
+            masks.setdefault(_name(frame, "mask_path", "the name of its mask", what), what)
+    found, found_masks = (find_files(path, folder, names, _ENDINGS) for names in (pictures, masks))
+    for frame in frames:
+        name, mask = frame["file_path"], found_masks[frame["mask_path"]] if "mask_path" in frame else None
+        told = name in held if held is not None else None
+        yield _Frame(found[name], mask, ChainMap(frame, values), told if held_out is None else held_out)
 
 
 def _held_out(values: Mapping[str, Any]) -> frozenset[str] | None:
@@ -140,16 +145,11 @@ def _photograph(frame: _Frame, source: Path) -> Photograph:
     return Photograph(frame.picture, lens, _viewmat(frame.values, what), frame.mask, frame.held_out)
 
 
-def _file(folder: PictureFolder, frame: Mapping[str, Any], key: str, meaning: str, what: str) -> Path:
+def _name(frame: Mapping[str, Any], key: str, meaning: str, what: str) -> str:
     name = frame.get(key)
     if not isinstance(name, str):
         raise SceneError(f"{what}: {key}, {meaning}, required, found {listed(sorted(frame))}")
-    path = folder.file(name, what)
-    # The scenes of the first NeRFs name their pictures without an ending.
-    if path.suffix.lower() in _ENDINGS[1:] or path.exists():
-        return path
-    found = (folder.file(name + ending, what) for ending in _ENDINGS)
-    return next((place for place in found if place.exists()), path)
+    return name
 
 
 def _number(values: Mapping[str, Any], name: str, what: str) -> float | None:
@@ -167,18 +167,22 @@ def _lens(values: ChainMap[str, Any], picture: Path, what: str) -> Lens:
     model = _model(values, what)
     sizes = [_number(values, name, what) for name in ("w", "h")]
     width, height = (int(size) for size in sizes if size) if all(sizes) else picture_size(picture)
+    family = LENS_MODELS[model].family
+    if family is PANORAMA:
+        return lens_of(model, (width, height), {}, what)
     fx, fy = _focal(values, "x", width, what), _focal(values, "y", height, what)
     if fx is None:
         raise SceneError(f"{what}: fl_x in pixels, K, or camera_angle_x between 0 and pi, required, found none of them")
     cx, cy = _number(values, "cx", what), _number(values, "cy", what)
-    coefficients = {name: _number(values, name, what) or 0.0 for name in RADIAL_AND_TANGENTIAL}
-    higher = [name for name in _HIGHER if coefficients[name]]
-    if higher and model != "FULL_OPENCV" and not model.endswith("FISHEYE"):
+    # Nerfstudio takes all of these, whichever of its models without a fisheye lens is named.
+    names = family.coefficients if family is POLYNOMIAL else LENS_MODELS[model].parameters
+    known = {name: _number(values, name, what) or 0.0 for name in names if name in family.coefficients}
+    higher = [name for name in _HIGHER if known.get(name)]
+    if higher and family is POLYNOMIAL and model != "FULL_OPENCV":
         raise SceneError(
-            f"{what}: {model} without {', '.join(higher)} is required, found {coefficients[higher[0]]:g}: programs do "
+            f"{what}: {model} without {', '.join(higher)} is required, found {known[higher[0]]:g}: programs do "
             "not agree on what they mean; if they are COLMAP's, its camera_model is FULL_OPENCV"
         )
-    known = {name: coefficients[name] for name in (FISHEYE if model.endswith("FISHEYE") else RADIAL_AND_TANGENTIAL)}
     places = {"cx": width / 2 if cx is None else cx, "cy": height / 2 if cy is None else cy}
     return lens_of(model, (width, height), {"fx": fx, "fy": fx if fy is None else fy, **places, **known}, what)
 

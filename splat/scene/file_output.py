@@ -45,14 +45,19 @@ def _check_parent(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which replaces `path` when the block ends without an error."""
+    """A file to write to, which replaces `path` when the block ends without an error; OSErrors name `path`."""
     # In the same folder, since a rename is atomic only within a file system; not made by tempfile, which would make the
     # file readable by its owner only.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    with temporary.open("xb") as file:  # "x": in a shared folder, never follow a link that somebody else put there
-        try:
-            yield file
-            file.flush()
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    try:
+        with temporary.open("xb") as file:  # "x": in a shared folder, never follow a link that somebody else put there
+            try:
+                yield file
+                file.flush()
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # a full disk, or a quota
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from .file_input import bytes_left, scene_file
 from .gaussians import SceneError
-from .names import quoted
 
 
 class JsonLimits(NamedTuple):
@@ -52,4 +51,4 @@ def parse_json(content: bytes, what: str, limits: JsonLimits, **hooks: Any) -> A
     except SceneError:
         raise
     except (ValueError, RecursionError) as error:  # ValueError: not JSON, not UTF-8, or a number of too many digits
-        raise SceneError(f"{what} is required, found something else: {quoted(str(error))}") from error
+        raise SceneError(f"{what} is required, found something else: {str(error)[:120]}") from error

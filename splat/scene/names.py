@@ -18,6 +18,11 @@ def quoted(name: str) -> str:
     return name if len(name) <= _LONGEST and name.isprintable() else ascii(name[:_LONGEST])
 
 
+def name_end(name: str) -> str:
+    """The same of a path, of which the end says most."""
+    return quoted(name) if len(name) <= _LONGEST else f"...{quoted(name[3 - _LONGEST :])}"
+
+
 def listed(names: Sequence[str]) -> str:
     """A list of names for a message, shortened if there are many."""
     words = [quoted(name) for name in names[:_MOST]]

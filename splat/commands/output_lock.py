@@ -1,0 +1,68 @@
+"""A lock on the files that a command writes for a long time: it ends with the process, however that ends."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from .printing import print_warning
+
+_LONGEST: Final = 200
+"""Bytes of a holder's name that are read."""
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold `.NAME.lock` beside a file while it is written.
+
+    A warning says so if the file system has no locks. Raises OSError if another process holds it, which it names, or it
+    cannot be made.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    descriptor = _taken(lock, path)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)  # while it is held, so that it is nobody else's
+        os.close(descriptor)
+
+
+def _taken(lock: Path, path: Path) -> int:
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        try:
+            _try_lock(descriptor, path)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise FileExistsError(errno.EEXIST, "a lock is required here, found something else", str(lock))
+            if lock.exists() and os.path.samestat(found, lock.stat()):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder has just removed it
+
+
+def _try_lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, _LONGEST).decode("utf-8", "replace") or "another process"
+        raise OSError(
+            f"{path}: files that no other command writes are required, found that {holder} writes them; wait until it "
+            "ends, or choose another name"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        print_warning(f"{path}: its file system has no locks; see that no other command writes the same files")
