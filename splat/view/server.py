@@ -129,12 +129,12 @@ def check_address(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+    except (OSError, UnicodeError) as error:  # of a name that is none
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise ViewError(_in_use(host, port)) from error
         raise ViewError(
             f"an address of this machine and a port that you may use are required, found {host} and {port} "
-            f"({error.strerror or error}); choose others with --host and --port"
+            f"({getattr(error, 'strerror', None) or error}); choose others with --host and --port"
         ) from error
 
 
