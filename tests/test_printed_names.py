@@ -18,6 +18,7 @@ from test_ply import columns, header, ply
 
 from splat import cli
 from splat.commands import fit_command
+from splat.commands.progress_bar import progress_bar
 from splat.scene.formats import write_scene
 from splat.scene.names import one_line
 
@@ -35,6 +36,13 @@ def check_printed(text: str) -> str:
     assert all(line.isprintable() for line in lines), ascii(text)
     assert "splat: all is well" not in lines
     return text
+
+
+def test_a_line_of_progress_is_no_markup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    with progress_bar("fit", 3) as show:
+        assert show(1, "[/x]")
+    assert "[/x]" in capsys.readouterr().err
 
 
 def scene_at(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from test_view_server import FRONT, Drawn, Page, place, session_of, terms, wait
 
 from splat.scene.builtin import knot_scene
 from splat.scene.formats import read_scene, write_scene
+from splat.scene.gaussians import SceneError
 from splat.view.choices import BUILT_IN, Exhibit, exhibit_of
 from splat.view.page_messages import LONGEST, is_expected
 from splat.view.server import Viewer, open_viewer
@@ -92,6 +94,30 @@ def test_an_uploaded_scene_is_shown_on_its_page_alone(viewer: Viewer, drawn: Dra
     wait(lambda: viewer.pages == 2)
     (other,) = (found for found in viewer._sessions.values() if found is not session)
     assert other._scene.options == (BUILT_IN, "other")
+
+
+def test_many_uploads_leave_threads_to_the_controls(drawn: Drawn) -> None:
+    gate, reads = threading.Event(), []
+
+    def wait_for_gate(path: Path) -> Exhibit:
+        reads.append(path.read_bytes())
+        assert gate.wait(20)
+        raise SceneError("none")
+
+    allowed = replace(terms(drawn), upload=UploadTerms(MOST, wait_for_gate))
+    with open_viewer("127.0.0.1", 0, allowed, BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        drawn.full()
+        for number in range(40):  # viser has 32 threads
+            upload(page, viewer, bytes([number + 1]), "a.ply")
+        session = session_of(viewer)
+        page.say("GuiUpdateMessage", uuid=session._mode._impl.uuid, updates={"value": "count"})
+        while drawn.full()[0].mode != "count":
+            pass
+        gate.set()
+        wait(lambda: reads[-1] == bytes([40]))  # the newest one is not forgotten
+        assert len(reads) < 40
 
 
 LARGE = messages(bytes(2 * PART + 5))

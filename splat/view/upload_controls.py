@@ -41,22 +41,31 @@ class UploadControls:
         page.when(self._button.on_upload, self._read)
 
     def _read(self) -> None:
-        """Read what was uploaded, from a file of its own that is gone then."""
-        with self._reading:
-            file = self._button.value
-            if not file.content:  # the one that was uploaded after it was read instead
-                return
-            self._button._impl.value = type(file)("", b"")
-            suffix = suffix_of(Path(file.name))
-            if suffix not in _ENDINGS:
-                raise SceneError(f"a file that is a whole scene ({', '.join(_ENDINGS)}) is required, found {suffix}")
-            with TemporaryDirectory() as folder:
-                path = Path(folder) / f"upload{suffix}"
-                path.write_bytes(file.content)
-                name = quoted(file.name)
-                del file
-                try:
-                    exhibit = self._terms.read(path)
-                except SceneError as error:
-                    raise SceneError(str(error).replace(str(path), name)) from error
-            self._page.show_uploaded(f"uploaded: {name}", exhibit)
+        """Read what was uploaded, and what is uploaded meanwhile, on one of the threads that all pages share."""
+        while self._button.value.content and self._reading.acquire(blocking=False):
+            try:
+                self._read_newest()
+            except Exception as error:
+                self._page.say(error)
+            finally:
+                self._reading.release()
+
+    def _read_newest(self) -> None:
+        """Read it from a file of its own, that is gone then."""
+        file = self._button.value
+        if not file.content:  # the one that was uploaded after it was read instead
+            return
+        self._button._impl.value = type(file)("", b"")
+        suffix = suffix_of(Path(file.name))
+        if suffix not in _ENDINGS:
+            raise SceneError(f"a file that is a whole scene ({', '.join(_ENDINGS)}) is required, found {suffix}")
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"upload{suffix}"
+            path.write_bytes(file.content)
+            name = quoted(file.name)
+            del file
+            try:
+                exhibit = self._terms.read(path)
+            except SceneError as error:
+                raise SceneError(str(error).replace(str(path), name)) from error
+        self._page.show_uploaded(f"uploaded: {name}", exhibit)
