@@ -82,6 +82,7 @@ class CameraControls:
     def _limit_zoom(self, aim: Aim) -> None:
         """Limit how close and how far the page can zoom, to what makes sense for the scene's size."""
         distance = math.dist(aim.position, aim.look_at)
+        self._camera.max_orbit_distance = math.inf  # viser refuses a least distance above the largest one so far
         self._camera.min_orbit_distance = distance / 1000
         self._camera.max_orbit_distance = distance * 1000
 
