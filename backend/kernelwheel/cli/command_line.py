@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.metadata
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from ..core.errors import IncompatibleArtifactError, command
 from ..core.files import is_folder
 from ..loader.kernels import Kernels
 from . import cache_commands, doctor, inspection
+from .exit_status import Parser
 
 COMMANDS = {
     "doctor": (doctor, "show what is installed, what this machine has, and whether they fit"),
@@ -27,7 +27,7 @@ def run_command(package: str, arguments: Sequence[str]) -> int:
     Raises:
         KernelWheelError: the command failed, or the package's kernels were not found.
     """
-    parser = argparse.ArgumentParser(prog=command(package), description=f"the compiled kernels of {package}")
+    parser = Parser(prog=command(package), description=f"the compiled kernels of {package}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, summary) in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
