@@ -17,10 +17,10 @@ from PIL import Image
 
 from splat.cli import main
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import UP, Camera, orbit, seen_share
+from splat.scene.camera import UP, Camera, hidden_share, orbit, seen_share
 from splat.scene.camera_list import cameras_path, find_cameras, read_cameras, up_of, write_cameras
 from splat.scene.formats import write_scene
-from splat.scene.gaussians import SceneError
+from splat.scene.gaussians import Gaussians, SceneError
 
 pytestmark = pytest.mark.once
 
@@ -181,6 +181,39 @@ def test_what_a_camera_shows_of_a_scene() -> None:
     camera, whole = orbit(knot_scene(), 80, 60, distance=3), orbit(knot_scene(), 80, 60, distance=0.05)
     assert seen_share(camera, knot_scene()) > 0.99
     assert 0 <= seen_share(whole, knot_scene()) < 0.9
+
+
+def in_room(distance: float, size: float, count: int) -> Gaussians:
+    """The knot, in the middle of a shell of large white Gaussians."""
+    knot, generator = knot_scene(), torch.Generator().manual_seed(1)
+    lower, upper = knot.bounds()
+    radius = float((upper - lower).norm()) / 2
+    places = torch.nn.functional.normalize(torch.randn(count, 3, generator=generator), dim=1)
+    means = torch.cat([knot.means, (lower + upper) / 2 + distance * radius * places])
+    scales = torch.cat([knot.scales, torch.full((count, 3), size * radius)])
+    quats = torch.cat([knot.quats, torch.tensor([[1.0, 0, 0, 0]]).repeat(count, 1)])
+    opacities = torch.cat([knot.opacities, torch.full((count,), 0.9)])
+    sh = torch.cat([knot.sh, torch.zeros(count, *knot.sh.shape[1:])])
+    sh[len(knot) :, 0] = 0.5 / 0.28209479177387814
+    return Gaussians(means, quats, scales, opacities, sh, up="y")
+
+
+@pytest.mark.parametrize(
+    ("distance", "size", "share"), [(3, 1, 0.01), (40, 8, 0.2)], ids=["camera in the shell", "camera outside of it"]
+)
+def test_a_scene_in_a_large_room_is_first_seen_from_within(
+    tmp_path: Path, distance: float, size: float, share: float
+) -> None:
+    count = int(share * len(knot_scene()))
+    room, path = in_room(distance, size, count), tmp_path / "room.ply"
+    write_scene(path, room)
+    white = (render(path, "--size", "64x48", "--up", "y") > 250).all(axis=2).mean()
+    assert (render(path, "--size", "64x48", "--up", "y", "--distance", "0.9") > 250).all(axis=2).mean() > 0.8
+    assert white < 0.6
+    hidden = orbit(room, 64, 48, azimuth=45, elevation=20, fov=40, distance=0.9)
+    assert hidden_share(hidden, room) > 0.9
+    assert hidden_share(hidden, knot_scene()) == 0
+    assert room.middle() == pytest.approx(knot_scene().middle(), abs=0.3)
 
 
 def test_pictures_of_another_size_have_the_same_shorter_side() -> None:

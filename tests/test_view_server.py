@@ -183,6 +183,23 @@ def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> 
     assert drawn.full()[1].viewmat[2, 3] == 7
 
 
+@pytest.mark.parametrize(("size", "shift"), [(1e-9, 0.0), (1e7, 0.0), (1e12, 0.0), (1.0, 1e11), (1e12, 1e14)], ids=str)
+def test_a_page_opens_however_large_or_far_its_scene_is(drawn: Drawn, size: float, shift: float) -> None:
+    knot = knot_scene()
+    flat = replace(knot, means=size * knot.means * torch.tensor([1, 1, 0]) + shift, scales=size * knot.scales)
+    with open_viewer("127.0.0.1", 0, terms(drawn, lambda path: flat if path is None else knot), BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        session = session_of(viewer)
+        page.wait_for("80x60 of 80x60")
+        for name, scene in (("other", knot), (BUILT_IN, flat)):  # its limits replace those of the other
+            session._scene.value = name
+            while drawn.full()[0].scene is not scene:
+                pass
+            assert session.client.camera.min_orbit_distance < session.client.camera.max_orbit_distance
+    assert not any(b"red" in message for message in page.received)  # errors are
+
+
 def test_a_page_in_motion_gets_part_of_the_scene_and_all_of_it_at_rest(
     viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -956,6 +973,8 @@ def test_what_is_wrong_is_one_line(
         (["--port", str(taken)], f"a free port is required, found {taken} of 127.0.0.1 in use; choose another with"),
         (["--host", "192.0.2.1", "--port", "0"], "an address of this machine and a port that you may use are required"),
         (["--host", "no such host"], "choose others with --host and --port"),
+        (["--host", "desk..example", "--port", "0"], "found desk..example and 0 ("),
+        (["--host", "\udcff", "--port", "0"], "an address of this machine and a port that you may use are required"),
         (["--open", "--port", "0"], "--open needs a browser, found none on this machine; leave it out"),
         (["--photographs", "none", "--port", "0"], "--photographs: a folder is required, found 'none'"),
         (["none.ply"], "No such file or directory: 'none.ply'"),

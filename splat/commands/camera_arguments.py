@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from PIL import ImageColor
 
-from ..scene.camera import UP, UP_AXES, Camera, FirstView, orbit, seen_share
+from ..scene.camera import UP, UP_AXES, Camera, FirstView, hidden_share, orbit, seen_share
 from ..scene.camera_file import MAX_SIDE, read_camera
 from ..scene.camera_list import TakenPicture, find_cameras, read_taken, up_of
 from ..scene.gaussians import Gaussians, SceneError
@@ -20,6 +20,10 @@ _SIZE: Final = (800, 600)
 _PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": None}
 _LEAST_SEEN: Final = 0.01
 """Of a scene, in a picture that it was fitted to."""
+_MOST_HIDDEN: Final = 0.5
+"""Of the middle half of a scene from the first camera; if it is more, one is tried"""
+_CLOSER: Final = (0.9, 0.6, 0.4)
+"""at these distances from that half."""
 _UP: Final = "-y"
 """What is up in files that do not say, which mostly have the axes of COLMAP's cameras."""
 
@@ -56,7 +60,8 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
         "--distance",
         type=between(1e-3, 1e3),
         metavar="FACTOR",
-        help="distance of the camera; at 1 the scene's bounding sphere just fits; default: 0.9",
+        help="distance of the camera; at 1 the scene's bounding sphere just fits; default: 0.9, or nearer if more than "
+        "half of the scene's middle half would be hidden",
     )
     parser.add_argument(
         "--up",
@@ -133,7 +138,20 @@ def _first_view(args: argparse.Namespace, scene: Gaussians, cameras: list[Camera
         return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
     place["up"] = axis = args.up or scene.up or _UP
-    return FirstView(orbit(scene, *(size or _SIZE), **place), UP[axis])
+    return FirstView(_least_hidden(args, scene, size or _SIZE, place), UP[axis])
+
+
+def _least_hidden(args: argparse.Namespace, scene: Gaussians, size: tuple[int, int], place: dict[str, Any]) -> Camera:
+    """The camera at this place; nearer to the scene's middle half if that is hidden from it, as in a large room."""
+    camera = orbit(scene, *size, **place)
+    hidden = hidden_share(camera, scene) if args.distance is None else 0.0
+    for distance in _CLOSER:
+        if hidden <= _MOST_HIDDEN:
+            break
+        closer = orbit(scene, *size, **{**place, "distance": distance}, outside=0.25)
+        if (share := hidden_share(closer, scene)) < hidden:
+            camera, hidden = closer, share
+    return camera
 
 
 def find_up(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> tuple[float, float, float]:

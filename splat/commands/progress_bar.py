@@ -17,9 +17,12 @@ def progress_bar(name: str, total: int, done: int = 0) -> Iterator[Callable[[int
     """
     console = Console(stderr=True)
     columns = (
-        TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False),
+        TextColumn(name, markup=False),  # words may be names of files: [/x] is no markup
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}", markup=False),
         TimeRemainingColumn(),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total, completed=done)
 

@@ -65,10 +65,9 @@ def scene_page(title: str, scene: Gaussians, view: PageView) -> bytes:
             "or leave some out: splat convert --prune or --crop"
         )
     program, style = _source(*_PROGRAM), _source("page.css")
-    lower, upper = scene.bounds()
     begin = {
         "camera": json.loads(camera_json(view.camera)),
-        "around": ((lower + upper) / 2).tolist(),
+        "around": scene.middle(),
         "up": view.up,
         "background": view.background,
         "texture": {"side": TEXTURE_SIDE, "texels": _texels(scene.degree)},

@@ -28,6 +28,8 @@ _FRAMES: Final[dict[str, tuple[tuple[float, float, float], tuple[float, float, f
 }
 _NEAREST, _FARTHEST = 1e-13, 1e15
 """Distances of cameras: squares of such numbers, and of the near plane's, are those of float32."""
+_AT_ONCE: Final = 2**16
+"""Gaussians, which bounds the memory of `hidden_share`."""
 UP_AXES: Final = tuple(_FRAMES)
 UP: Final[Mapping[str, tuple[float, float, float]]] = {axis: above for axis, (above, _) in _FRAMES.items()}
 """The directions of the options --up."""
@@ -76,6 +78,31 @@ def seen_share(camera: Camera, scene: Gaussians) -> float:
     return float(weights[seen].sum() / weights.sum().clamp(min=1e-30))
 
 
+def hidden_share(camera: Camera, scene: Gaussians) -> float:
+    """How much of the middle half of a scene is hidden by Gaussians that stand far in front of it.
+
+    These are nearer than half the way to its middle, or than four of its radii in front of that. Each counts as a ball,
+    on lines to a grid of points in the box of the middle half.
+    """
+    lower, upper = (corner.double().cpu() for corner in scene.bounds(0.25))
+    turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
+    depth = float(turn[2] @ (lower + upper) / 2 + shift[2])
+    limit = max(depth / 2, depth - 2 * float(torch.linalg.norm(upper - lower)))
+    depths = scene.means.double().cpu() @ turn[2] + shift[2]
+    before = (depths > camera.near) & (depths < limit)
+    places = scene.means.cpu()[before].double() @ turn.T + shift
+    sizes, opacities = scene.scales.cpu()[before].double().median(dim=1)[0], scene.opacities.cpu()[before].double()
+    grid = lower + torch.cartesian_prod(*[torch.linspace(0, 1, 5, dtype=torch.float64)] * 3) * (upper - lower)
+    lines = torch.nn.functional.normalize(grid @ turn.T + shift, dim=1).T
+    left = torch.zeros(lines.shape[1], dtype=torch.float64)
+    for start in range(0, len(places), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        aside = (places[part].square().sum(dim=1, keepdim=True) - (places[part] @ lines).square()).clamp(min=0)
+        covered = opacities[part, None] * torch.exp(-0.5 * aside / sizes[part, None].square().clamp(min=1e-60))
+        left += torch.log1p(-covered.clamp(max=0.999)).sum(dim=0)
+    return 1 - float(left.exp().mean())
+
+
 class FirstView(NamedTuple):
     """How a scene is first seen."""
 
@@ -115,6 +142,7 @@ def orbit(
     fov: float = 50.0,
     distance: float = 1.0,
     up: str = "y",
+    outside: float = 0.02,
 ) -> Camera:
     """A camera that looks at the middle of `scene` from a distance at which the scene fills the image.
 
@@ -127,6 +155,7 @@ def orbit(
         fov: degrees that the shorter side of the image covers, between 0 and 180.
         distance: factor on the distance at which the scene just fills the image.
         up: the axis of the world that points up in the image, one of `UP_AXES`.
+        outside: the share of the Gaussians, at each end of each axis, that is not looked at.
 
     Raises:
         ValueError: if a value is out of range.
@@ -145,7 +174,7 @@ def orbit(
     if up not in _FRAMES:
         raise ValueError(f"up must be one of {', '.join(UP_AXES)}, found {up!r}")
 
-    lower, upper = (corner.double().cpu() for corner in scene.bounds())
+    lower, upper = (corner.double().cpu() for corner in scene.bounds(outside))
     center = (lower + upper) / 2
     # A single point has no extent: use its standard deviation, so that the camera is not inside it.
     radius = float(torch.linalg.norm(upper - lower)) / 2 or 3 * float(scene.scales.max()) or 1.0

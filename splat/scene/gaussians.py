@@ -110,3 +110,9 @@ class Gaussians:
         lower = (shares > outside).int().argmax(dim=0)
         upper = (shares >= 1 - outside).int().argmax(dim=0)
         return means[lower, index].float(), means[upper, index].float()
+
+    def middle(self) -> tuple[float, float, float]:
+        """x, y, z of the middle of the box that the middle half of the Gaussians has. Raises as `bounds`."""
+        lower, upper = self.bounds(0.25)
+        x, y, z = ((lower + upper) / 2).tolist()
+        return x, y, z

@@ -82,9 +82,11 @@ class CameraControls:
     def _limit_zoom(self, aim: Aim) -> None:
         """Limit how close and how far the page can zoom, to what makes sense for the scene's size."""
         distance = math.dist(aim.position, aim.look_at)
-        self._camera.max_orbit_distance = math.inf  # viser refuses a least distance above the largest one so far
-        self._camera.min_orbit_distance = distance / 1000
-        self._camera.max_orbit_distance = distance * 1000
+        limits = [("max_orbit_distance", distance * 1000), ("min_orbit_distance", distance / 1000)]
+        if distance * 1000 < self._camera.min_orbit_distance:
+            limits.reverse()  # viser takes no maximum below the minimum, between the two neither
+        for name, limit in limits:
+            setattr(self._camera, name, limit)
 
     def _save(self) -> None:
         look = self._page.look

@@ -72,8 +72,7 @@ class Choices:
 
 def exhibit_of(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> Exhibit:
     """A scene as it is shown. Raises SceneError if nothing in it is visible."""
-    lower, upper = scene.bounds()
-    middle = tuple(((lower + upper) / 2).tolist())
+    middle = scene.middle()
     return Exhibit(scene, view, middle, Prominence(scene, middle), taken)
 
 
