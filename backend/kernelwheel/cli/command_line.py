@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from types import ModuleType
 from ..core.errors import IncompatibleArtifactError, command
 from ..core.files import is_folder
 from ..loader.kernels import Kernels
-from . import cache_commands, doctor, inspection
+from . import cache_commands, doctor, inspection, installation
 from .exit_status import Parser
 
 COMMANDS = {
@@ -49,7 +50,8 @@ def find_kernels(package: str) -> Kernels:
 
 
 def _constructed_here(package: str, module: ModuleType) -> Kernels:
-    names = set(importlib.metadata.packages_distributions().get(package.partition(".")[0], ()))
+    names = {each.name for each in installation.owners(package, sys.path) if each.has_kernels}
+    names = names or set(importlib.metadata.packages_distributions().get(package.partition(".")[0], ()))
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]  # a package needs no __init__.py
     if len(names) != 1 or not folders:
         raise IncompatibleArtifactError(
