@@ -613,6 +613,15 @@ def test_links_out_of_the_folder_that_images_names(tmp_path: Path) -> None:
         read_capture(folder, tmp_path / "pictures")
 
 
+def test_a_link_from_the_masks_of_a_capture(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    (tmp_path / "secret").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "secret" / "03.png.png")
+    (folder / "masks").symlink_to(tmp_path / "secret")
+    with pytest.raises(SceneError, match="the mask of .*" + OUT):
+        read(folder)
+
+
 def test_a_link_from_ply_file_path(tmp_path: Path) -> None:
     folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "cloud.ply"})
     (folder / "cloud.ply").write_bytes(b"")

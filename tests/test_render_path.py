@@ -21,6 +21,7 @@ from test_render_command import failure, parse, render
 from splat.commands import frame_writing, render_command
 from splat.commands.memory import NotEnoughMemory
 from splat.commands.path_arguments import find_motion
+from splat.commands.progress_bar import progress_bar
 from splat.scene import moving_pictures
 from splat.scene.camera import Camera, orbit
 from splat.scene.camera_file import write_camera
@@ -346,3 +347,12 @@ def test_wrong_usage(
     assert raised.value.code == 2
     assert message in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"full", "full.mp4", "file"}
+
+
+def test_words_of_a_bar_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich: as if standard error were a terminal
+    with progress_bar("fit", 2) as show:
+        assert show(1, "PSNR on a[/x].png")
+    assert "[/x]" in capsys.readouterr().err

@@ -387,6 +387,8 @@ def test_boxes_have_twelve_edges_and_no_limit_at_the_ends() -> None:
     assert ((low < least) & (high > most)).all()
     one = scene.select(torch.arange(len(scene)) == 7)
     assert all(a < b for a, b in zip(*slider_ends(one), strict=True)), "a point has a box, too"
+    far = replace(one, means=one.means + 3e13)
+    assert all(a < b for a, b in zip(*slider_ends(far), strict=True)), "and one that is far away"
 
 
 def strewn(**changes: object) -> Gaussians:

@@ -1022,3 +1022,19 @@ def test_a_port_that_viser_would_replace_is_refused(drawn: Drawn, taken: int, mo
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_address("127.0.0.1", 0)
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..b", "x\0y"])
+def test_a_host_that_no_machine_can_have_is_an_error(host: str) -> None:
+    with pytest.raises(ViewError, match="an address of this machine and a port that you may use are required"):
+        check_address(host, 0)
+
+
+def test_a_page_of_a_large_scene_has_all_controls(drawn: Drawn) -> None:
+    """viser refuses a least distance above the largest one, which is 10,000 at first."""
+    large = replace(knot_scene(), means=knot_scene().means * 1e8)
+    with open_viewer("127.0.0.1", 0, terms(drawn, lambda _: large), BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        page.wait_for("Save crop")
+        assert drawn.pictures.get(timeout=20)

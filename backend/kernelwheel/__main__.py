@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .cli import inspection
 from .cli.command_line import COMMANDS, run_command
-from .cli.exit_status import INTERRUPTED, finish
+from .cli.exit_status import INTERRUPTED, Parser, finish
 from .core.errors import IncompatibleArtifactError
 
 NAME = str(__package__)
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run_for_any(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"python -m {NAME}",
         description="Look after the kernels of a package built with this backend, or adopt the backend in a package.",
         epilog=f"`python -m {NAME} --package NAME COMMAND --help` shows the arguments of a command.",
@@ -48,7 +48,7 @@ def _run_for_any(arguments: Sequence[str]) -> int:
     if args.package:
         return _run_copy(args.package, [args.command, *args.arguments])
     if args.command == "inspect":
-        inspect = argparse.ArgumentParser(prog=f"python -m {NAME} inspect", description=COMMANDS["inspect"][1])
+        inspect = Parser(prog=f"python -m {NAME} inspect", description=COMMANDS["inspect"][1])
         inspection.add_arguments(inspect)
         return inspection.run(inspect.parse_args(args.arguments))
     parser.error(f"{args.command} is about a package: --package NAME {args.command}")

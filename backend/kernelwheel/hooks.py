@@ -30,7 +30,7 @@ with requirements.imports_checked_later():
     from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
     from .core import manifest as manifests
     from .core.compile_request import CompileRequest
-    from .core.package import PackageFacts, read_project, read_toml
+    from .core.package import PackageFacts, package_path, read_project, read_toml, source_root
     from .core.source_files import source_digests
     from .loader import compiler_process
     from .packing import (
@@ -303,8 +303,8 @@ def _complete(metadata: Path, torch: str | None, *licence_files: str) -> None:
 
 def _modules_of(package: str) -> list[str]:
     """The files of the package in the checkout, as they would be called in a wheel."""
-    roots = [root for root in (Path("src"), Path()) if (root / package).is_dir()]
-    return [path.relative_to(root).as_posix() for root in roots[:1] for path in (root / package).rglob("*.py")]
+    root = source_root(Path(), package)
+    return [path.relative_to(root).as_posix() for path in (root / package_path(package)).rglob("*.py")]
 
 
 def _tool_tables() -> dict[str, Any]:

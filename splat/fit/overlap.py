@@ -60,7 +60,12 @@ def shared_points(
         rays = torch.linalg.solve(Ks[views], torch.cat([pixels, torch.ones_like(depths)], dim=1)[..., None])[..., 0]
         inside = rays * depths - viewmats[views, :3, 3]
         points = (viewmats[views, :3, :3].mT @ inside[..., None])[..., 0]
-        found.append(points[seen_by(points, viewmats, Ks, sizes).sum(dim=0) >= 2])
+        # One camera at a time: a file may name 40,000.
+        cameras = zip(viewmats[:, None], Ks[:, None], sizes, strict=True)
+        counts = torch.zeros(batch, dtype=torch.int32)
+        for viewmat, K, size in cameras:
+            counts += seen_by(points, viewmat, K, [size])[0]
+        found.append(points[counts >= 2])
         if sum(map(len, found)) >= count:
             return torch.cat(found)[:count]
     raise _no_overlap(what)

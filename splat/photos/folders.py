@@ -140,7 +140,8 @@ def _read_splits(path: Path, pictures: Path | None) -> Capture:
 
 def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
     """The capture with the masks of a folder, for the photographs that have none."""
-    within = PictureFolder(folder)
+    # Without --masks, the folder's name is the capture's, and a link of this name may lead out of it.
+    within = PictureFolder(folder, None if required else folder.parent)
     found = [
         photograph if photograph.mask else replace(photograph, mask=_mask(within, photograph))
         for photograph in capture.photographs

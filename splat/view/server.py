@@ -129,12 +129,13 @@ def check_address(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
-    except (OSError, UnicodeError) as error:  # of a name that is none
+    except (OSError, ValueError) as error:  # ValueError: a name that no machine can have
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise ViewError(_in_use(host, port)) from error
+        found = (error.strerror if isinstance(error, OSError) else None) or error
         raise ViewError(
             f"an address of this machine and a port that you may use are required, found {host} and {port} "
-            f"({getattr(error, 'strerror', None) or error}); choose others with --host and --port"
+            f"({found}); choose others with --host and --port"
         ) from error
 
 

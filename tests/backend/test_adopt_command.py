@@ -353,8 +353,9 @@ def test_what_cannot_be_translated_is_said_with_its_reason(adopted: Adopted) -> 
         "CUDA files (.cpp, .cc, .cxx, .c++, .cu) that match made.cu; found none; the nearest is ext.cpp",
         "note: pair.cuda: no source has PYBIND11_MODULE or TORCH_LIBRARY; assumed to be a module",
         'note: pair.cuda: without CUDA, setup.py leaves it out; cuda = "required" fails there',
-        "note: [build-system] requires no longer has torch==2.4.0, scikit-learn: add what the build needs",
+        "note: [build-system] requires no longer has torch==2.4.0, but torch>=2.10",
         "note: setup.py compiles CUDA code only where torch sees a GPU; it was told that there is one",
+        "note: [build-system] requires no longer has scikit-learn: add what the build needs",
         'note: then remove setup.py, or from it lines 14 (ext_modules=modules, cmdclass={"build_ex): its ext_modules '
         "would be compiled a second time",
     ]
@@ -582,6 +583,9 @@ def translated(project: Path, **fields: Any) -> tuple[ExtensionTable, AdoptionNo
         ({"extra_objects": ["a.o"]}, "extra_objects"),
         ({"include_dirs": ["../glm"]}, "../glm is outside"),
         ({"undef_macros": ["NDEBUG"]}, "undef_macros"),
+        ({"include_dirs": [None, "."]}, "include_dirs has None in place of what setup.py did not find"),
+        ({"extra_compile_args": [None, "-O2"]}, "extra_compile_args has None"),
+        ({"include_dirs": ["third_party/eigen-3.4.0"]}, "third_party/eigen-3.4.0 is not there"),
     ],
 )
 def test_what_has_no_key_is_told(tmp_path: Path, fields: dict[str, Any], word: str) -> None:

@@ -15,7 +15,7 @@ from kernelwheel.adoption.pyproject_text import add_tables
 from kernelwheel.adoption.wheel_differences import wheel_differences
 from kernelwheel.packing.module_files import top_level
 from processes import run
-from test_adopt_command import BUILD_SYSTEM, HERE, MODULE, REMOVE, adopt, lay_out, notes_of, parsed_toml
+from test_adopt_command import BACKEND, BUILD_SYSTEM, HERE, MODULE, REMOVE, adopt, lay_out, notes_of, parsed_toml
 
 pytestmark = pytest.mark.once
 slow = pytest.mark.slow
@@ -178,11 +178,11 @@ setup(name="placed", version="1", packages=["placed"], data_files=[("/etc/placed
     assert "/elsewhere" not in done.stdout
     assert "/etc" not in done.stdout
     assert str(tmp_path) not in done.stdout
-    assert notes_of(done)[:4] == [
+    assert [line for line in notes_of(done) if "nothing is compared" not in line][:4] == [
+        f"not translated: 'x @ file://{folder}/x' names a folder of this machine",
         "not translated: package_dir['placed'] is a folder of this machine, /elsewhere/placed",
         "not translated: package_data of placed: /elsewhere/b.txt names a place on this machine",
         "not translated: data_files: /etc/placed: a.txt names a place on this machine",
-        f"not translated: 'x @ file://{folder}/x' names a folder of this machine",
     ]
     assert done.returncode == 1
 
@@ -202,6 +202,54 @@ def test_files_that_setup_makes_are_named_and_none_is_left(project: Callable[...
     ]
     assert done.returncode == 1
     assert run(["git", "status", "--short"], cwd=folder).stdout == ""
+
+
+@slow
+def test_write_takes_the_extensions_out_of_a_script_that_does_something_else(project: Callable[..., Path]) -> None:
+    folder = project("maker", kept=False)
+    requires = "[build-system]\nrequires = ['setuptools', 'numpy', 'torch==2.4.0']\n"
+    commit_all(lay_out(folder, {"pyproject.toml": requires}))
+    before = {*files_of(folder)}
+
+    done = adopt(folder, "--write")
+
+    assert notes_of(done)[1:] == [
+        "note: [build-system] requires no longer has torch==2.4.0, but torch>=2.10",
+        "note: setup.py stays for what else it does, without its extensions and what only these used; the wheel is the "
+        "same, and git has it as it was",
+    ]
+    assert done.returncode == 0
+    script = (SCRIPTS / "maker/setup.py").read_text()
+    gone = ("from torch", "    ext_modules", "    cmdclass")
+    left = "".join(line for line in script.splitlines(keepends=True) if not line.startswith(gone))
+    assert (folder / "setup.py").read_text() == left
+    tables = parsed_toml((folder / "pyproject.toml").read_text())
+    assert tables["build-system"]["requires"] == ["kernelwheel", "torch>=2.10", "numpy"]
+    assert list(tables) == ["build-system", "tool"], "setup.py says the rest"
+    assert tables["tool"] == {
+        "kernelwheel": {
+            "extension": [{"name": "maker._C", "kind": "module", "sources": ["csrc/ext.cpp"], "cuda": "none"}]
+        }
+    }
+    assert {*files_of(folder)} == before
+
+
+@slow
+def test_a_script_with_a_build_ext_of_its_own_is_left_as_it_is(tmp_path: Path) -> None:
+    script = """
+class Mine(BuildExtension):
+    pass
+setup(name="own", version="1", packages=["own"], cmdclass={"build_ext": Mine},
+      ext_modules=[CppExtension("own._C", ["ext.cpp"])])
+"""
+    folder = lay_out(tmp_path / "own", {"setup.py": HERE + script, "ext.cpp": MODULE, "own/__init__.py": ""})
+
+    done = adopt(folder, "--write")
+
+    assert (folder / "setup.py").read_text() == HERE + script
+    assert "not translated: setup.py has its own build_ext: Mine; what it does is not carried over" in done.stderr
+    assert "note: then remove setup.py, or from it lines " in done.stderr
+    assert done.returncode == 1
 
 
 @slow
@@ -232,6 +280,54 @@ def test_a_script_that_gives_up_without_a_gpu_is_told_that_there_is_one(project:
     assert "archs" not in parsed_toml(done.stdout)["tool"]["kernelwheel"]
     assert "note: setup.py asked for that GPU's compute capability, 9.0: check -DMIN_ARCH=90" in notes_of(done)
     assert done.returncode == 0
+
+
+@slow
+def test_packages_by_their_folders_are_translated_and_a_file_finder_of_this_environment_is_not_asked(
+    tmp_path: Path,
+) -> None:
+    """With setuptools-scm beside it, setuptools packs what git has; an isolated build does so only if asked."""
+    script = """
+setup(name="slashed", version="1", packages=["slashed", "slashed/functions"], include_package_data=True,
+      package_data={"slashed/functions": ["table.txt"]}, ext_modules=[CppExtension("slashed._C", ["ext.cpp"])])
+"""
+    names = ("slashed/__init__.py", "slashed/functions/__init__.py", "slashed/functions/table.txt", "slashed/note.txt")
+    files = {"setup.py": HERE + script, "ext.cpp": MODULE, **dict.fromkeys(names, "")}
+    finder = lay_out(
+        tmp_path / "finder",
+        {
+            "a_finder.py": "def files(place=''):\n    return ['slashed/note.txt']\n",
+            "a_finder-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: A_finder\nVersion: 1\n",
+            "a_finder-1.dist-info/entry_points.txt": "[setuptools.file_finders]\nx = a_finder:files\n",
+        },
+    )
+    folder = lay_out(tmp_path / "slashed", files)
+    path = {"PYTHONPATH": f"{BACKEND}:{finder}"}
+
+    unasked = adopt(folder, **path)
+    lay_out(folder, {"pyproject.toml": "[build-system]\nrequires = ['setuptools', 'a-finder']\n"})
+    asked = adopt(folder, **path)
+
+    assert parsed_toml(unasked.stdout)["tool"]["setuptools"] == {
+        "packages": ["slashed", "slashed.functions"], "package-data": {"slashed.functions": ["table.txt"]},
+    }  # fmt: skip
+    assert (notes_of(unasked), unasked.returncode) == ([REMOVE], 0)
+    assert "not translated: file slashed/note.txt: in setup.py's wheel alone" in notes_of(asked)
+    assert asked.returncode == 1
+
+
+@slow
+def test_tables_that_setuptools_refuses_are_told_by_their_key(tmp_path: Path) -> None:
+    script = """
+setup(name="odd", version="1", packages=["a b"], package_dir={"a b": "a"},
+      ext_modules=[CppExtension("odd._C", ["ext.cpp"])])
+"""
+
+    done = adopt(lay_out(tmp_path / "odd", {"setup.py": HERE + script, "ext.cpp": MODULE, "a/__init__.py": ""}))
+
+    (said,) = (line for line in notes_of(done) if "does not build with these tables" in line)
+    assert "configuration error: `tool.setuptools.packages`" in said
+    assert "{" not in said, "no schema"
 
 
 @slow

@@ -745,3 +745,26 @@ def test_members_of_the_native_folder_are_the_artifact_and_its_sources(wheel: Wh
 
     sources = {f"src/{name}" for name in wheel.manifest["plan"]["content"]["sources"]}
     assert members == {"manifest.json", *wheel.libraries, *sources}
+
+
+@needs_cuda_torch
+def test_device_code_may_be_linked_from_several_files_for_the_architectures_of_the_build(
+    checkout: Callable[[], Path], build_root: Path
+) -> None:
+    """Without the system's libraries, which nvcc cannot link, and without its own default architecture."""
+    project = checkout()
+    native = project / "native"
+    (native / "part.cu").write_text("__device__ float tiny_part(float x) { return 2 * x; }\n")
+    (native / "whole.cu").write_text(
+        "__device__ float tiny_part(float x);\n__global__ void tiny_whole(float* x) { *x = tiny_part(*x); }\n"
+    )
+    lists = (native / "CMakeLists.txt").read_text().replace("twice.cu)", "twice.cu part.cu whole.cu)")
+    property_of = "set_target_properties(tiny_cuda PROPERTIES CUDA_SEPARABLE_COMPILATION ON)"
+    (native / "CMakeLists.txt").write_text(f"{lists}if(KERNELWHEEL_CUDA)\n  {property_of}\nendif()\n")
+
+    made = build(project, build_root / "linked", env={"TORCH_CUDA_ARCH_LIST": "8.0;9.0"})
+    said = refused_build(project, build_root / "linked-ptx", env={"TORCH_CUDA_ARCH_LIST": "9.0+PTX"})
+
+    (library,) = (each for each in made.manifest["libraries"] if each["device"] == "cuda")
+    assert (library["sass"], library["ptx"]) == (["8.0", "9.0"], [])
+    assert "set archs without +PTX" in said

@@ -20,6 +20,7 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
 from kernelwheel.cli.installation import Installation
+from kernelwheel.cli.presentation import entry_text
 from kernelwheel.compiler import tools
 from kernelwheel.core.errors import REINSTALL
 from kernelwheel.core.manifest import Library
@@ -530,3 +531,20 @@ def test_an_entry_of_another_schema_does_not_fit_and_is_no_finding(
 
     assert view["findings"] == []
     assert "does not fit: schema" in page
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        (["cuda"], "fits CPU calls, not CUDA's: driver"),
+        (["cpu", "cuda"], "does not fit: driver"),
+    ],
+)
+def test_an_entry_that_a_cpu_call_loads_is_not_said_to_fit_nowhere(devices: Sequence[str], said: str) -> None:
+    view = {
+        "version": "1", "fingerprint": "0" * 64, "size": 1, "made": "2026-01-01T00:00:00+00:00", "damage": None,
+        "unread": None, "kernels": None, "fits": False,
+        "mismatches": [{"dimension": "driver", "device": device} for device in devices],
+    }  # fmt: skip
+
+    assert entry_text(view, 0.0).endswith(f"  {said}")

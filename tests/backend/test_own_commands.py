@@ -199,6 +199,25 @@ def record(site: Path, distribution: str, version: str) -> None:
     (folder / "top_level.txt").write_text("tiny\n")
 
 
+def test_an_editable_install_of_tables_is_one_install(tmp_path: Path) -> None:
+    """Started beside its checkout, whose folder is then on sys.path; its runtime lies in site-packages."""
+    checkout, site = tmp_path / "sums", tmp_path / "site"
+    shutil.copytree(BACKEND.parent / "tests/packages/sums", checkout)
+    build = f"from kernelwheel.hooks import build_editable; print(build_editable({str(tmp_path)!r}))"
+    built = run([sys.executable, "-c", build], cwd=checkout, env={"PYTHONPATH": str(BACKEND)})
+    with ZipFile(tmp_path / built.stdout.split()[-1]) as wheel:
+        wheel.extractall(site)
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start/sitecustomize.py").write_text(f"import site\nsite.addsitedir({str(site)!r})\n")
+    path = {"PYTHONPATH": str(tmp_path / "start"), "SUMS_CACHE_DIR": str(tmp_path / "cache")}
+
+    words = [sys.executable, *shlex.split(command("sums"))[1:], "doctor", "--json"]
+    view = json.loads(run(words, cwd=checkout, env=path, check=False).stdout)
+
+    assert (view["package"], view["version"]) == ("sums", "0.9")
+    assert [found["what"] for found in view["findings"] if "installed" in found["what"]] == []
+
+
 @needs_cpu_torch  # the entry has CPU kernels alone
 def test_the_version_is_then_the_distribution_s(lazy: Editable) -> None:
     record(lazy.checkout, "tiny-kernels", "1.2.3")

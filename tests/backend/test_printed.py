@@ -176,3 +176,14 @@ def test_progress(capsys: Captured) -> None:
 )
 def test_what_does_not_print_is_escaped(text: str, kept: str, shown: str) -> None:
     assert printable(text, kept) == shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("adopt", OWN), ("adopt", ".", OWN), ("page", OWN, "-o", "x"), ("inspect", OWN), (OWN,)],
+)
+def test_wrong_usage(words: tuple[str, ...], capsys: Captured) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+
+    assert_harmless(capsys.readouterr().err)

@@ -738,6 +738,29 @@ def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int,
     assert "TINY_CACHE_DIR" in said
 
 
+PREDICT_AS_NOBODY = "from tiny._kernelwheel.cli import doctor\n" + AS_NOBODY.replace(
+    "try:",
+    """view = doctor.examine(tiny.KERNELS, os.environ, sys.path)
+print(*(each["outcome"] for each in (*view["next"], view["build"])), sep="\\n")
+print([found["found"] for found in view["findings"] if found["what"] == "CPU calls fail"])
+try:""",
+)
+
+
+@needs_root
+@pytest.mark.parametrize("home", [None, "/"])
+def test_doctor_says_that_what_is_compiled_could_not_be_stored(public: Editable, home: str | None) -> None:
+    """As in a container that runs as any number, without a home."""
+    public.cache.mkdir()
+    there = {} if home is None else {"TINY_CACHE_DIR": None, "XDG_CACHE_HOME": None, "HOME": home}
+
+    *outcomes, found, said = public.python(PREDICT_AS_NOBODY, **there).stdout.splitlines()[:5]
+
+    assert outcomes == ["fail"] * 3
+    assert "compiling would fail: compiled kernels cannot be stored" in found
+    assert said == "StoreError compiled kernels cannot be stored"
+
+
 @needs_root
 def test_a_home_that_this_user_may_not_use_is_said(public: Editable) -> None:
     home = public.folder / "home"

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..cli.exit_status import Parser
 from ..core.errors import BuildError, KernelWheelError
-from ..core.package import read_toml
+from ..core.printable import printable
 from ..core.requirements import TO_ADOPT, install, missing
 from . import project_tables
 from .checkout import (
+    edit_script,
     remove_script,
-    report_made,
     report_outside,
     report_submodules,
     shortened,
@@ -45,7 +46,46 @@ _GPU_QUESTIONS = {*_CAPABILITY, "torch.cuda.get_arch_list"}
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    project = Path(chosen.folder).resolve()
+    if not (project / "setup.py").is_file():
+        parser.error(f"no setup.py in {project}" if project.is_dir() else f"no folder {project}")
+    notes, rest = AdoptionNotes(), AdoptionNotes()
+    try:
+        _require_packages()
+        from .comparison_builds import differences_of, script_that_stays, with_script
+        from .pyproject_text import add_tables, toml_text
+
+        tables, seen = adopted_tables(project, os.environ, notes, rest, chosen.setup_argument)
+        differences = differences_of(project, tables, seen, os.environ, notes, rest)
+        lost = bool(notes.untranslated or rest.untranslated or differences)
+        script = None
+        if chosen.write and lost and not notes.untranslated:
+            script = script_that_stays(project, tables, seen, os.environ)
+        if script:
+            tables, lost = with_script(project, tables, seen), False
+        else:
+            notes.untranslated.extend([*rest.untranslated, *([] if chosen.check else shortened(differences))])
+            notes.remarks.extend(rest.remarks)
+        if chosen.write:
+            add_tables(project / "pyproject.toml", tables)
+            print(f"{project / 'pyproject.toml'} is written", file=sys.stderr)
+        else:
+            print("".join(f"{line}\n" for line in differences) if chosen.check else toml_text(tables), end="")
+    except KernelWheelError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    notes.remarks.append(_end_of_script(project / "setup.py", script, lost, chosen.write))
+    for text in notes.untranslated:
+        print(f"not translated: {printable(text)}", file=sys.stderr)
+    for text in notes.remarks:
+        print(f"note: {printable(text)}", file=sys.stderr)
+    return 1 if lost else 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
         "python -m kernelwheel adopt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help="the folder of setup.py (default: .)")
@@ -53,7 +93,8 @@ def main(arguments: Sequence[str]) -> int:
     what.add_argument(
         "--write",
         action="store_true",
-        help="add the tables to pyproject.toml instead of printing them, and remove setup.py if nothing of it is lost",
+        help="add the tables to pyproject.toml instead of printing them, and remove setup.py, or its extensions if it "
+        "does something else as well",
     )
     what.add_argument(
         "--check", action="store_true", help="print every difference between setup.py's wheel and kernelwheel's instead"
@@ -61,73 +102,63 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--setup-argument", metavar="WORD", action="append", default=[], help="a word for setup.py's command line"
     )
-    chosen = parser.parse_args(arguments)
-    project = Path(chosen.folder).resolve()
-    if not (project / "setup.py").is_file():
-        parser.error(f"no setup.py in {project}" if project.is_dir() else f"no folder {project}")
-    notes = AdoptionNotes()
-    try:
-        if names := missing(TO_ADOPT):
-            raise BuildError(
-                "what adopt needs is not installed",
-                required=", ".join(name for _, name in TO_ADOPT),
-                found=f"no {', '.join(names)} in {sys.prefix}",
-                remedies=[install(names)],
-            )
-        from .pyproject_text import add_tables, toml_text
+    return parser
 
-        tables, seen = adopted_tables(project, os.environ, notes, chosen.setup_argument)
-        differences = _differences(project, tables, seen, os.environ, notes)
-        notes.untranslated.extend([] if chosen.check else shortened(differences))
-        if chosen.write:
-            add_tables(project / "pyproject.toml", tables)
-    except KernelWheelError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    if chosen.write:
-        print(f"{project / 'pyproject.toml'} is written", file=sys.stderr)
-    else:
-        print("".join(f"{line}\n" for line in differences) if chosen.check else toml_text(tables), end="")
-    lost = bool(notes.untranslated or differences)
-    if not lost and chosen.write:
-        notes.remarks.append(remove_script(project / "setup.py", os.environ))
-    elif lost:
-        notes.remarks.append(what_to_delete(project / "setup.py"))
-    else:
-        notes.remarks.append("then remove setup.py: its ext_modules would be compiled a second time")
-    for text in notes.untranslated:
-        print(f"not translated: {text}", file=sys.stderr)
-    for text in notes.remarks:
-        print(f"note: {text}", file=sys.stderr)
-    return 1 if lost else 0
+
+def _require_packages() -> None:
+    if names := missing(TO_ADOPT):
+        raise BuildError(
+            "what adopt needs is not installed",
+            required=", ".join(name for _, name in TO_ADOPT),
+            found=f"no {', '.join(names)} in {sys.prefix}",
+            remedies=[install(names)],
+        )
+
+
+def _end_of_script(script: Path, text: bytes | None, lost: bool, write: bool) -> str:
+    """Remove a setup.py or give it its new text, if either may be done; returns what became of it, or should."""
+    if text:
+        return edit_script(script, text, os.environ)
+    if lost:
+        return what_to_delete(script)
+    if write:
+        return remove_script(script, os.environ)
+    return "then remove setup.py: its ext_modules would be compiled a second time"
 
 
 def adopted_tables(
-    project: Path, environ: Mapping[str, str], notes: AdoptionNotes, words: Sequence[str] = ()
+    project: Path, environ: Mapping[str, str], notes: AdoptionNotes, rest: AdoptionNotes, words: Sequence[str] = ()
 ) -> tuple[dict[str, Any], Observation]:
     """The tables for a project, by running its setup.py, and the run that they translate.
+
+    Args:
+        project: its folder.
+        environ: the environment.
+        notes: where to tell of the extensions.
+        rest: where to tell of the rest, which a setup.py that stays still says.
+        words: for setup.py's command line.
 
     Raises:
         KernelWheelError: setup.py cannot be read, or has no extension of torch's; pyproject.toml cannot be read.
     """
-    present = read_toml(project / "pyproject.toml") if (project / "pyproject.toml").exists() else {}
+    present = project_tables.present_tables(project)
     runs = run_setup_script(project, environ, words)
     seen = runs.with_cuda
     extensions, archs = _extensions(project, runs, notes)
-    project_tables.report_commands(seen, notes)
+    project_tables.report_commands(seen, notes, rest)
     report_outside(project, seen, notes)
     report_submodules(project, seen, notes)
     cuda = any(extension.cuda != "none" for extension in extensions)
     old = present.get("build-system", {})
-    tables: dict[str, Any] = {"build-system": project_tables.build_system(cuda, old, seen.arguments, notes)}
+    tables: dict[str, Any] = {"build-system": project_tables.build_system(cuda, old, seen.arguments, notes, rest)}
     names = [extension.name for extension in extensions]
     home = next((name.partition(".")[0] for name in names if "." in name), names[0])
-    if project_table := project_tables.project_table(project, present, seen, home, notes):
+    if project_table := project_tables.project_table(project, present, seen, home, rest):
         tables["project"] = project_table
     tool: dict[str, Any] = {}
     setuptools = present.get("tool", {}).get("setuptools", {})
     licence = tables.get("project", {}).get("license")
-    if added := project_tables.setuptools_table(project, setuptools, seen, licence, notes):
+    if added := project_tables.setuptools_table(project, setuptools, seen, licence, rest):
         tool["setuptools"] = added
     name = present.get("project", {}).get("name") or tables.get("project", {}).get("name")
     package = project_tables.home_package(names, name, seen.values.get("packages") or [], notes)
@@ -137,37 +168,6 @@ def adopted_tables(
     _report_runs(runs, notes)
     whole: dict[str, Any] = project_tables.without_places({**tables, "tool": tool}, project, notes)
     return whole, seen
-
-
-def _differences(
-    project: Path, tables: Mapping[str, Any], seen: Observation, environ: Mapping[str, str], notes: AdoptionNotes
-) -> list[str]:
-    """What differs between setup.py's wheel and the one of these tables, less what is told in other words."""
-    from .comparison_builds import described_by
-    from .wheel_differences import wheel_differences
-
-    if seen.wheel_failure:
-        notes.untranslated.append(
-            f"setuptools cannot make setup.py's wheel, so nothing is compared: {seen.wheel_failure}"
-        )
-        return []
-    made = report_made(project, seen, notes)
-    try:
-        ours = described_by(project, tables, environ)
-    except KernelWheelError as error:
-        notes.untranslated.append(f"{error.problem}: {' '.join(error.found.split())}")
-        return []
-    if "refused" in ours:
-        notes.untranslated.append(f"kernelwheel refuses these tables: {ours['refused']}")
-    places = Places(project, seen.below, seen.exactly)
-    sources = {places.relative(source) for each in seen.extensions for source in each.listed("sources")}
-    packed = made | {name for name in seen.wheel["files"] if name in sources and name not in ours["files"]}
-    if packed - made:
-        notes.remarks.append(
-            f"sources that setup.py's wheel has beside its modules are in _native/src of ours: {len(packed - made)}"
-        )
-    theirs = {**seen.wheel, "files": {name: sha for name, sha in seen.wheel["files"].items() if name not in packed}}
-    return list(wheel_differences(theirs, ours))
 
 
 def _extensions(project: Path, runs: SetupRuns, notes: AdoptionNotes) -> tuple[list[ExtensionTable], str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -143,13 +144,31 @@ def what_to_delete(script: Path) -> str:
 
 def remove_script(script: Path, environ: Mapping[str, str]) -> str:
     """Remove a setup.py of which nothing is left to say; returns how it can be had back."""
-    command = ["git", "-C", str(script.parent)]
-    tracked = _succeeds([*command, "ls-files", "--error-unmatch", script.name], environ)
-    if tracked and _succeeds([*command, "diff", "--quiet", "HEAD", "--", script.name], environ):
+    if _in_git(script, environ):
         script.unlink()
         return "setup.py is removed: all of it is in pyproject.toml, and git has it"
     script.rename(script.with_name("setup.py.old"))
     return "setup.py is now setup.py.old: all of it is in pyproject.toml, and nothing uses it any more"
+
+
+def edit_script(script: Path, text: bytes, environ: Mapping[str, str]) -> str:
+    """Give a setup.py another text; returns what became of it."""
+    before = "git has it as it was"
+    if not _in_git(script, environ):
+        shutil.copy2(script, script.with_name("setup.py.old"))
+        before = "setup.py.old is as it was"
+    script.write_bytes(text)
+    return (
+        "setup.py stays for what else it does, without its extensions and what only these used; the wheel is the same, "
+        f"and {before}"
+    )
+
+
+def _in_git(script: Path, environ: Mapping[str, str]) -> bool:
+    """Whether git has a file just as it is."""
+    command = ["git", "-C", str(script.parent)]
+    tracked = _succeeds([*command, "ls-files", "--error-unmatch", script.name], environ)
+    return tracked and _succeeds([*command, "diff", "--quiet", "HEAD", "--", script.name], environ)
 
 
 def _succeeds(command: Sequence[str], environ: Mapping[str, str]) -> bool:

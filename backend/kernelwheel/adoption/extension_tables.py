@@ -77,6 +77,8 @@ class _Translation:
 
     def table(self) -> ExtensionTable:
         extension = self._extension
+        for name in extension.unset:
+            self._untranslated(f"{name} has None in place of what setup.py did not find here: add it by hand")
         sources = self._sources()
         compiled_by_nvcc = any(source.endswith(CUDA_SUFFIX) for source in sources)
         cuda = "required" if extension.made_by == "CUDAExtension" or compiled_by_nvcc else "none"
@@ -134,15 +136,14 @@ class _Translation:
 
     def _compile_flags(self) -> tuple[list[str], list[str]]:
         """The flags for the C++ compiler and for nvcc."""
-        given = self._extension.fields.get("extra_compile_args") or []
-        if not isinstance(given, dict):
-            return list(given), list(given)
-        for compiler in sorted(set(given) - {"cxx", "nvcc"}):
+        given = self._extension.flags_by_compiler()
+        for compiler in sorted(set(given) - {"", "cxx", "nvcc"}):
             if given[compiler]:
                 self._untranslated(
                     f"extra_compile_args for {compiler}, which no key takes: {' '.join(given[compiler])}"
                 )
-        return list(given.get("cxx") or []), list(given.get("nvcc") or [])
+        both = given.get("", [])
+        return [*both, *given.get("cxx", [])], [*both, *given.get("nvcc", [])]
 
     def _definitions(self, text: str, kind: str) -> list[str]:
         """The macros, without those that only bring Python into a library that does without."""
@@ -179,6 +180,8 @@ class _Translation:
                 if not self._is_above(folder):
                     self._untranslated(f"{what} {folder} is outside of the project; copy it into the project")
             else:
+                if not (self._places.project / inside).is_dir():
+                    self._untranslated(f"{what} {inside} is not there: bring it, and run adopt again")
                 found.append(inside)
         return _once(found)
 

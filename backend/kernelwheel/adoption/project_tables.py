@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.package import read_toml
 from .extension_tables import LONG_LIST, AdoptionNotes
 from .project_metadata import ARGUMENTS, dynamic_from_setup, lines, project_metadata
 from .setup_runs import Observation
@@ -28,13 +29,35 @@ _NO_MATTER = {
 _BROUGHT = {"setuptools", "wheel", "torch", "ninja", "cmake", "packaging", "kernelwheel"}
 
 
-def build_system(cuda: bool, old: Mapping[str, Any], given: Mapping[str, Any], notes: AdoptionNotes) -> dict[str, Any]:
+def present_tables(folder: Path) -> dict[str, Any]:
+    """A project's pyproject.toml as it is; empty without one.
+
+    Raises:
+        KernelWheelError: it cannot be read.
+    """
+    path = folder / "pyproject.toml"
+    return read_toml(path) if path.exists() else {}
+
+
+def build_system(
+    cuda: bool, old: Mapping[str, Any], given: Mapping[str, Any], notes: AdoptionNotes, rest: AdoptionNotes
+) -> dict[str, Any]:
     """[build-system]; tells what was required before."""
-    dropped = [*lines(old.get("requires")), *lines(given.get("setup_requires"))]
-    if dropped := [text for text in dropped if _distribution(text) not in _BROUGHT or text.startswith("torch=")]:
-        notes.remarks.append(f"[build-system] requires no longer has {', '.join(dropped)}: add what the build needs")
     requires = ["kernelwheel[cuda]" if cuda else "kernelwheel", "torch>=2.10"]
+    if pins := [text for text in _required(old, given) if text.startswith("torch=")]:
+        notes.remarks.append(f"[build-system] requires no longer has {', '.join(pins)}, but {requires[1]}")
+    if dropped := other_requirements(old, given):
+        rest.remarks.append(f"[build-system] requires no longer has {', '.join(dropped)}: add what the build needs")
     return {"requires": requires, "build-backend": "kernelwheel.hooks"}
+
+
+def other_requirements(old: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """What a project's builds required, [build-system] and setup(), besides what kernelwheel brings."""
+    return [text for text in _required(old, given) if _distribution(text) not in _BROUGHT]
+
+
+def _required(old: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    return [*lines(old.get("requires")), *lines(given.get("setup_requires"))]
 
 
 def project_table(
@@ -214,11 +237,12 @@ def home_package(
     return top[0] if len(top) == 1 else None
 
 
-def report_commands(seen: Observation, notes: AdoptionNotes) -> None:
-    """Tell which commands setup.py replaces with its own."""
+def report_commands(seen: Observation, notes: AdoptionNotes, rest: AdoptionNotes) -> None:
+    """Tell which commands setup.py replaces with its own: those that build extensions or wheels, and the others."""
     for command, kind in seen.commands.items():
         if kind:
-            notes.untranslated.append(f"setup.py has its own {command}: {kind}; what it does is not carried over")
+            told = notes if command in ("build_ext", "bdist_wheel") else rest
+            told.untranslated.append(f"setup.py has its own {command}: {kind}; what it does is not carried over")
 
 
 def _distribution(requirement: str) -> str:

@@ -21,7 +21,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
     """Tables as TOML; a list that is too long for a line has one line for each item."""
     document = tomlkit.item({name: _inlined(name, values) for name, values in tables.items()})
     _wrap(document)
-    return str(document.as_string())
+    return f"{str(document.as_string()).rstrip()}\n"
 
 
 def _inlined(table: str, values: Any) -> Any:

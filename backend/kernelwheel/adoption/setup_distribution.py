@@ -6,8 +6,10 @@ Part of the child process that runs a setup.py: it imports nothing from this pac
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +29,8 @@ OUTSIDE = (
     ("bdist_wheel", "bdist_dir", "bdist"),
 )  # fmt: skip
 
+# Where a project says what its build requires.
+_REQUIRING = ("pyproject.toml", "setup.cfg", "setup.py")
 # Files beside a wheel's METADATA that are no licences; pip ignores dependency_links.txt.
 NO_LICENCES = {"RECORD", "WHEEL", "dependency_links.txt"}
 
@@ -51,6 +55,7 @@ def described_distribution(given: dict[str, Any], folder: Path) -> dict[str, Any
             return []
 
     folder.mkdir(parents=True)
+    hide_file_finders("".join(path.read_text("utf-8", "replace") for path in map(Path, _REQUIRING) if path.is_file()))
     values: dict[str, Any] = {}
     hidden = without_own_modules(Path.cwd())
     try:
@@ -71,6 +76,28 @@ def described_distribution(given: dict[str, Any], folder: Path) -> dict[str, Any
     finally:
         sys.modules.update(hidden)
         sys.path.insert(0, str(Path.cwd()))
+
+
+def hide_file_finders(required: str) -> None:
+    """Keep from setuptools what a distribution of this environment, such as setuptools-scm, lists as files to pack.
+
+    Args:
+        required: text that names the ones that the project asks for: those do it in every build.
+    """
+    import setuptools.command.egg_info
+    import setuptools.command.sdist
+
+    def listed(place: str = "") -> list[str]:
+        own = re.sub(r"[-_.]+", "-", required).lower()
+        return [
+            file
+            for point in metadata.entry_points(group="setuptools.file_finders")
+            if point.dist and re.sub(r"[-_.]+", "-", point.dist.name).lower() in own
+            for file in point.load()(place)
+        ]
+
+    for module in (setuptools.command.egg_info, setuptools.command.sdist):
+        vars(module)["walk_revctrl"] = listed
 
 
 def without_own_modules(project: Path) -> dict[str, ModuleType]:

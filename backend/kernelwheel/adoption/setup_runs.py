@@ -45,16 +45,25 @@ class ObservedExtension:
     beyond: Sequence[str]
 
     def listed(self, field: str) -> list[Any]:
-        """A field that is a list; empty without one."""
+        """A field that is a list, without None in it (`unset`); empty without one."""
         value = self.fields.get(field)
-        return list(value) if isinstance(value, list) else []
+        return [item for item in value if item is not None] if isinstance(value, list) else []
+
+    @property
+    def unset(self) -> list[str]:
+        """The fields that are lists with None in them: the project's own code found no value for this machine."""
+        return [name for name, value in self.fields.items() if isinstance(value, list) and None in value]
 
     @property
     def compile_flags(self) -> list[str]:
         """The flags of all compilers, in one list."""
+        return [flag for flags in self.flags_by_compiler().values() for flag in flags]
+
+    def flags_by_compiler(self) -> dict[str, list[str]]:
+        """The flags of each compiler; those for all of them are under an empty name."""
         given = self.fields.get("extra_compile_args") or []
-        flags = [flag for each in given.values() for flag in each or []] if isinstance(given, dict) else given
-        return [flag for flag in flags if isinstance(flag, str)]
+        flags = given if isinstance(given, dict) else {"": given}
+        return {name: [flag for flag in each or [] if isinstance(flag, str)] for name, each in flags.items()}
 
 
 @dataclass(frozen=True)
@@ -172,7 +181,9 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: S
     call = said["calls"][0]
     return Observation(
         arguments=call["arguments"],
-        values=call["described"]["values"] or call["arguments"],
+        values={
+            name: _dotted(name, value) for name, value in (call["described"]["values"] or call["arguments"]).items()
+        },
         wheel=call["described"]["wheel"],
         wheel_failure=call["described"]["failure"] or "",
         made=made,
@@ -187,6 +198,15 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: S
         below=tuple(said["below"]),
         exactly=(*said["exactly"], *HERE.headers),
     )
+
+
+def _dotted(name: str, value: Any) -> Any:
+    """An argument about packages with their names as pyproject.toml takes them; setup() took `a/b` for `a.b`."""
+    if name in ("packages", "namespace_packages"):
+        return [package.strip("/").replace("/", ".") for package in value or ()]
+    if name in ("package_dir", "package_data", "exclude_package_data"):
+        return {package.strip("/").replace("/", "."): each for package, each in (value or {}).items()}
+    return value
 
 
 def _run_child(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def wheel_differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Ite
         [wheel["about"].get(name, "") for wheel in (theirs, ours)] for name in ("entry_points.txt", "top_level.txt")
     )
     yield from _only("entry_points.txt", *map(_points, points))
-    yield from _only("top_level.txt", *(set(text.split()) for text in top))
+    yield from _only("top_level.txt", *({name.partition("/")[0] for name in text.split()} for text in top))
     yield from _only("licence file", set(theirs["licences"]), set(ours["licences"]))
     files, other = theirs["files"], ours["files"]
     yield from _only("file", _plain(files), _plain(other))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +12,8 @@ from types import ModuleType
 from ..core.errors import IncompatibleArtifactError, command
 from ..core.files import is_folder
 from ..loader.kernels import Kernels
-from . import cache_commands, doctor, inspection
+from . import cache_commands, doctor, inspection, installation
+from .exit_status import Parser
 
 COMMANDS = {
     "doctor": (doctor, "show what is installed, what this machine has, and whether they fit"),
@@ -27,7 +28,7 @@ def run_command(package: str, arguments: Sequence[str]) -> int:
     Raises:
         KernelWheelError: the command failed, or the package's kernels were not found.
     """
-    parser = argparse.ArgumentParser(prog=command(package), description=f"the compiled kernels of {package}")
+    parser = Parser(prog=command(package), description=f"the compiled kernels of {package}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, summary) in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
@@ -49,7 +50,8 @@ def find_kernels(package: str) -> Kernels:
 
 
 def _constructed_here(package: str, module: ModuleType) -> Kernels:
-    names = set(importlib.metadata.packages_distributions().get(package.partition(".")[0], ()))
+    names = {each.name for each in installation.owners(package, sys.path) if each.has_kernels}
+    names = names or set(importlib.metadata.packages_distributions().get(package.partition(".")[0], ()))
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]  # a package needs no __init__.py
     if len(names) != 1 or not folders:
         raise IncompatibleArtifactError(

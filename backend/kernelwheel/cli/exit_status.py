@@ -6,10 +6,11 @@ reads the output any more.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, NoReturn, TextIO, cast
 
 from ..core.errors import KernelWheelError
 from ..core.printable import TEXT, printable
@@ -53,6 +54,14 @@ def _fail(program: str, message: str, status: int = 1) -> int:
     except OSError:
         abandon(sys.stderr)
     return status
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports wrong arguments, which may be names of files, without what a terminal would obey."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with status 2."""
+        super().error(printable(message))
 
 
 class _OutputError(Exception):

@@ -85,15 +85,17 @@ def look_ahead(
     settings = obtain.build_settings(package, archs) if wanted else None
     asked.append(_asked(package, host, build_request, settings) if build_request and settings else _Asked(None))
     asked, toolchain = _answered(asked, _machine(package, host) if whole else None)
-    of_build = asked[-1]
+    of_build, no_store = asked[-1], _no_store(package)
     return Foresight(
         tuple(
             NextCall(
-                _without_tools(call, each.error), "{}.{}".format(*request.capability) if request.capability else None
+                _without_tools(call, no_store or each.error),
+                "{}.{}".format(*request.capability) if request.capability else None,
             )
             for call, request, each in zip(calls, requests, asked, strict=False)
         ),
-        _of_the_very_plan(package, build, of_build) or _without_tools(build, of_build.error),
+        (None if no_store else _of_the_very_plan(package, build, of_build))
+        or _without_tools(build, no_store or of_build.error),
         of_build.answer.get("plan") if of_build.answer else None,
         of_build.answer.get("fingerprint") if of_build.answer else None,
         of_build.error,
@@ -116,6 +118,15 @@ def _asked(package: InstalledPackage, host: Host, request: Request, settings: Se
         return _Asked(obtain.compile_request(package, host, request, settings))
     except KernelWheelError as error:
         return _Asked(None, error)
+
+
+def _no_store(package: InstalledPackage) -> KernelWheelError | None:
+    """Why nothing that is compiled could be stored."""
+    try:
+        obtain.writable_store(package)
+    except KernelWheelError as error:
+        return error
+    return None
 
 
 def _machine(package: InstalledPackage, host: Host) -> CompileRequest | None:
@@ -157,7 +168,7 @@ def _of_the_very_plan(package: InstalledPackage, build: Selection, asked: _Asked
 
 
 def _without_tools(expected: Selection, error: KernelWheelError | None) -> Selection:
-    """Turn a Selection to compile into one to fail, if this machine cannot compile."""
+    """Turn a Selection to compile into one to fail, if this machine cannot compile, or store what it compiled."""
     if error is None or expected.outcome != "compile":
         return expected
     return failed(expected.device, error, before=f"{expected.because}; compiling would fail: ")

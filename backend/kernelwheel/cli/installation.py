@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..core.errors import REINSTALL
 from ..core.files import is_seen
 from ..core.manifest import Manifest
+from ..core.package import editable_name, package_path
 from ..core.platforms import HERE
 from ..core.printable import printable
 from ..core.settings import set_variables
@@ -66,6 +67,11 @@ class Installation:
     path: Sequence[str]
     prefixes: tuple[Path, Path]
 
+    @property
+    def site(self) -> Path:
+        """The folder that it is installed into."""
+        return self.folder.parents[self.package.count(".")]
+
 
 def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield every finding about an installation and its environment variables."""
@@ -85,7 +91,7 @@ def variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Finding]:
-    places = (Path(folder or ".") / name for folder in path)
+    places = (Path(folder or ".") / package_path(name) for folder in path)
     others = {place.resolve() for place in places if is_seen(place / "__init__.py")} - {used.resolve()}
     if others:
         yield Finding(
@@ -107,31 +113,31 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
     strays = sorted(path.name for path in native.glob(f"*{HERE.suffix}") if path.name not in named)
     if strays:
         yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
-    versions = sorted(each.version for each in _owners(at) if each.has_kernels)
+    versions = sorted(each.version for each in owners(at.package, [str(at.site)]) if each.has_kernels)
     if versions and versions != [at.version]:
         yield Finding(
             "files of two versions",
-            f"{at.package} {at.version} with install records of {', '.join(versions)} in {at.folder.parent}",
+            f"{at.package} {at.version} with install records of {', '.join(versions)} in {at.site}",
             REINSTALL,
         )
 
 
 def _other_owners(at: Installation) -> Iterator[Finding]:
     """Other distributions may use the same import name, and pip lets each overwrite the files of the one before."""
-    for each in _owners(at):
+    for each in owners(at.package, [str(at.site)]):
         if not each.has_kernels:
             yield Finding(
                 f"another distribution has files of {at.package}",
-                f"{each.name} {each.version} in {at.folder.parent}",
+                f"{each.name} {each.version} in {at.site}",
                 f"pip uninstall {each.name}, then {REINSTALL}",
             )
 
 
 def _changed_files(at: Installation) -> Iterator[Finding]:
     """Files that came with the libraries, their sources and the software bill of materials, unlike the wheel's."""
-    for record in importlib.metadata.distributions(path=[str(at.folder.parent)]):
+    for record in importlib.metadata.distributions(path=[str(at.site)]):
         text = record.read_text("RECORD") or ""
-        if f"\n{at.package}/_native/manifest.json," not in f"\n{text}":
+        if f"\n{package_path(at.package)}/_native/manifest.json," not in f"\n{text}":
             continue
         try:
             files = parse_record(text.encode("utf-8"))
@@ -142,8 +148,8 @@ def _changed_files(at: Installation) -> Iterator[Finding]:
             f"{name}: {unlike}"
             for name, recorded in files.items()
             if recorded.algorithm
-            and (name.startswith(f"{at.package}/_native/") or re.match(r"[^/]+\.dist-info/sboms/", name))
-            and (unlike := _unlike(at.folder.parent / name, recorded))
+            and (name.startswith(f"{package_path(at.package)}/_native/") or re.match(r"[^/]+\.dist-info/sboms/", name))
+            and (unlike := _unlike(at.site / name, recorded))
         ]
         if changed:
             yield Finding("files were changed since they were installed", "; ".join(changed), REINSTALL)
@@ -157,7 +163,7 @@ def _unlike(path: Path, recorded: Recorded) -> str:
         return f"{type(error).__name__}: {error.strerror}"
 
 
-class _Owner(NamedTuple):
+class Owner(NamedTuple):
     """A distribution that has installed files of the package, and whether the kernels are among them."""
 
     name: str
@@ -165,15 +171,18 @@ class _Owner(NamedTuple):
     has_kernels: bool
 
 
-def _owners(at: Installation) -> Iterator[_Owner]:
-    for record in importlib.metadata.distributions(path=[str(at.folder.parent)]):
+def owners(package: str, path: Sequence[str]) -> Iterator[Owner]:
+    """The distributions in these folders that have files of a package."""
+    folder = package_path(package)
+    of_kernels = (
+        f"{folder}/_native/manifest.json",
+        f"{editable_name(package)}.pth",
+    )  # a wheel's; an editable install's
+    for record in importlib.metadata.distributions(path=list(path)):
         files = "\n" + (record.read_text("RECORD") or "")
-        # Of a wheel; of an editable install.
-        kernels = any(
-            f"\n{name}," in files for name in (f"{at.package}/_native/manifest.json", f"_{at.package}_kernelwheel.pth")
-        )
-        if kernels or f"\n{at.package}/__init__.py," in files:
-            yield _Owner(str(record.metadata["Name"]), str(record.version), kernels)
+        kernels = any(f"\n{name}," in files for name in of_kernels)
+        if kernels or f"\n{folder}/__init__.py," in files:
+            yield Owner(str(record.metadata["Name"]), str(record.version), kernels)
 
 
 def _other_torch(at: Installation) -> Iterator[Finding]:

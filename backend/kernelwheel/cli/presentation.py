@@ -139,7 +139,10 @@ def entry_text(view: Mapping[str, Any], now: float) -> str:
     elif view["fits"]:
         worth = "fits"
     else:
-        worth = "does not fit: " + ", ".join(dict.fromkeys(m["dimension"] for m in view["mismatches"]))
+        scope = (
+            "does not fit" if any(m["device"] == "cpu" for m in view["mismatches"]) else "fits CPU calls, not CUDA's"
+        )
+        worth = f"{scope}: " + ", ".join(dict.fromkeys(m["dimension"] for m in view["mismatches"]))
     parts = (view["version"], view["fingerprint"][:12], size_text(view["size"]), age_text(now - made))
     return "  ".join([*parts, *([view["kernels"]] if view["kernels"] else []), worth])
 

@@ -119,10 +119,18 @@ if(KERNELWHEEL_OLDER)
     COMMENT "the interface of older system libraries")
   add_custom_target(kernelwheel_older DEPENDS ${made})
   list(JOIN older " " older)
+  # In the rules, not in CMAKE_CUDA_STANDARD_LIBRARIES, which the link of device code would get too.
   foreach(language IN ITEMS CXX CUDA)
-    string(APPEND CMAKE_${language}_STANDARD_LIBRARIES
-      " -Wl,--exclude-libs,libolder.a -Wl,--push-state,--as-needed ${older} -Wl,--pop-state")
+    string(REPLACE "<LINK_LIBRARIES>"
+      "<LINK_LIBRARIES> -Wl,--exclude-libs,libolder.a -Wl,--push-state,--as-needed ${older} -Wl,--pop-state"
+      CMAKE_${language}_CREATE_SHARED_LIBRARY "${CMAKE_${language}_CREATE_SHARED_LIBRARY}")
   endforeach()
+endif()
+# nvlink writes the folders of libraries into what it makes: those of the command, and of nvcc as it is called.
+if(KERNELWHEEL_CUDA)
+  file(RELATIVE_PATH nvcc "${CMAKE_BINARY_DIR}" "${CMAKE_CUDA_COMPILER}")
+  string(REPLACE "<LINK_LIBRARIES>" "" CMAKE_CUDA_DEVICE_LINK_LIBRARY "${CMAKE_CUDA_DEVICE_LINK_LIBRARY}")
+  string(REPLACE "<CMAKE_CUDA_COMPILER>" "${nvcc}" CMAKE_CUDA_DEVICE_LINK_LIBRARY "${CMAKE_CUDA_DEVICE_LINK_LIBRARY}")
 endif()
 
 # In a build for another platform, torch's libraries here cannot be linked to. Stubs with their names and functions can
@@ -245,6 +253,7 @@ function(_kernelwheel_add_library function target)
     if(NOT "${ARG_SOURCES}" MATCHES "\\.cu(;|$)")  # CMake links the CUDA runtime only to kernels
       target_link_libraries(${target} PRIVATE cudart_static ${KERNELWHEEL_CUDART_LIBRARIES})
     endif()
+    target_link_options(${target} PRIVATE "$<DEVICE_LINK:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>>")
     _kernelwheel_make_reproducible(${target} "${ARG_SOURCES}")
   endif()
 endfunction()

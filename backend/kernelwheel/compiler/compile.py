@@ -215,7 +215,10 @@ def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
 def _fix_targets(plan: Plan) -> str:
     if plan.extensions:
         return "report this, with the build log: the extensions were not compiled as they were declared"
-    return "fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"
+    fix = "fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"
+    if plan.cuda and plan.cuda.ptx:  # nvlink makes machine code alone
+        fix += "; where device code is linked (CUDA_SEPARABLE_COMPILATION), there is no PTX: set archs without +PTX"
+    return fix
 
 
 def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:

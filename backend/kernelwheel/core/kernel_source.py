@@ -53,7 +53,7 @@ def find_source(package: str, native: Path, manifest: Manifest | None) -> Source
         if not (is_folder(native / "src") if facts.extensions else is_file(native / "src" / "CMakeLists.txt")):
             return None
         return Source(facts, native / "src", recorded(manifest.built_with["settings"]))
-    project = _checkout(native)
+    project = _checkout(package, native)
     try:
         table = read_toml(project / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
     except FileNotFoundError:
@@ -74,9 +74,9 @@ def _facts_of(manifest: Manifest) -> PackageFacts:
     return PackageFacts(manifest.package, "src", str(content["torch_target"]), abi, extensions, files)
 
 
-def _checkout(native: Path) -> Path:
+def _checkout(package: str, native: Path) -> Path:
     """The project of an editable install: where its note says, or around the package that is imported."""
     if is_file(_NOTE):
         return Path(json.loads(_NOTE.read_text(encoding="utf-8"))["project"])
     # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
-    return (native.parent / "__init__.py").resolve().parent.parent
+    return (native.parent / "__init__.py").resolve().parents[package.count(".") + 1]

@@ -175,7 +175,7 @@ def _cxx(value: Any) -> bool:
 
 
 _CONTENT: Fields = {
-    "package": _identifier,
+    "package": _dotted,
     "version": _version,
     "sources": _digests,
     "abi": lambda value: value in ("stable", "torch"),
@@ -245,7 +245,7 @@ _LIBRARY: Fields = {
 _MANIFEST: Fields = {
     "schema": _number,
     "digest": is_digest,
-    "package": _identifier,
+    "package": _dotted,
     "version": _version,
     "fingerprint": is_digest,
     "sources": is_digest,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -12,6 +13,7 @@ from . import source_files
 from .content import Content, make_content
 from .errors import SettingsError, way_out
 from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
+from .files import is_file, is_folder
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
 Abi = Literal["stable", "torch"]
@@ -19,13 +21,15 @@ Abi = Literal["stable", "torch"]
 NOTE = "checkout.json"
 # The first release with the whole of the stable ABI that KernelWheel.cmake relies on.
 OLDEST_TORCH = "2.10"
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 
 class PackageFacts(NamedTuple):
     """The fixed facts of a package, as opposed to options, which a single build may override.
 
     Attributes:
-        import_name: the top-level package, for example `splat`; its Artifact and its runtime are in it.
+        import_name: the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package,
+            which other distributions have files of too, `acme.ops`.
         sources: the folder with CMakeLists.txt, relative to the project; with extensions, the project itself.
         torch_target: the oldest torch that the operators run on, `major.minor`: the stable ABI's target version.
         abi: `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python
@@ -103,26 +107,45 @@ class PackageFacts(NamedTuple):
     @property
     def native(self) -> str:
         """The Artifact's folder in the wheel."""
-        return f"{self.import_name}/_native"
+        return f"{package_path(self.import_name)}/_native"
 
 
-def split_table(table: Mapping[str, Any], project_name: str = "") -> tuple[PackageFacts, dict[str, Any]]:
+def package_path(package: str) -> str:
+    """A package's folder in a wheel, relative to where it is installed: `acme/ops`."""
+    return package.replace(".", "/")
+
+
+def editable_name(package: str) -> str:
+    """What an editable install of a package calls its copy of the runtime, which is beside the package."""
+    return f"_{package.replace('.', '__')}_kernelwheel"
+
+
+def source_root(project: Path, package: str) -> Path:
+    """The folder of a project that its package is imported from: `src`, or the project itself."""
+    return project / "src" if is_folder(project / "src" / package.partition(".")[0]) else project
+
+
+def split_table(
+    table: Mapping[str, Any], project_name: str = "", project: Path | None = None
+) -> tuple[PackageFacts, dict[str, Any]]:
     """Split `[tool.kernelwheel]` into the package's facts and its options.
 
     Args:
         table: the table.
         project_name: the name in `[project]`, for a package that has only extensions at the top level.
+        project: the folder of the project, which shows what is a namespace package.
 
     Raises:
         SettingsError: a fact is missing or malformed.
     """
     options = dict(table)
     extensions = read_extensions(options.pop("extension", []))
+    names = [each.name for each in extensions]
     if extensions:
-        _refuse_lists(table, [each.name for each in extensions])
+        _refuse_lists(table, names)
     facts = {}
     for key, default, pattern, takes in (
-        ("package", _home(extensions, project_name), r"[A-Za-z_]\w*", "the import name of the package"),
+        ("package", _home(names, project_name, project), _DOTTED, "the import name of the package, such as acme.ops"),
         ("sources", "." if extensions else None, r"[^/].*", f"a folder with CMakeLists.txt, or {EXTENSION} instead"),
         ("torch-target", OLDEST_TORCH if extensions else None, r"\d+\.\d+", "a torch release such as 2.10"),
         ("abi", "stable", r"stable|torch", "stable, or torch if there are modules that Python itself imports"),
@@ -132,7 +155,7 @@ def split_table(table: Mapping[str, Any], project_name: str = "") -> tuple[Packa
             raise SettingsError(
                 f"[tool.kernelwheel] {key} is missing or malformed",
                 required=takes,
-                found=repr(value),
+                found=repr(value) if value or not names else f"extensions without a home in common: {', '.join(names)}",
                 remedies=[f"set {key} in [tool.kernelwheel] of pyproject.toml"],
             )
         facts[key] = value
@@ -149,15 +172,24 @@ def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:
     """
     values = read_toml(project / "pyproject.toml")
     name = values.get("project", {}).get("name", "")
-    return split_table(values.get("tool", {}).get("kernelwheel", {}), str(name))
+    return split_table(values.get("tool", {}).get("kernelwheel", {}), str(name), project)
 
 
-def _home(extensions: Sequence[Extension], project_name: str) -> str | None:
-    """The package that extensions belong to, if `package` does not say: theirs, or the one named as the project."""
-    homes = {each.name.partition(".")[0] for each in extensions if "." in each.name}
-    if len(homes) == 1:
-        return homes.pop()
-    return re.sub(r"[-.]+", "_", project_name) if extensions and not homes else None
+def _home(names: Sequence[str], project_name: str, project: Path | None) -> str | None:
+    """The package that extensions belong to, if `package` does not say: theirs, or the one named as the project.
+
+    A package without `__init__.py` may be a namespace, where another distribution's home would be the same.
+    """
+    above = {tuple(name.split(".")[:-1]) for name in names if "." in name}
+    if not above:
+        return re.sub(r"[-.]+", "_", project_name) if names else None
+    common = tuple(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*above, strict=False)))
+    root = source_root(project, common[0]) if project and common else None
+    if root is None or not is_folder(root / common[0]):
+        return common[0] if common else None
+    outer = (common[:count] for count in range(1, len(common) + 1))
+    regular = next((each for each in outer if is_file(root.joinpath(*each, "__init__.py"))), None)
+    return ".".join(regular or common) if regular or len(above) == 1 else None
 
 
 def _refuse_lists(table: Mapping[str, Any], names: Sequence[str]) -> None:

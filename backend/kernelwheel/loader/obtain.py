@@ -12,7 +12,8 @@ from ..core.options import NATIVE
 from ..core.platforms import require_supported
 from ..core.settings import Origin, Settings
 from ..store.artifact import Artifact
-from ..store.publishing import making
+from ..store.entries import Store
+from ..store.publishing import making, require_writable
 from . import compiler_process
 from .find import find
 from .installed import InstalledPackage
@@ -86,8 +87,7 @@ def have_compiled(
         KernelWheelError: nothing can be built on this platform; or as `find`; or there are no sources, it does not
             compile, or it cannot be stored.
     """
-    require_supported()  # before a store is touched
-    *_, store = package.stores()
+    store = writable_store(package)
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         selection = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
         if selection.error:
@@ -101,6 +101,18 @@ def have_compiled(
             say(f"no {kernels} ({selection.because}): compiling them now")
         answer = compiler_process.ask(asked, say)
         return Obtained(store.read(answer.folder), answer.compiled)
+
+
+def writable_store(package: InstalledPackage) -> Store:
+    """The user's own store, into which kernels are compiled. Nothing is made.
+
+    Raises:
+        KernelWheelError: nothing can be built on this platform, there is no such store, or it cannot be written.
+    """
+    require_supported()  # before a store is touched
+    *_, store = package.stores()
+    require_writable(store)
+    return store
 
 
 def compile_request(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> CompileRequest:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,12 +65,20 @@ def _kernels(package: str, distribution: str) -> Kernels:
     In the process of a command, this does not return: the command needs no more of the package, and what the package
     does next, such as registering a fake kernel, may need kernels that do not fit or are still to be compiled.
     """
-    kernels = Kernels.constructed.get(package) or Kernels(
-        package, version(distribution), Path(__file__).parents[2] / "_native"
-    )
+    kernels = Kernels.constructed.get(package) or Kernels(package, version(distribution), _home(package) / "_native")
     if _is_looked_after(package):
         sys.exit(import_module(f"{package}._kernelwheel.__main__").main(sys.argv[1:]))
     return kernels
+
+
+def _home(package: str) -> Path:
+    """The package's folder: around this copy of the runtime, or where an editable install is imported from."""
+    around = Path(__file__).parents[2]
+    if Path(__file__).parents[1].name == "_kernelwheel":
+        return around
+    found = find_spec(package)
+    folders = found.submodule_search_locations if found else None
+    return Path(folders[0]) if folders else around
 
 
 def _is_looked_after(package: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from wheel.wheelfile import WheelFile
 
 from ..core.extension import refuse
-from ..core.package import NOTE, PackageFacts
+from ..core.package import NOTE, PackageFacts, editable_name
 from .core_metadata import completed, field_of
 from .module_files import module_file, module_files
 from .wheel import runtime_files, write_wheel
@@ -60,7 +60,7 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
         if each.by_path:
             refuse(each.name, "by-path", "a wheel", "an editable install, which has no library", "install without -e")
     package = facts.import_name
-    folder = f"_{package}_kernelwheel"
+    folder = editable_name(package)
     with WheelFile(editable) as source:
         metadata = f"{source.dist_info_path}/METADATA"
         declared = source.read(metadata).decode("utf-8")

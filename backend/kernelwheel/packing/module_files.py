@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from ..core.extension import Extension, refuse
+from ..core.package import package_path
 
 _TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
 
@@ -33,7 +34,7 @@ def module_files(extensions: Iterable[Extension], package: str, distribution: st
 
 def module_file(name: str, package: str) -> str:
     """The file that is imported as `name`; the package itself may be an extension, and then has no other file."""
-    return f"{name}/__init__.py" if name == package else name.replace(".", "/") + ".py"
+    return package_path(name) + ("/__init__.py" if name == package else ".py")
 
 
 def top_level(text: str, package: str, names: Iterable[str]) -> str:
@@ -44,7 +45,7 @@ def top_level(text: str, package: str, names: Iterable[str]) -> str:
         package: the import name of the package.
         names: those of its extensions.
     """
-    known = {*text.split(), package, *(name.partition(".")[0] for name in names)}
+    known = {*text.split(), *(name.partition(".")[0] for name in (package, *names))}
     return "".join(f"{name}\n" for name in sorted(known))
 
 

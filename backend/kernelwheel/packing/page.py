@@ -5,7 +5,6 @@ Everything in it comes from the wheel, or from files with results beside it, and
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cli.cache_arguments import existing_file
+from ..cli.exit_status import Parser
 from ..cli.inspection import view_wheel
 from ..cli.presentation import settings_text
 from ..core.digests import file_sha256
@@ -90,7 +90,7 @@ class Page:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page of a wheel; return 1 if it cannot be written."""
-    parser = argparse.ArgumentParser(prog="python -m kernelwheel page", description="Write a page about a wheel.")
+    parser = Parser(prog="python -m kernelwheel page", description="Write a page about a wheel.")
     parser.add_argument("wheel", type=existing_file, metavar="WHEEL")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the HTML file")
     results = "a file with the results of "

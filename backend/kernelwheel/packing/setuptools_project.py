@@ -13,6 +13,7 @@ from setuptools import find_namespace_packages, find_packages
 
 from ..core.errors import SettingsError
 from ..core.files import is_file, is_folder
+from ..core.package import source_root
 
 
 def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
@@ -68,15 +69,13 @@ def _lists_packages(project: Path, tool_tables: Mapping[str, Any]) -> bool:
 
 def _packages(project: Path, package: str) -> Iterator[str]:
     """The package alone: beside it are folders of sources, which setuptools would take for packages, or complain of."""
-    root = project / "src" if is_folder(project / "src" / package) else project
+    root, top = source_root(project, package), package.partition(".")[0]
     runtime = [f"{package}._kernelwheel", f"{package}._kernelwheel.*"]  # comes by itself
-    find = find_packages if is_file(root / package / "__init__.py") else find_namespace_packages
-    found = (
-        sorted(find(str(root), include=[package, f"{package}.*"], exclude=runtime)) if is_folder(root / package) else []
-    )
+    find = find_packages if is_file(root / top / "__init__.py") else find_namespace_packages
+    found = sorted(find(str(root), include=[top, f"{top}.*"], exclude=runtime)) if is_folder(root / top) else []
     yield "[options]"
-    yield f"packages = {', '.join(sorted(found))}"
-    yield f"py_modules = {package if is_file(root / f'{package}.py') else ''}"
+    yield f"packages = {', '.join(found)}"
+    yield f"py_modules = {top if is_file(root / f'{top}.py') else ''}"
     if root != project:
         yield "package_dir ="
         yield "    = src"

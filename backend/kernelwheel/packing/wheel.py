@@ -17,6 +17,7 @@ from wheel.wheelfile import WheelFile
 from ..core import manifest as manifests
 from ..core.errors import BuildError
 from ..core.extension import Extension, from_plan
+from ..core.package import package_path
 from ..core.platforms import HERE
 from ..core.variables import variable_set
 from ..store.artifact import Artifact
@@ -56,7 +57,7 @@ class Contents:
     @property
     def package(self) -> str:
         """The import name of the package."""
-        return self.native.partition("/")[0]
+        return self.artifact.manifest.package
 
     @property
     def extensions(self) -> list[Extension]:
@@ -126,7 +127,7 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         old = source.read(names).decode("utf-8") if names in source.namelist() else ""
         changed[names] = top_level(old, contents.package, [each.name for each in extensions]).encode("utf-8")
         descriptions = _descriptions(contents, declared, source.parsed_filename["name"])
-        runtime = f"{contents.package}/_kernelwheel"
+        runtime = f"{package_path(contents.package)}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
             module_files(extensions, contents.package, field_of(declared, "Name")),

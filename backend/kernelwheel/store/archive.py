@@ -24,6 +24,7 @@ from ..core import manifest as manifests
 from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..core.manifest import Library, Manifest
 from ..core.manifest_schema import short
+from ..core.package import package_path
 from ..core.platforms import HEADER, is_library_for
 from .wheel_record import LARGEST_RECORD, parse_record, unlike_record, wrong_member
 
@@ -110,7 +111,7 @@ class Packed:
 
 def native_folder(manifest: Manifest) -> str:
     """The folder of an Artifact's files in a wheel or an exported file."""
-    return f"{manifest.package}/_native/"
+    return f"{package_path(manifest.package)}/_native/"
 
 
 @contextmanager

@@ -97,6 +97,19 @@ def prepare(store: Store) -> None:
         raise store.unwritable(error) from error
 
 
+def require_writable(store: Store) -> None:
+    """Raise the error with which `prepare` would fail, as far as can be seen without making anything."""
+    try:
+        with suppress(FileNotFoundError):
+            store.guard.check(store.root / ".work")
+        for folder in (store.root, store.root / ".work"):
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
+    except OSError as error:
+        raise store.unwritable(error) from error
+
+
 def mark() -> str:
     """The suffix of private folders' names: the machine that made them."""
     return "@" + platform.node().replace("/", "_")

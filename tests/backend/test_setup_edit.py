@@ -1,0 +1,160 @@
+"""The edit that takes the extensions out of a setup.py: what goes, what stays to the byte, and when it is not made."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from kernelwheel.adoption.setup_edit import without_extensions
+
+pytestmark = pytest.mark.once
+
+TORCH = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+VALUE = "[CUDAExtension('a._C', ['a.cu'])]"
+LIST = f"ext_modules={VALUE}"
+COMMAND = "cmdclass={'build_ext': BuildExtension}"
+# A script with more than extensions, and what is left of it. Comments, odd spaces and quotes stay.
+BEFORE = """\
+#!/usr/bin/env python
+# -*- coding: utf-8 -*-
+'''é'''
+import os, glob
+import subprocess as sp
+
+from setuptools import find_packages, setup
+from torch.utils.cpp_extension import (
+    BuildExtension,  # compiles
+    CUDA_HOME,
+    CUDAExtension,
+)
+
+here = os.path.dirname( __file__ )
+csrc = here + "/csrc"
+
+
+@sp.list2cmdline
+def flags(
+    debug,
+):
+    return ["-O0"] if debug else FLAGS
+
+
+def write_version():
+    with open("a/version.py", "w") as file:
+        file.write("x = 1")  # of this commit
+
+
+FLAGS: list = ["-O3"]
+modules = []
+if CUDA_HOME:
+    print("with CUDA")
+    for name in ("a", "b"):
+        modules.append(CUDAExtension(f"a.{name}", glob.glob(csrc + "/*.cu"), extra_compile_args=flags(False)))
+elif os.name == "nt":
+    FLAGS += ["/O2"]
+try:
+    options = {}
+    options["x"] = 1
+except IndexError:
+    pass
+
+if __name__ == '__main__':
+    write_version()
+    setup(
+        name="a", ext_modules=modules, version="1",   # both
+        packages=find_packages( where=here ),  # all
+
+        cmdclass={
+            'build_ext': BuildExtension.with_options(**options),
+            'clean': sp.Popen},
+        zip_safe=False)
+"""
+AFTER = """\
+#!/usr/bin/env python
+# -*- coding: utf-8 -*-
+'''é'''
+import os
+import subprocess as sp
+
+from setuptools import find_packages, setup
+from torch.utils.cpp_extension import (
+    CUDA_HOME,
+)
+
+here = os.path.dirname( __file__ )
+
+
+def write_version():
+    with open("a/version.py", "w") as file:
+        file.write("x = 1")  # of this commit
+
+
+if CUDA_HOME:
+    print("with CUDA")
+
+if __name__ == '__main__':
+    write_version()
+    setup(
+        name="a", version="1",   # both
+        packages=find_packages( where=here ),  # all
+
+        cmdclass={
+            'clean': sp.Popen},
+        zip_safe=False)
+"""
+
+
+def edited(text: str, commands: tuple[str, ...] = ("build_ext",)) -> str | None:
+    after = without_extensions(text.encode(), commands)
+    return None if after is None else after.decode()
+
+
+def test_what_only_the_extensions_used_goes_and_every_other_byte_stays() -> None:
+    assert edited(BEFORE) == AFTER
+    assert edited(BEFORE.replace("\n", "\r\n")) == AFTER.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{TORCH}setup(name='a', {LIST}, {COMMAND})\n", "setup(name='a')\n"),
+        (f"{TORCH}setup({LIST},\n      name='a',\n      {COMMAND})", "setup(\n      name='a',\n      )"),
+        (f"{TORCH}m = {VALUE}; y = 1\nsetup(ext_modules=m)", None),
+        ("if y:\n    m = 1\nelse:\n    print()\nsetup(ext_modules=m)",
+         "if y:\n    pass\nelse:\n    print()\nsetup()"),
+        (f"{TORCH}def main():\n    m = {VALUE}\n    setup(ext_modules=m)\nmain()",
+         f"{TORCH.replace(', CUDAExtension', '')}def main():\n    setup()\nmain()"),
+        (f"setup(a='b', {LIST},\n      c=1)", "setup(a='b',\n      c=1)"),
+        ("import sys\nsys.path.append('b')\nm = [sys.path]\nsetup(ext_modules=m)",
+         "import sys\nsys.path.append('b')\nsetup()"),
+        ("m = [1]\nprint(m)\nsetup(ext_modules=m)", "m = [1]\nprint(m)\nsetup()"),
+        ("def f():\n    global m\nm = [1]\nf()\nsetup(ext_modules=m)",
+         "def f():\n    global m\nm = [1]\nf()\nsetup()"),
+    ],
+)  # fmt: skip
+def test_small_scripts(before: str, after: str | None) -> None:
+    assert edited(before) == after
+    assert after is None or ast.parse(after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "setup(**{'ext_modules': []})",
+        f"setup({LIST})\nsetup({LIST})",
+        f"setup({LIST}, cmdclass=commands)",
+        f"setup({LIST}",
+        f"setup(name='a', {COMMAND})",
+        f"# -*- coding: latin-1 -*-\nsetup({LIST})",
+        "def made():\n    os.makedirs('a/data')\n    return []\nsetup(ext_modules=made())",
+        "def made():\n    os.makedirs('a/data')\ndef more():\n    return made()\nx = more()\nsetup(ext_modules=[x])",
+    ],
+)
+def test_what_is_not_certain_is_left_to_a_person(text: str) -> None:
+    assert edited(text) is None
+
+
+def test_a_command_of_its_own_stays() -> None:
+    text = f"{TORCH}class Mine(BuildExtension):\n    pass\nsetup({LIST}, cmdclass={{'build_ext': Mine}})\n"
+
+    assert edited(text, ()) == text.replace(f"{LIST}, ", "").replace(", CUDAExtension", "")
