@@ -105,6 +105,8 @@ def require_writable(store: Store) -> None:
         for folder in (store.root, store.root / ".work"):
             there = next(place for place in (folder, *folder.parents) if place.exists())
             if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+                if os.statvfs(there).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
                 raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
     except OSError as error:
         raise store.unwritable(error) from error
