@@ -75,10 +75,8 @@ def find_motion(args: argparse.Namespace, scene: Gaussians) -> Motion:
     if args.path == ORBIT:
         first = find_view(args, scene, args.scene).camera
         count, fps = _count(args.seconds or _SECONDS, args.fps or _FPS)
-        lower, upper = scene.bounds()
-        x, y, z = ((lower + upper) / 2).tolist()
         up = find_up(args, scene, args.scene)
-        cameras = cameras_around(first, aim_of(first, up, (x, y, z)).look_at, up, count)
+        cameras = cameras_around(first, aim_of(first, up, scene.middle()).look_at, up, count)
         return Motion(cameras, first.width, first.height, count, fps)
     with printed_warnings():
         path = read_path(Path(args.path), scene.offset)

@@ -112,7 +112,7 @@ class Gaussians:
         return means[lower, index].float(), means[upper, index].float()
 
     def middle(self) -> tuple[float, float, float]:
-        """x, y, z of the middle of the box that the middle half of the Gaussians has. Raises as `bounds`."""
-        lower, upper = self.bounds(0.25)
+        """x, y, z of the middle of `bounds`. Raises as that."""
+        lower, upper = self.bounds()
         x, y, z = ((lower + upper) / 2).tolist()
         return x, y, z
