@@ -532,15 +532,17 @@ def test_kills_at_random_moments_leave_nothing_half_and_nobody_waiting(zygote: Z
         zygote.survive(f"die_after {moments.uniform(0.0, whole):.4f}", edits.make_one())
 
 
-def test_compilers_die_with_their_caller(small: Editable) -> None:
+def start_compilers(small: Editable) -> subprocess.Popen[str]:
+    """A call whose two compilers are running, and go on until `slow` is removed."""
     (small.folder / "slow").touch()
     making = start(small, REQUIRE)
     while small.compiled() != ["one.cpp", "two.cpp"]:
         assert making.poll() is None
         time.sleep(0.01)
-    making.kill()
-    making.communicate(timeout=60)
+    return making
 
+
+def assert_all_end_and_the_next_call_succeeds(small: Editable) -> None:
     deadline = time.monotonic() + 3
     while processes_of(small):
         assert time.monotonic() < deadline, processes_of(small)
@@ -548,6 +550,14 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
     (small.folder / "slow").unlink()
     small.python(REQUIRE)
     assert_tidy(small)
+
+
+def test_compilers_die_with_their_caller(small: Editable) -> None:
+    making = start_compilers(small)
+    making.kill()
+    making.communicate(timeout=60)
+
+    assert_all_end_and_the_next_call_succeeds(small)
 
 
 def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Editable) -> None:
@@ -567,23 +577,13 @@ def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Edit
 
 def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
     """As it is killed for lack of memory; who asked it lives on."""
-    (small.folder / "slow").touch()
-    making = start(small, REQUIRE)
-    while small.compiled() != ["one.cpp", "two.cpp"]:
-        assert making.poll() is None
-        time.sleep(0.01)
+    making = start_compilers(small)
     driver = min(process for process, words in processes_of(small) if "compiler/__main__.py" in words)
     os.kill(driver, signal.SIGKILL)
     _, said = making.communicate(timeout=60)
 
     assert "signal 9" in said
-    deadline = time.monotonic() + 3
-    while processes_of(small):
-        assert time.monotonic() < deadline, processes_of(small)
-        time.sleep(0.01)
-    (small.folder / "slow").unlink()
-    small.python(REQUIRE)
-    assert_tidy(small)
+    assert_all_end_and_the_next_call_succeeds(small)
 
 
 def test_the_compilers_die_with_their_caller_where_there_is_no_proc(small: Editable) -> None:
