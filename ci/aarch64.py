@@ -25,7 +25,7 @@ from cuda_stubs import write_stubs
 
 PYTHON = "3.11"  # Debian 12's
 TORCH = "2.13.0"
-PACKAGES = ("numpy", "pillow", "packaging", "platformdirs", "rich")
+PACKAGES = ("numpy", "pillow", "rich")
 # Tags of wheels that Debian 12 on aarch64 takes.
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
 # Of torch's dependencies, those that it imports: without NVIDIA's libraries, which are stubs here.

@@ -16,7 +16,6 @@ NEEDED = {
     "numpy": "numpy",
     "packaging": "packaging",
     "PIL": "pillow",
-    "platformdirs": "platformdirs",
     "rich": "rich",
     "markdown_it": "markdown-it-py",
     "mdurl": "mdurl",

@@ -72,7 +72,7 @@ def make_distribution(folder: Path) -> Path:
 
 def make_user_index(folder: Path, distribution: Path) -> dict[str, str]:
     """The environment of a user who has an index with kernelwheel and what it requires, and nothing else."""
-    index = make_index(folder / "index", REPOSITORY / "tests/packages/tiny", "rich")
+    index = make_index(folder / "index", REPOSITORY / "tests/packages/tiny")
     shutil.copy(distribution, index)
     return {
         "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index),

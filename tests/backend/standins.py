@@ -40,6 +40,24 @@ HOST_LIMITS = {"11.8": (11, 14), "12.4": (13, 17), "12.8": (14, 19), "13.0": (15
 NOWHERE = "99.0"
 
 
+_HIDING = """
+import importlib.machinery, os, sys
+class Finder(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if not {name, name.partition(".")[0]} & set(os.environ["HIDDEN"].split()):
+            return super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
+"""
+
+
+def hide_packages(folder: Path, names: str) -> dict[str, str]:
+    """The environment of a Python that finds none of these packages, by their import names; `folder` is made."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_HIDING, encoding="utf-8")
+    return {"PYTHONPATH": str(folder), "HIDDEN": names}
+
+
 def make_program(path: Path, script: str) -> Path:
     """An executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)

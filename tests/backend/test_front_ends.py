@@ -226,8 +226,6 @@ def test_uv_builds_with_the_torch_of_the_project_where_told_to_match(way: Way, i
     links = tmp_path / "links"
     shutil.copytree(index, links)
     make_wheel(links, "torch", "99.0")
-    for name in ("platformdirs", "rich"):
-        make_wheel(links, name, "99.0")
     project = tmp_path / "project"
     project.mkdir()
     (project / "pyproject.toml").write_text(

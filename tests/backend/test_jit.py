@@ -218,7 +218,8 @@ def test_a_missing_compiler_is_an_error_that_says_what_to_install(small: Editabl
 
 
 @pytest.mark.parametrize(
-    ("module", "package"), [("elftools", "pyelftools"), ("scikit_build_core", "scikit-build-core")]
+    ("module", "package"),
+    [("elftools", "pyelftools"), ("scikit_build_core", "scikit-build-core"), ("packaging", "packaging")],
 )
 def test_a_missing_package_is_an_error_that_says_what_to_install(small: Editable, module: str, package: str) -> None:
     (small.folder / "hidden").mkdir()

@@ -129,17 +129,10 @@ def unsafe(user: Editable, folder: Path) -> dict[str, str]:
     return {"TINY_CACHE_DIR": str(folder / "unsafe")}
 
 
-def no_platformdirs(user: Editable, folder: Path) -> dict[str, str]:
-    (folder / "hides").mkdir()
-    (folder / "hides" / "platformdirs.py").write_text("raise ImportError('there is no platformdirs')\n")
-    return {"TINY_CACHE_DIR": "", "PYTHONPATH": str(folder / "hides")}
-
-
 @pytest.mark.parametrize(
     ("state", "because"),
     [
         (no_home, "no folder to store compiled kernels in"), (a_file, "Not a directory"), (unsafe, "is not safe"),
-        (no_platformdirs, "there is no platformdirs"),
     ],
 )  # fmt: skip
 def test_a_build_goes_on_without_a_store_that_cannot_be_used_and_says_so_in_a_line(

@@ -677,7 +677,6 @@ from tiny._kernelwheel.core import settings
 from tiny._kernelwheel.core import kernel_source
 from tiny._kernelwheel.store import publishing as store
 from tiny._kernelwheel.core.errors import KernelWheelError
-import platformdirs
 os.setgid(65534)
 os.setuid(65534)
 try:

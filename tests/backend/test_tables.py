@@ -23,6 +23,7 @@ from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing import other_torch
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
+from standins import hide_packages
 
 pytestmark = pytest.mark.slow
 
@@ -82,8 +83,7 @@ def test_its_name_and_its_metadata_say_which_torch_it_is_for(light_wheel: Wheel)
 
     assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
     assert f"\nBuild: {BUILD_TAG}\n" in (folder / "WHEEL").read_text()
-    assert f"torch=={MINOR}.*" in required
-    assert {"packaging>=24", "platformdirs>=4", "rich>=13"} <= set(required)
+    assert set(required) == {f"torch=={MINOR}.*", 'tomli>=2; python_version < "3.11"'}
 
 
 @pytest.mark.once
@@ -187,6 +187,26 @@ print(light._C.__file__)
     assert "compiling" in first.stderr
     assert "/kernelwheel/light/1.0/" in first.stdout
     assert (again.stdout, again.stderr) == (first.stdout, "")
+
+
+@pytest.mark.once
+def test_neither_a_warm_call_nor_doctor_needs_a_package_beside_torch(
+    unfit: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    """uv installs what [project] requires for an editable install, and nothing that a backend adds."""
+    hidden = hide_packages(tmp_path / "hiding", "packaging platformdirs rich")
+    path, env = [tmp_path / "hiding", unfit], {"HIDDEN": hidden["HIDDEN"], "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run_python("import light._C; light._C.answer", path=[unfit], env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+
+    call = run_python("import light._C; print(light._C.answer(), light._C.__file__)", path=path, env=env)
+    own = (sys.executable, "-m", "light._kernelwheel", "doctor")
+    said = run(own, cwd=tmp_path, env={**env, "PYTHONPATH": os.pathsep.join(map(str, path))}, check=False)
+
+    assert call.stdout.startswith(f"42 {tmp_path}/cache/kernelwheel/light/1.0/")
+    assert call.stderr == ""
+    assert "light 1.0:" in said.stdout
+    assert "packaging" in said.stdout, "what a compile lacks is said"
+    assert "Traceback" not in said.stdout + said.stderr
 
 
 @pytest.mark.once

@@ -43,7 +43,7 @@ def user(tmp_path: Path) -> dict[str, str]:
     pip = python.with_name("pip")
     pip.write_text(f"#!{python}\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n")
     pip.chmod(0o755)
-    index = as_simple_index(make_index(tmp_path / "index", REPOSITORY / "tests/packages/tiny", "rich"))
+    index = as_simple_index(make_index(tmp_path / "index", REPOSITORY / "tests/packages/tiny"))
     return {
         "PATH": os.pathsep.join([str(python.parent), os.environ["PATH"]]), "PIP_CONFIG_FILE": os.devnull,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_INDEX_URL": index.as_uri(), "PIP_FIND_LINKS": None,

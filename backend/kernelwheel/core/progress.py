@@ -1,10 +1,12 @@
-"""Progress output on standard error: a bar on a terminal, otherwise one line per file."""
+"""Progress output on standard error: one line per file, which a terminal shows in the same place."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
@@ -14,13 +16,13 @@ from .printable import printable
 Say = Callable[[str], None]  # takes one line of progress
 
 
-def print_line(line: str, to_stdout: bool = False) -> None:
+def print_line(line: str, to_stdout: bool = False, end: str = "\n") -> None:
     """Print a line; ignore a closed stream or broken pipe, since a compile must not fail because nobody listens."""
     file = sys.stdout if to_stdout else sys.stderr
     if file is None:
         return
     try:
-        print(line, file=file, flush=True)
+        print(line, file=file, flush=True, end=end)
     except BrokenPipeError:
         abandon(file)
     except (OSError, ValueError):
@@ -39,24 +41,27 @@ def abandon(stream: TextIO | None) -> None:
 
 @contextmanager
 def shown(package: str) -> Iterator[Say]:
-    """Yield a function that shows one line of progress; `[3/9] CUDA a.cu` moves the bar."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda line: print_line(f"{package}: {printable(line)}")
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    """Yield a function that shows one line of progress; `[3/9] CUDA a.cu` takes the last one's place on a terminal."""
+    to_terminal, begin = sys.stderr is not None and sys.stderr.isatty(), time.monotonic()
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(package, total=None)
+    def say(line: str) -> None:
+        text = f"{package}: {printable(line)}"
+        if not to_terminal:
+            print_line(text)
+        elif re.match(r"\[\d+/\d+\] ", line):
+            _rewrite(f"{text} ({time.monotonic() - begin:.0f} s)")
+        else:
+            _rewrite("")
+            print_line(text)
 
-        def say(line: str) -> None:
-            line = printable(line)
-            count = re.match(r"\[(\d+)/(\d+)\] (.*)", line)
-            if count:
-                bar.update(task, completed=int(count[1]), total=int(count[2]), description=f"{package}: {count[3]}")
-            else:
-                console.print(f"{package}: {line}", markup=False, highlight=False)
-
+    try:
         yield say
+    finally:
+        if to_terminal:
+            _rewrite("")
+
+
+def _rewrite(text: str) -> None:
+    """Put a text in the place of a terminal's last line, where the cursor stays."""
+    width = shutil.get_terminal_size().columns - 1
+    print_line(f"\r{text[:width].ljust(width)}\r{text[:width]}", end="")

@@ -22,7 +22,6 @@ TO_BUILD = (
     ("auditwheel", "auditwheel"),
     *([("torch_abi_audit", "torch-abi-audit")] if sys.version_info >= (3, 11) else []),
     ("cyclonedx", "cyclonedx-python-lib"),
-    ("platformdirs", "platformdirs"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )
 # For the command adopt, which runs a setup.py and writes TOML:

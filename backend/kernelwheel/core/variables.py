@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def prefix(package: str) -> str:
@@ -23,6 +24,23 @@ def own_variable(package: str, option: str) -> str:
 def said(environ: Mapping[str, str], variable: str) -> str:
     """A variable's value, stripped; empty if it is unset or blank."""
     return environ.get(variable, "").strip()
+
+
+def cache_home() -> Path | None:
+    """The folder of the user's caches, XDG_CACHE_HOME or else ~/.cache; None if there is none.
+
+    What is not absolute counts as unset (XDG Base Directory Specification, "Basics").
+    """
+    for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", ""), ".cache")):
+        if folder.is_absolute():
+            return folder
+    import pwd
+
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return None
+    return home / ".cache" if home.is_absolute() else None
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from packaging.utils import canonicalize_name
 
 from ..compiler.toolchain.binding import torch_release
 
-# What the runtime imports beside torch: for reports, for the cache folder, and for a compile.
-RUNTIME_NEEDS = ("packaging>=24", "platformdirs>=4", "rich>=13", 'tomli>=2; python_version < "3.11"')
+# What the runtime imports beside torch: to read an editable install's tables. uv takes the requirements of an editable
+# install from [project], without this.
+RUNTIME_NEEDS = ('tomli>=2; python_version < "3.11"',)
 
 
 def field_of(metadata: str, name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..core.errors import SettingsError, StoreError
 from ..core.platforms import HERE
 from ..core.settings import Settings
-from ..core.variables import own_variable
+from ..core.variables import cache_home, own_variable
 from .entries import Store
 from .permissions import Guard, Trust
 
@@ -22,24 +22,15 @@ def default_folder() -> Path:
     Raises:
         StoreError: this user does not have one.
     """
-    remedy = "set HOME, or XDG_CACHE_HOME to an absolute path"
-    try:
-        import platformdirs
-
-        folder = platformdirs.user_cache_path("kernelwheel", appauthor=False)
-        found = f"{folder}, a relative path, which would be a different folder in every process"
-    except ImportError as error:
-        folder, found, remedy = Path(), str(error), "pip install platformdirs"
-    except RuntimeError as error:
-        folder, found = Path(), str(error)
-    if not folder.is_absolute():
+    folder = cache_home()
+    if folder is None:
         raise StoreError(
             "no folder to store compiled kernels in",
             required="an absolute path from XDG_CACHE_HOME, or from the user's home",
-            found=found,
-            remedies=[remedy],
+            found=f"neither, nor a home of user {HERE.starter()} in the user database",
+            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
         )
-    return folder
+    return folder / "kernelwheel"
 
 
 def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
