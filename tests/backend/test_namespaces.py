@@ -144,6 +144,16 @@ def test_where_the_extensions_have_none_in_common_it_has_to_be_named(tmp_path: P
     assert caught.value.remedies == ("set package in [tool.kernelwheel] of pyproject.toml",)
 
 
+def test_a_namespace_package_is_refused_as_a_home(tmp_path: Path) -> None:
+    """Two distributions that both said so would overwrite each other's kernels."""
+    named = '\n[tool.kernelwheel]\npackage = "acme"\n'
+
+    with pytest.raises(SettingsError, match="namespace package") as caught:
+        read_project(make_distribution(tmp_path, "ops", named))
+
+    assert "such as acme.ops" in caught.value.required
+
+
 @pytest.mark.parametrize("name", ["acme.", ".acme", "acme..ops", "acme/ops", "../acme", "acme.2"])
 def test_a_home_is_a_dotted_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f'[tool.kernelwheel]\npackage = "{name}"\nsources = "csrc"\n')

@@ -159,6 +159,8 @@ def split_table(
                 remedies=[f"set {key} in [tool.kernelwheel] of pyproject.toml"],
             )
         facts[key] = value
+    if project:
+        _refuse_namespace(project, facts["package"])
     abi = cast(Abi, facts["abi"])
     return PackageFacts(facts["package"], facts["sources"], facts["torch-target"], abi, extensions), options
 
@@ -190,6 +192,21 @@ def _home(names: Sequence[str], project_name: str, project: Path | None) -> str 
     outer = (common[:count] for count in range(1, len(common) + 1))
     regular = next((each for each in outer if is_file(root.joinpath(*each, "__init__.py"))), None)
     return ".".join(regular or common) if regular or len(above) == 1 else None
+
+
+def _refuse_namespace(project: Path, package: str) -> None:
+    """A folder of packages alone is a namespace package: other distributions' kernels would go to the same place."""
+    folder = source_root(project, package) / package_path(package)
+    if not is_folder(folder) or any(folder.glob("*.py")):
+        return
+    packages = sorted(f"{package}.{file.parent.name}" for file in folder.glob("*/__init__.py"))
+    if packages:
+        raise SettingsError(
+            "[tool.kernelwheel] package is a namespace package, which other distributions may have files of",
+            required=f"a package that is this distribution's alone, such as {packages[0]}",
+            found=f"{package}, with no module of its own",
+            remedies=["set package in [tool.kernelwheel] of pyproject.toml"],
+        )
 
 
 def _refuse_lists(table: Mapping[str, Any], names: Sequence[str]) -> None:
