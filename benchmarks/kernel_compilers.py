@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 from kernel_resources import Use, describe, read
 from measure import table
+from splat._kernelwheel import compiler_process
 from splat._kernelwheel.compiler.toolchain.cuda import look_for_nvcc
 from splat._kernelwheel.compiler.toolchain.nvcc import NvccLimits
 from splat._kernelwheel.compiler.toolchain.torch_files import find_torch
-from splat._kernelwheel.core import architectures
-from splat._kernelwheel.core.compile_request import CompileRequest
-from splat._kernelwheel.core.errors import KernelWheelError
-from splat._kernelwheel.core.settings import Origin
-from splat._kernelwheel.loader import compiler_process
+from splat._kernelwheel.errors import KernelWheelError
+from splat._kernelwheel.request import CompileRequest
+from splat._kernelwheel.runtime import architectures
+from splat._kernelwheel.settings import Origin
 
 from splat._kernels import KERNELS
 

@@ -17,12 +17,12 @@ from ._version import VERSION as __version__
 
 # Where what is public is defined. What a first picture does without is imported when it is asked for (PEP 562).
 _PLACES: Final = {
-    "BuildError": "_kernelwheel.loader",
-    "IncompatibleArtifactError": "_kernelwheel.loader",
-    "KernelWheelError": "_kernelwheel.loader",
+    "BuildError": "_kernelwheel",
+    "IncompatibleArtifactError": "_kernelwheel",
+    "KernelWheelError": "_kernelwheel",
     "RollingShutterType": "ops.arguments",
     "SelectiveAdam": "ops.selective_adam",
-    "StoreError": "_kernelwheel.loader",
+    "StoreError": "_kernelwheel",
     "accumulate": "ops.blended_lists",
     "adam": "ops.selective_adam",
     "build_info": "_kernels",
@@ -66,7 +66,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING or not _is_command():
     from ._kernels import KERNELS as _KERNELS
     from ._kernels import build_info
-    from ._kernelwheel.loader import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
+    from ._kernelwheel import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
     from .ops.arguments import RollingShutterType
     from .ops.intersection import isect_offset_encode, isect_tiles
     from .ops.pixels import rasterize_to_pixels

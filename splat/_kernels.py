@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ._kernelwheel.loader import Kernels
+from ._kernelwheel import Kernels
 from ._version import VERSION
 
 KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from . import __version__
-from ._kernelwheel.cli.exit_status import finish
+from ._kernelwheel.exit_status import finish
 from .commands.memory import NotEnoughMemory, enough_memory
 from .commands.printing import CommandParser
 
@@ -28,6 +28,9 @@ COMMANDS = {
     "inspect": "show what a wheel contains and whether it fits this machine",
     "cache": "manage the store of compiled kernels",
 }
+
+# Those are the loader's.
+OF_KERNELS = ("doctor", "inspect", "cache")
 
 WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
 """Variables by which users say how threads wait (OpenMP 5.2, "OMP_WAIT_POLICY"; libgomp's manual)."""
@@ -49,6 +52,8 @@ def _run(argv: Sequence[str]) -> int:
         os.environ["OMP_WAIT_POLICY"] = "passive"
     with enough_memory(lambda: command, "free some, or use a machine with more"):
         command = next((word for word in argv if word in COMMANDS), "")
+        if command in OF_KERNELS:
+            return int(import_module(f"{__package__}._kernelwheel.__main__").main("splat", argv, "splat"))
         if command:
             module = import_module(f"{__package__}.commands.{command}_command")
             module.add_arguments(parsers[command])

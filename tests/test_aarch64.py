@@ -33,10 +33,10 @@ takes_minutes = pytest.mark.skipif(not os.environ.get("SPLAT_TEST_SLOW"), reason
 # Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
 DRAW = """
 import hashlib, json, sys, torch, splat
-from splat._kernelwheel.core import host as hosts
-from splat._kernelwheel.core import manifest as manifests
-from splat._kernelwheel.core import verdict
-from splat._kernelwheel.core.platforms import platform_name
+from splat._kernelwheel.runtime import host as hosts
+from splat._kernelwheel.runtime import manifest as manifests
+from splat._kernelwheel.runtime import verdict
+from splat._kernelwheel.platforms import platform_name
 from pathlib import Path
 
 def numbers(seed, *shape):  # the same everywhere, without torch's generator
@@ -95,7 +95,7 @@ PICTURE = """
 import json, sys
 sys.path.append(sys.argv[1])
 import matrix_probe, splat
-from splat._kernelwheel.core.platforms import platform_name
+from splat._kernelwheel.platforms import platform_name
 images, _ = matrix_probe.render_all()
 loaded = splat.build_info()["loaded"]
 print(json.dumps({"picture": matrix_probe.digest(images), "platform": platform_name(), "kernels": loaded["cpu"]}))

@@ -17,7 +17,7 @@ import pytest
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.cross.packaged_part import WHEELS
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
-from kernelwheel.core.package import read_toml
+from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

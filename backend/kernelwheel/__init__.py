@@ -3,4 +3,4 @@
 The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one manifest and one check.
 """
 
-from .core.version import VERSION as VERSION
+from .version import VERSION as VERSION

@@ -1,77 +1,61 @@
-"""`python -m <package>._kernelwheel COMMAND`, and `python -m kernelwheel COMMAND` for any package or wheel."""
+"""`python -m kernelwheel COMMAND`: look after the kernels of a package, or adopt this backend in one."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
-import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from .cli import inspection
-from .cli.command_line import COMMANDS, run_command
-from .cli.exit_status import INTERRUPTED, Parser, finish
-from .core.errors import IncompatibleArtifactError
+from .cli import cache_commands, doctor, inspection
+from .runtime import cache_commands as own_commands
+from .runtime.__main__ import find_kernels
+from .runtime.doctor import SUMMARY
+from .runtime.exit_status import INTERRUPTED, Parser, finish
 
-NAME = str(__package__)
-# The package whose own copy of the backend this is; empty in the distribution itself.
-PACKAGE = NAME.removesuffix("._kernelwheel") if NAME.endswith("._kernelwheel") else ""
-
-# Commands about builds, which a package's copy does not have, and their modules.
+# Commands about builds, each with its module, which reads its arguments.
 OF_BUILDS = {"adopt": ".adoption.adopt", "page": ".packing.page"}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status."""
-    if PACKAGE:
-        return finish(PACKAGE, lambda: run_command(PACKAGE, arguments))
-    return finish(NAME, lambda: _run_for_any(arguments))
+    return finish("kernelwheel", lambda: _run(arguments))
 
 
-def _run_for_any(arguments: Sequence[str]) -> int:
-    parser = Parser(
-        prog=f"python -m {NAME}",
-        description="Look after the kernels of a package built with this backend, or adopt the backend in a package.",
-        epilog=f"`python -m {NAME} --package NAME COMMAND --help` shows the arguments of a command.",
-    )
-    parser.add_argument("--package", metavar="NAME", help="the import name of an installed package")
-    parser.add_argument(
-        "command", choices=[*COMMANDS, *OF_BUILDS], metavar="COMMAND", help=", ".join([*COMMANDS, *OF_BUILDS])
-    )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the command's arguments")
-    args = parser.parse_args(arguments)
-    if args.command in OF_BUILDS:
-        if args.package:
-            parser.error(f"{args.command} takes no --package: it works on files")
-        return int(importlib.import_module(OF_BUILDS[args.command], NAME).main(args.arguments))
-    if args.package:
-        return _run_copy(args.package, [args.command, *args.arguments])
+def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in OF_BUILDS:
+        return int(importlib.import_module(OF_BUILDS[arguments[0]], __package__).main(arguments[1:]))
+    args = _parser().parse_args(arguments)
     if args.command == "inspect":
-        inspect = Parser(prog=f"python -m {NAME} inspect", description=COMMANDS["inspect"][1])
-        inspection.add_arguments(inspect)
-        return inspection.run(inspect.parse_args(args.arguments))
-    parser.error(f"{args.command} is about a package: --package NAME {args.command}")
+        return inspection.run(args)
+    kernels = find_kernels(args.package)
+    if args.command == "doctor":
+        return doctor.run(args, kernels)
+    return own_commands.run(cache_commands.COMMANDS[args.cache_command], args, kernels)
 
 
-def _run_copy(package: str, arguments: Sequence[str]) -> int:
-    """Run a package's own copy, which may be another version of this one, as `python -m` does."""
-    copy = f"{package}._kernelwheel"
-    sys.argv[1:] = arguments  # before the package is imported: see stand_in.py
-    found = "it has no copy of the backend, or one without commands"
-    try:
-        there = importlib.util.find_spec(f"{copy}.__main__") is not None
-    except (ImportError, ValueError) as error:  # ValueError: no name of a package
-        there, found = False, str(error)
-    if not there:
-        raise IncompatibleArtifactError(
-            f"no commands for {package}",
-            required=f"an installed package {package} that was built with this backend",
-            found=found,
-            remedies=[f"check the name and the environment: {sys.executable} -c 'import {package}'"],
-        )
-    runpy.run_module(copy, run_name="__main__", alter_sys=True)
-    return 0
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="python -m kernelwheel",
+        description="Look after the kernels of a package built with this backend, or adopt the backend in a package.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for_doctor = commands.add_parser("doctor", help=SUMMARY, description=SUMMARY)
+    inspect = commands.add_parser("inspect", help=inspection.SUMMARY, description=inspection.SUMMARY)
+    inspection.add_arguments(inspect)
+    cache = commands.add_parser("cache", help="manage the store of compiled kernels")
+    of_cache = cache.add_subparsers(dest="cache_command", required=True, metavar="COMMAND")
+    for name in OF_BUILDS:
+        commands.add_parser(name, add_help=False)
+    about: dict[argparse.ArgumentParser, Callable[[argparse.ArgumentParser], None]] = {
+        for_doctor: own_commands.add_json
+    }
+    for name, each in cache_commands.COMMANDS.items():
+        about[of_cache.add_parser(name, help=each.summary, description=each.summary)] = each.declare
+    for command, declare in about.items():
+        command.add_argument("package", metavar="PACKAGE", help="the import name of an installed package")
+        declare(command)
+    return parser
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from .core import platforms, requirements, settings
-from .core.errors import KernelWheelError, SettingsError
-from .core.platforms import platform_name
-from .core.progress import print_line
-from .core.variables import variable_set
+from . import requirements
+from .runtime import platforms, settings
+from .runtime.errors import KernelWheelError, SettingsError
+from .runtime.platforms import platform_name
+from .runtime.progress import print_line
+from .runtime.variables import variable_set
 
 with requirements.imports_checked_later():
     from setuptools import build_meta
@@ -28,11 +29,6 @@ with requirements.imports_checked_later():
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
     from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
-    from .core import manifest as manifests
-    from .core.compile_request import CompileRequest
-    from .core.package import PackageFacts, package_path, read_project, read_toml, source_root
-    from .core.source_files import source_digests
-    from .loader import compiler_process
     from .packing import (
         abi_audit,
         editable,
@@ -46,7 +42,13 @@ with requirements.imports_checked_later():
     )
     from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
-    from .store.artifact import Artifact
+    from .project.package import PackageFacts, read_project, read_toml, source_root
+    from .project.source_files import source_digests
+    from .runtime import compiler_process
+    from .runtime import manifest as manifests
+    from .runtime.artifact import Artifact
+    from .runtime.request import CompileRequest
+    from .runtime.sources import package_path
 
 Config = Mapping[str, Any] | None
 
@@ -196,7 +198,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     begin = time.monotonic()
     ours, theirs = _split(config_settings)
     request = _request(ours)
-    facts, chosen = request.facts, request.settings
+    facts, chosen = PackageFacts.from_content(request.content), request.settings
     tools = toolchain_for(request, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
@@ -215,7 +217,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         wheel.refuse_native_files(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
-        request = request._replace(version=_version(pure), scratch=Path(temporary) / "artifact")
+        content = {**request.content, "version": _version(pure)}
+        request = request._replace(content=content, scratch=Path(temporary) / "artifact")
         artifact = _ask(request)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
         components = components_of(artifact.manifest, tools)
@@ -243,7 +246,9 @@ def _request(ours: Mapping[str, Any]) -> CompileRequest:
     chosen = settings.resolve(facts.import_name, options, os.environ, ours)
     if not facts.can_use_cuda:
         chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
-    return CompileRequest(facts, "0", Path(facts.sources).resolve(), chosen)
+    sources = Path(facts.sources).resolve()
+    content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
+    return CompileRequest(content, sources, chosen)
 
 
 @contextmanager
@@ -263,7 +268,7 @@ def _outside_checkout(version_tag: str = "") -> Iterator[None]:
 def _ask(request: CompileRequest) -> Artifact:
     """The Artifact that the compiler makes, with the decisions of this build, whenever its libraries were compiled."""
     answer = compiler_process.ask(request, _say)
-    manifest = manifests.read(answer.folder, request.facts.import_name)
+    manifest = manifests.read(answer.folder, request.content["package"])
     assert manifest is not None
     built_with = {**manifest.built_with, **answer.decisions}
     return Artifact(answer.folder, manifest._replace(built_with=built_with))

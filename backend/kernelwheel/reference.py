@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from .core.extension import EXTENSION, KEYS, Key
-from .core.options import OPTIONS, REGISTRY, Decides, Option
-from .core.settings import TABLE
+from .project.extension import EXTENSION, KEYS, Key
+from .runtime.options import OPTIONS, REGISTRY, Decides, Option
+from .runtime.settings import TABLE
 
 _RECORDED: dict[Decides, str] = {
     "content": "value and origin",

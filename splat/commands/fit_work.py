@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from .._kernelwheel.cli import MB, find_resources
+from .._kernelwheel.resources import MB, find_resources
 from ..fit.adapted_quality import judge_adapted
 from ..fit.fit_memory import FitMemory
 from ..fit.perceptual import measure_lpips

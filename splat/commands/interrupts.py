@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from .._kernelwheel.cli.exit_status import INTERRUPTED as INTERRUPTED
+from .._kernelwheel.exit_status import INTERRUPTED as INTERRUPTED
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def refused_build(checkout: Path, folder: Path, **options: Any) -> str:
     done = call_hook(checkout, folder, **options)
     assert done.returncode != 0, f"the build succeeded:\n{done.stdout}"
     assert list(folder.glob("*.whl")) == []
-    assert "kernelwheel.core.errors." in done.stdout + done.stderr
+    assert "kernelwheel.runtime.errors." in done.stdout + done.stderr
     return done.stdout + done.stderr
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernelwheel.core.extension import Extension, read_extensions
+from kernelwheel.project.extension import Extension, read_extensions
 from offline import make_index
 from processes import run
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm_python
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.store import Store
 from processes import Done
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -78,8 +78,8 @@ class Editable:
         """The error of tiny's that a script ends with."""
         done = warm_python.run_python(script, cwd=self.folder, env={**self.environment, **env}, check=False)
         assert done.returncode == 1, done.stderr
-        assert "\ntiny._kernelwheel.core." in done.stderr
-        return done.stderr.rpartition("\ntiny._kernelwheel.core.")[2]
+        assert "\ntiny._kernelwheel." in done.stderr
+        return done.stderr.rpartition("\ntiny._kernelwheel.")[2]
 
     def compiled(self) -> list[str]:
         """The source files that the compiler was given, once for each time, in the order of their names."""

@@ -8,12 +8,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from kernelwheel.core import manifest as manifests
-from kernelwheel.loader import Kernels, obtain
-from kernelwheel.loader.find import find
+from kernelwheel.runtime import Kernels
+from kernelwheel.runtime import compile_into_store as obtain
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.find import find
+from kernelwheel.runtime.store import Store
 from kernelwheel.store import publishing
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from zipfile import ZIP_STORED
 
 from builds import TORCH
-from kernelwheel.core.package import read_toml
+from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.content import PARTS, digests_of, fingerprint_of
-from kernelwheel.core.digests import json_sha256
-from kernelwheel.core.manifest import Library, Manifest, Requires
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.content import PARTS, digests_of, fingerprint_of
+from kernelwheel.runtime.digests import json_sha256
+from kernelwheel.runtime.manifest import Library, Manifest, Requires
 
 Values = dict[str, Any]
 

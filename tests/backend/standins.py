@@ -22,9 +22,9 @@ from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.compiler.toolchain.torch_files import read_torch
-from kernelwheel.core import settings
-from kernelwheel.core.package import Abi, PackageFacts
-from kernelwheel.core.settings import Settings
+from kernelwheel.project.package import Abi, PackageFacts
+from kernelwheel.runtime import settings
+from kernelwheel.runtime.settings import Settings
 
 # What `nvcc --list-gpu-code` of each release prints.
 GPU_CODES = {

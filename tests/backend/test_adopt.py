@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel.core.package import read_toml
+from kernelwheel.project.package import read_toml
 from processes import run
 
 pytestmark = pytest.mark.once

@@ -17,7 +17,7 @@ from kernelwheel.adoption.project_tables import home_package
 from kernelwheel.adoption.pyproject_text import add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.adoption.setup_runs import ObservedExtension
-from kernelwheel.core.errors import SettingsError
+from kernelwheel.runtime.errors import SettingsError
 from processes import Done, run
 
 pytestmark = pytest.mark.once

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwheel.core import architectures
-from kernelwheel.core.architectures import Arch, ArchList
-from kernelwheel.core.errors import SettingsError
+from kernelwheel.runtime import architectures
+from kernelwheel.runtime.architectures import Arch, ArchList
+from kernelwheel.runtime.errors import SettingsError
 from standins import GPU_CODES
 
 pytestmark = pytest.mark.once

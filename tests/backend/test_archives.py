@@ -19,12 +19,12 @@ from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.cli.inspection import view_wheel
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import IncompatibleArtifactError
-from kernelwheel.core.manifest import Manifest
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.errors import IncompatibleArtifactError
+from kernelwheel.runtime.manifest import Manifest
+from kernelwheel.runtime.store import Store
 from kernelwheel.store import archive, transfer
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
 pytestmark = pytest.mark.once
@@ -57,8 +57,8 @@ CONFINED = """
 import re, resource, sys
 from pathlib import Path
 from kernelwheel.store import transfer
-from kernelwheel.core.errors import IncompatibleArtifactError
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.errors import IncompatibleArtifactError
+from kernelwheel.runtime.store import Store
 
 def kilobytes(name):
     return int(re.search(rf"{name}:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

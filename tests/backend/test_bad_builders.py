@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
+from kernelwheel import requirements
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.torch_files import STABLE_HEADER
-from kernelwheel.core import requirements
-from kernelwheel.core.package import read_toml
-from kernelwheel.store.entries import Store
-from kernelwheel.store.inventory import find_damage, take_inventory
+from kernelwheel.project.package import read_toml
+from kernelwheel.runtime.inventory import find_damage, take_inventory
+from kernelwheel.runtime.store import Store
 from packaging.requirements import Requirement
 from processes import Done, clean_environment, run
 from standins import hide_packages, make_cxx, make_program, settings_with
@@ -175,7 +175,9 @@ def test_every_hook_says_so_and_its_module_needs_the_standard_library_alone(
         done = run(command, cwd=builder.checkout, env=builder.env, check=False)
 
         assert done.returncode == 1
-        assert done.stderr.startswith("kernelwheel.core.errors.BuildError: the build requirements are not complete\n")
+        assert done.stderr.startswith(
+            "kernelwheel.runtime.errors.BuildError: the build requirements are not complete\n"
+        )
         for _, name in requirements.TO_BUILD:
             assert f"{name} is not installed in " in done.stderr
 
@@ -512,7 +514,7 @@ def test_an_error_that_is_not_the_backend_s_keeps_its_traceback(builder: Builder
     script = """
 import sys
 sys.path.insert(0, "backend")
-from kernelwheel.core import errors
+from kernelwheel.runtime import errors
 from kernelwheel import hooks
 try:
     hooks.build_wheel(sys.argv[1])

@@ -12,7 +12,7 @@ from kernelwheel.compiler.headers import header_folders
 from kernelwheel.compiler.toolchain import binding, toolchain
 from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
-from kernelwheel.core.errors import BuildError
+from kernelwheel.runtime.errors import BuildError
 from packaging import tags
 from processes import RunPython
 from standins import Machine, make_machine, make_torch, settings_with
@@ -197,7 +197,7 @@ def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> 
     make_torch(tmp_path / "site", "2.13.0+cpu")
     script = """
 from kernelwheel.compiler.toolchain import binding
-from kernelwheel.core import settings
+from kernelwheel.runtime import settings
 from kernelwheel.compiler.toolchain import toolchain
 tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
 assert binding.bind(tools, python=True).torch == "2.13.0+cpu"

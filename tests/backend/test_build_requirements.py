@@ -17,7 +17,7 @@ from zipfile import ZipFile
 import pytest
 from builds import needs_cuda_torch
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
-from kernelwheel.core.package import read_toml
+from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 from processes import RunPython
 

@@ -14,10 +14,9 @@ import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import cache_commands, explain
-from kernelwheel.core import architectures, compatible
-from kernelwheel.core.manifest import Library
-from kernelwheel.loader import Kernels
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime import Kernels, architectures, compatible
+from kernelwheel.runtime.manifest import Library
+from kernelwheel.runtime.store import Store
 from kernelwheel.store.publishing import making
 
 Copy = Callable[[], Path]
@@ -76,7 +75,7 @@ def no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a compile started")
 
-    monkeypatch.setattr("kernelwheel.loader.compiler_process.ask", refuse)
+    monkeypatch.setattr("kernelwheel.runtime.compiler_process.ask", refuse)
 
 
 def flip(path: Path) -> None:

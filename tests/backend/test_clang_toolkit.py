@@ -11,8 +11,8 @@ from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, parts
 from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
-from kernelwheel.core import architectures
-from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.runtime import architectures
+from kernelwheel.runtime.errors import BuildError, SettingsError
 from standins import GPU_CODES, make_clang, make_cuda12_parts, make_program, make_toolkit, make_torch, settings_with
 
 pytestmark = pytest.mark.once

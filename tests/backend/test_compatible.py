@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.compatible import Mismatch, Wanted, check, for_device
-from kernelwheel.core.host import Host
-from kernelwheel.core.manifest import Library, Manifest, Requires
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.compatible import Mismatch, Wanted, check, for_device
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.manifest import Library, Manifest, Requires
 from processes import RunPython
 from samples import PLAN, sample
 
@@ -326,10 +326,10 @@ def test_another_platform_is_the_only_thing_said_of_it() -> None:
 PURE = """
 import json, sys
 sys.modules["torch"] = None
-import kernelwheel.core.architectures  # imported at first need: our own code is no input
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.compatible import for_device, Wanted, check
-from kernelwheel.core.host import Host
+import kernelwheel.runtime.architectures  # imported at first need: our own code is no input
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.compatible import for_device, Wanted, check
+from kernelwheel.runtime.host import Host
 manifest = manifests.from_bytes(sys.argv[1].encode(), "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
                                 for v in values[6:])) for values in json.loads(sys.argv[2])]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from kernelwheel.compiler import tools
-from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.loader import compiler_process
+from kernelwheel.runtime import compiler_process
+from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import run
 from standins import make_program
 
@@ -100,7 +100,7 @@ def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> No
     (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
     backend = str(Path(compiler_process.__file__).parents[2])
     script = f"import sys; sys.path.append({backend!r})\n"
-    script += "from kernelwheel.loader import compiler_process\nprint(compiler_process.preview([]))\n"
+    script += "from kernelwheel.runtime import compiler_process\nprint(compiler_process.preview([]))\n"
 
     for options, ran in ((["-I"], False), (["-E"], False), ([], True)):
         command = [sys.executable, *options, "-c", script]

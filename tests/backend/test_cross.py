@@ -32,12 +32,12 @@ from kernelwheel.compiler.toolchain.nvcc import Nvcc, inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.compiler.work_links import link_toolkit
-from kernelwheel.core import compatible, platforms
-from kernelwheel.core import host as hosts
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing.tags import linux_tag
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime import compatible, platforms
+from kernelwheel.runtime import host as hosts
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import RunPython
 from programs import CLANG, CUDA_12, find_optional
 from standins import (
@@ -424,7 +424,7 @@ hooks.get_requires_for_build_wheel()
 """
     done = run_python(script, path=[REPOSITORY / "backend"], check=False)
 
-    assert done.stderr.startswith("kernelwheel.core.errors.BuildError: kernels cannot be built on win32-")
+    assert done.stderr.startswith("kernelwheel.runtime.errors.BuildError: kernels cannot be built on win32-")
     assert "Traceback" not in done.stderr
 
 
@@ -763,10 +763,10 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
     from kernelwheel.compiler import make
-    from kernelwheel.core.kernel_source import Source
-    from kernelwheel.loader.installed import InstalledPackage
-    from kernelwheel.loader.obtain import compile_request
-    from kernelwheel.loader.selection import Request
+    from kernelwheel.project.kernel_source import Source
+    from kernelwheel.runtime.compile_into_store import compile_request
+    from kernelwheel.runtime.installed import InstalledPackage
+    from kernelwheel.runtime.selection import Request
 
     machine = make_machine(tmp_path)
     monkeypatch.setattr(make, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.cli.foresight import look_ahead
-from kernelwheel.cli.presentation import manifest_text, targets_text
 from kernelwheel.compiler.make import draw_plan_for, nvcc_limits
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
-from kernelwheel.core.compile_request import CompileRequest
-from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.core.extension import is_of_cuda_major
-from kernelwheel.core.host import Host
-from kernelwheel.core.kernel_source import Source
-from kernelwheel.core.manifest import Library
-from kernelwheel.core.package import Abi, PackageFacts, split_table
-from kernelwheel.core.settings import Settings
-from kernelwheel.loader import Kernels, compiler_process
-from kernelwheel.loader.installed import InstalledPackage
-from kernelwheel.loader.obtain import compile_request
-from kernelwheel.loader.selection import Request
+from kernelwheel.project.extension import is_of_cuda_major
+from kernelwheel.project.kernel_source import Source
+from kernelwheel.project.package import Abi, PackageFacts, split_table
+from kernelwheel.runtime import Kernels, compiler_process
+from kernelwheel.runtime.compile_into_store import compile_request
+from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.installed import InstalledPackage
+from kernelwheel.runtime.manifest import Library
+from kernelwheel.runtime.presentation import manifest_text, targets_text
+from kernelwheel.runtime.request import CompileRequest
+from kernelwheel.runtime.selection import Request
+from kernelwheel.runtime.settings import Settings
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
 from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, run_here, settings_with
 

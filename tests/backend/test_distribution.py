@@ -16,8 +16,8 @@ import pytest
 from builds import TORCH
 from declared import PIP, make_user_index
 from editables import REQUIRE, SMALL
-from kernelwheel.core.package import read_toml
-from kernelwheel.core.requirements import TO_ADOPT
+from kernelwheel.project.package import read_toml
+from kernelwheel.requirements import TO_ADOPT
 from packaging.requirements import Requirement
 from processes import RunPython, run
 

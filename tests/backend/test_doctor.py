@@ -20,12 +20,12 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
 from kernelwheel.cli.installation import Installation
-from kernelwheel.cli.presentation import entry_text
 from kernelwheel.compiler import tools
-from kernelwheel.core.errors import REINSTALL
-from kernelwheel.core.manifest import Library
-from kernelwheel.loader import Kernels, compiler_process
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime import Kernels, compiler_process
+from kernelwheel.runtime.errors import REINSTALL
+from kernelwheel.runtime.manifest import Library
+from kernelwheel.runtime.presentation import entry_text
+from kernelwheel.runtime.store import Store
 from patched_compiler import patched_compiler
 from processes import RunPython
 from samples import sample
@@ -39,12 +39,12 @@ PREDICT = """
 import json, os, sys
 from pathlib import Path
 from kernelwheel.cli import doctor
-from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.loader import Kernels, compiler_process
+from kernelwheel.runtime.errors import KernelWheelError
+from kernelwheel.runtime import Kernels, compiler_process
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
 (expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
 calls = []
-from kernelwheel.loader import compiler_process
+from kernelwheel.runtime import compiler_process
 real = compiler_process.ask
 compiler_process.ask = lambda *words: calls.append(1) or real(*words)
 try:

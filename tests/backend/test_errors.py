@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from kernelwheel.core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, SettingsError
+from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError, KernelWheelError, SettingsError
 
 KINDS = [KernelWheelError, BuildError, SettingsError, IncompatibleArtifactError]
 

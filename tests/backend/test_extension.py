@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from declared import HEAD, LIGHT, TABLE, extension, make_package
 from kernelwheel.compiler.extension_lists import cmake_lists
-from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.core.extension import KEYS, Extension, from_plan, read_extensions
-from kernelwheel.core.package import PackageFacts, read_project, split_table
-from kernelwheel.core.source_files import files_of, find_sources, source_digests
 from kernelwheel.packing import module_files, setuptools_project
+from kernelwheel.project.extension import KEYS, Extension, from_plan, read_extensions
+from kernelwheel.project.package import PackageFacts, read_project, split_table
+from kernelwheel.project.source_files import files_of, find_sources, source_digests
 from kernelwheel.reference import settings_page
+from kernelwheel.runtime.errors import BuildError, SettingsError
 from standins import Machine, make_machine
 
 CUDA_FILES = {"native/one.cu": "1", "native/two.cu": "2"}

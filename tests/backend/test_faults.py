@@ -18,7 +18,7 @@ pytestmark = pytest.mark.once
 # The first try meets the fault, the second one comes when it is over.
 TWICE = """
 import os, tiny
-from tiny._kernelwheel.core.errors import KernelWheelError
+from tiny._kernelwheel.errors import KernelWheelError
 try:
     tiny.KERNELS.require("cpu")
     print("no error")

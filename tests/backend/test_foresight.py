@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kept import fill
 from kernelwheel.compiler.tools import INSTALL_TOOLS
-from kernelwheel.core.errors import REINSTALL
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.errors import REINSTALL
+from kernelwheel.runtime.store import Store
 from patched_compiler import patched_compiler
 from processes import RunPython
 from samples import rewrite_manifest
@@ -25,10 +25,10 @@ BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
-from kernelwheel.loader import compiler_process
+from kernelwheel.runtime import compiler_process
 from kernelwheel.cli import cache_commands
 from kernelwheel.cli import doctor
-from kernelwheel.loader import Kernels
+from kernelwheel.runtime import Kernels
 compiler_process.PROGRAM = Path(sys.argv[2])
 parser = argparse.ArgumentParser()
 cache_commands.add_arguments(parser)
@@ -43,7 +43,7 @@ def cache(*words):
     return out.getvalue() or err.getvalue()
 
 def outcome(act):
-    from kernelwheel.core.errors import KernelWheelError
+    from kernelwheel.runtime.errors import KernelWheelError
     try:
         act(Kernels("tiny", "1.2.3", Path(sys.argv[1])))
     except KernelWheelError as error:
@@ -51,7 +51,7 @@ def outcome(act):
     return "load", ""
 
 def build(kernels):
-    from kernelwheel.loader import obtain
+    from kernelwheel.runtime import compile_into_store as obtain
     if kernels.host.cuda:
         kernels.probe_gpus()
     cuda = obtain.wants_cuda(kernels.installed, kernels.host)
@@ -67,7 +67,7 @@ print(json.dumps({
 # In the compiler
 REFUSE = """
 import os
-from kernelwheel.core.errors import BuildError
+from kernelwheel.runtime.errors import BuildError
 if "WITHOUT" in os.environ:
     sys.modules[os.environ["WITHOUT"]] = None
 else:

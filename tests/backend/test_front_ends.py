@@ -22,7 +22,7 @@ from zipfile import ZipFile
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, contents, uv
 from editables import SMALL
-from kernelwheel.core.source_files import source_digests
+from kernelwheel.project.source_files import source_digests
 from offline import as_simple_index, make_index, make_wheel
 from processes import Done, RunPython, run
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from kernelwheel.core.errors import StoreError
-from kernelwheel.store.permissions import Guard, Trust
+from kernelwheel.runtime.errors import StoreError
+from kernelwheel.runtime.permissions import Guard, Trust
 
 ME, OTHER, THIRD, GROUP = 54320, 65534, 65533, 54321
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwheel.compiler.headers import check_headers, headers_of
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
-from kernelwheel.core.errors import BuildError
+from kernelwheel.runtime.errors import BuildError
 from standins import Machine, make_machine, settings_with
 
 pytestmark = pytest.mark.once

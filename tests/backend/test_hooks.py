@@ -87,7 +87,7 @@ def test_an_error_of_every_hook_is_its_message(
     done = run_python(asked, hook, *arguments, cwd=checkout(), check=False)
 
     assert done.returncode == 1
-    assert done.stderr.startswith("kernelwheel.core.errors.SettingsError: unknown option 'cudda'")
+    assert done.stderr.startswith("kernelwheel.runtime.errors.SettingsError: unknown option 'cudda'")
 
 
 @pytest.mark.parametrize("hook", ["build_editable", "build_wheel"])
@@ -157,7 +157,7 @@ HOOK_WITH_CONFIG = """
 import json, sys
 sys.path.insert(0, "backend")
 sys.dont_write_bytecode = True
-from kernelwheel.core import errors
+from kernelwheel.runtime import errors
 from kernelwheel import hooks
 name, config, *arguments = sys.argv[1:]
 try:

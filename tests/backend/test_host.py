@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kernelwheel.core import host
+from kernelwheel.runtime import host
 from processes import RunPython, run
 from programs import find_optional
 
@@ -22,7 +22,7 @@ BACKEND = Path(__file__).parents[2] / "backend"
 PROBE = """
 import ctypes, json, os, resource, sys
 import torch
-from kernelwheel.core import host
+from kernelwheel.runtime import host
 if "replaced" in sys.argv:
     library = os.path.join(os.environ["LD_LIBRARY_PATH"], "libstdc++.so.6")
     os.unlink(library)
@@ -36,7 +36,7 @@ LIBRARY = """
 import ctypes, sys
 if "loaded" in sys.argv:
     ctypes.CDLL("libstdc++.so.6")
-from kernelwheel.core.platforms import HERE
+from kernelwheel.runtime.platforms import HERE
 print(HERE.newest_libstdcxx())
 """
 

@@ -21,11 +21,11 @@ PURE = """
 import sys
 from pathlib import Path
 from kernelwheel.compiler.work_folder import work_name
-from kernelwheel.core import host
-from kernelwheel.core.compatible import Wanted, check
+from kernelwheel.runtime import host
+from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.reference import settings_page
 from kernelwheel.cli.explain import differences
-from kernelwheel.cli.presentation import settings_text
+from kernelwheel.runtime.presentation import settings_text
 from kernelwheel.compiler.make import takes
 from samples import sample
 from standins import make_machine, settings_with

@@ -106,7 +106,7 @@ import sys, torch
 before = set(sys.modules)
 import tiny
 loaded = set(sys.modules) - before
-assert "tiny._kernelwheel.loader.kernels" in loaded
+assert "tiny._kernelwheel.kernels" in loaded
 ours = {"tiny._kernelwheel." + name for name in ("hooks", "compiler", "core.settings", "wheel")}
 theirs = {name for name in loaded if name.split(".")[0] in ("setuptools", "scikit_build_core", "elftools", "wheel")}
 assert loaded & ours | theirs == set(), loaded & ours | theirs
@@ -176,7 +176,7 @@ assert parse_wheel_filename(sys.argv[1])[3] & set(sys_tags())
 
 REFUSED = """
 import tiny
-from tiny._kernelwheel.core.errors import IncompatibleArtifactError
+from tiny._kernelwheel.errors import IncompatibleArtifactError
 try:
     tiny.KERNELS.require("cpu")
 except IncompatibleArtifactError as error:
@@ -290,7 +290,7 @@ def test_the_error_keeps_being_said_at_every_call(wheel: Wheel, install: Install
     (site / "tiny/_native/libtiny_cpu.so").write_bytes(b"")
     script = """
 import tiny
-from tiny._kernelwheel.core.errors import IncompatibleArtifactError
+from tiny._kernelwheel.errors import IncompatibleArtifactError
 for _ in range(3):
     try:
         tiny.KERNELS.require("cpu")
@@ -306,7 +306,7 @@ for _ in range(3):
 
 REQUIRE_CUDA = """
 import sys, torch, tiny
-from tiny._kernelwheel.core.errors import IncompatibleArtifactError
+from tiny._kernelwheel.errors import IncompatibleArtifactError
 if len(sys.argv) > 1 and torch.cuda.is_available():
     raise SystemExit(77)
 try:

@@ -14,7 +14,7 @@ import pytest
 from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
-from kernelwheel.cli.presentation import manifest_text
+from kernelwheel.runtime.presentation import manifest_text
 from patched_compiler import patched_compiler
 from samples import rewrite_manifest
 
@@ -309,7 +309,7 @@ import re, resource, sys, torch
 size = int(re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20), -1))
 import tiny
-from tiny._kernelwheel.core.errors import UnreadableArtifactError
+from tiny._kernelwheel.errors import UnreadableArtifactError
 try:
     tiny.KERNELS.require("cpu")
 except UnreadableArtifactError as error:
@@ -480,7 +480,7 @@ GPU = """
 import torch
 torch.cuda.get_device_capability = lambda index=None: (9, 0)
 import tiny
-from tiny._kernelwheel.core import host
+from tiny._kernelwheel.runtime import host
 host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((9, 0),))
 tiny.KERNELS.require("cuda", 0)
 """
@@ -533,7 +533,7 @@ def gpu_with(installed: Editable, patch: str) -> str:
     program = patched_compiler(installed.folder, patch, installed.checkout / "tiny" / "_kernelwheel")
     start = f"""
 from pathlib import Path
-from tiny._kernelwheel.loader import compiler_process
+from tiny._kernelwheel import compiler_process
 compiler_process.PROGRAM = Path({str(program)!r})
 """
     return GPU.replace("tiny.KERNELS", start + "tiny.KERNELS")

@@ -23,9 +23,9 @@ from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
-from kernelwheel.core import settings
-from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.core.package import PackageFacts
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime import settings
+from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import clean_environment
 from standins import PRESENT, make_cxx, make_machine, make_program, settings_with
 

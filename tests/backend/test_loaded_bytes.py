@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError
-from kernelwheel.core.manifest import Library, Manifest
-from kernelwheel.loader import loading
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime import loading
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
+from kernelwheel.runtime.manifest import Library, Manifest
+from kernelwheel.runtime.store import Store
 from samples import BUILT_WITH, PLAN, REQUIRES
 
 pytestmark = pytest.mark.once

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kernelwheel.store.locks import exclusive
+from kernelwheel.runtime.locks import exclusive
 
 pytestmark = pytest.mark.once
 
@@ -21,7 +21,7 @@ HOLD = """
 import subprocess, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from kernelwheel.store.locks import exclusive
+from kernelwheel.runtime.locks import exclusive
 with exclusive(Path(sys.argv[2])) as lock:
     if len(sys.argv) > 3:
         subprocess.Popen(["sleep", sys.argv[3]], pass_fds=(lock,), stdout=subprocess.DEVNULL)

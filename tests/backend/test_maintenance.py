@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
-from kernelwheel.core import manifest as manifests
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.inventory import Entry, size_of, take_inventory, versions
+from kernelwheel.runtime.locks import exclusive
+from kernelwheel.runtime.store import Store
 from kernelwheel.store import maintenance
-from kernelwheel.store.entries import Store
-from kernelwheel.store.inventory import Entry, size_of, take_inventory, versions
-from kernelwheel.store.locks import exclusive
 from kernelwheel.store.maintenance import Policy
 from kernelwheel.store.publishing import DAY
 
@@ -46,7 +46,7 @@ def holding_the_lock(store: Store) -> Iterator[None]:
     script = """
 import sys
 from pathlib import Path
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.store import Store
 from kernelwheel.store.publishing import making
 with making(Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), print):
     (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
@@ -390,7 +390,7 @@ def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> Non
     script = """
 import sys
 from pathlib import Path
-from kernelwheel.store.locks import exclusive
+from kernelwheel.runtime.locks import exclusive
 with exclusive(Path(sys.argv[1])):
     print("ready", flush=True)
     sys.stdin.read()

@@ -17,15 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from kernelwheel.cli.presentation import manifest_text
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core import manifest_schema
-from kernelwheel.core.compatible import Wanted, check
-from kernelwheel.core.content import PARTS
-from kernelwheel.core.errors import BuildError, IncompatibleArtifactError
-from kernelwheel.core.host import Host
-from kernelwheel.core.manifest import Library
-from kernelwheel.loader import Kernels
+from kernelwheel.runtime import Kernels, manifest_schema
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.content import PARTS
+from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.manifest import Library
+from kernelwheel.runtime.presentation import manifest_text
 from samples import CPU_LIBRARY, CUDA_LIBRARY, Values, follow_plan, sample
 from standins import make_machine
 

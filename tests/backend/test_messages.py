@@ -14,12 +14,11 @@ from kernelwheel.compiler import compile as compile_module
 from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain.cuda import no_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch
-from kernelwheel.core import manifest
-from kernelwheel.core.compatible import Wanted, check
-from kernelwheel.core.errors import REINSTALL, KernelWheelError, command
-from kernelwheel.core.host import Host
-from kernelwheel.core.manifest import Manifest, Requires
-from kernelwheel.loader import no_kernels
+from kernelwheel.runtime import manifest, no_kernels
+from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.errors import REINSTALL, KernelWheelError, command
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.manifest import Manifest, Requires
 from samples import PLAN
 from standins import settings_with
 

@@ -15,11 +15,11 @@ import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
 from kept import publish
-from kernelwheel.cli.presentation import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
 from kernelwheel.compiler.readback import needed
-from kernelwheel.core import manifest as manifests
 from kernelwheel.packing.wheel import FOR_BUILDS
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.presentation import manifest_text
 from packaging.specifiers import SpecifierSet
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda
@@ -149,7 +149,7 @@ def test_importing_the_package_imports_no_module_and_does_not_initialise_cuda(
 import sys, torch, classic
 assert "_C.so" not in open("/proc/self/maps").read()
 assert not torch.cuda.is_initialized()
-assert "classic._kernelwheel.core.settings" not in sys.modules
+assert "classic._kernelwheel.settings" not in sys.modules
 """
     run_with_torch(script, path=[site])
 
@@ -193,14 +193,14 @@ assert torch.ops.tiny.twice(torch.ones(1)).item() == 2.0
 assert classic.KERNELS.module("_C") is not baroque.KERNELS.module("_C")
 kernels = {{type(package.KERNELS) for package in (classic, tiny, baroque)}}
 assert {{kind.__module__ for kind in kernels}} == {{
-    f"{{name}}._kernelwheel.loader.kernels" for name in ("classic", "tiny", "baroque")}}
+    f"{{name}}._kernelwheel.kernels" for name in ("classic", "tiny", "baroque")}}
 """
     run_with_torch(script, path=[site, cpu_wheel.unpacked, other])
 
 
 REFUSED = """
 import classic
-from classic._kernelwheel.core.errors import IncompatibleArtifactError
+from classic._kernelwheel.errors import IncompatibleArtifactError
 try:
     classic.KERNELS.module("_C")
 except IncompatibleArtifactError as error:

@@ -12,8 +12,8 @@ from zipfile import ZipFile
 import pytest
 from builds import Wheel, build, contents
 from declared import HEAD, LIGHT, REPOSITORY, TABLE, make_package
-from kernelwheel.core.errors import SettingsError
-from kernelwheel.core.package import read_project
+from kernelwheel.project.package import read_project
+from kernelwheel.runtime.errors import SettingsError
 from processes import Done, run
 
 pytestmark = pytest.mark.once

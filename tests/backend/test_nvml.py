@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.once, pytest.mark.slow]
 BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import json, os, sys
-from kernelwheel.core.nvml import visible_capabilities
+from kernelwheel.runtime.nvml import visible_capabilities
 said = visible_capabilities(os.environ)
 assert "torch" not in sys.modules
 print(json.dumps(said))
@@ -160,7 +160,7 @@ def test_without_the_library_there_is_no_gpu_unless_there_is_a_driver(
 
 LISTED = """
 import json, torch
-from kernelwheel.core import host
+from kernelwheel.runtime import host
 host.with_gpus = lambda found: "CUDA was asked"
 torch.cuda.is_initialized = lambda: INITIALIZED
 seen = host.with_listed_gpus(host.probe()._replace(cuda="13.0"))
@@ -190,7 +190,7 @@ def test_the_host_has_gpus_that_torch_could_use_and_cuda_is_asked_only_if_need_b
 
 REFUSED = """
 import torch, classic
-from classic._kernelwheel.core.errors import IncompatibleArtifactError
+from classic._kernelwheel.errors import IncompatibleArtifactError
 try:
     classic.KERNELS.module("_C")
 except IncompatibleArtifactError as error:

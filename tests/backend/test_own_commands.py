@@ -15,8 +15,8 @@ import warm_python
 from builds import needs_cpu_torch
 from editables import SMALL, Editable, make_editable
 from kept import fill
-from kernelwheel.core.errors import command
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.errors import command
+from kernelwheel.runtime.store import Store
 from processes import Done, run
 from wheel.wheelfile import WheelFile
 

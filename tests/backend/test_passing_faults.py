@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from builds import needs_cpu_torch
 from kept import fill
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.store import Store
 from processes import RunPython
 
 pytestmark = pytest.mark.once
@@ -28,8 +28,8 @@ EXHAUSTED = """
 import json, resource, sys
 from pathlib import Path
 import torch
-from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.loader import Kernels
+from kernelwheel.runtime.errors import KernelWheelError
+from kernelwheel.runtime import Kernels
 none, (soft, hard) = resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)
 
 def told(ask):
@@ -55,8 +55,8 @@ SWEEP = """
 import ctypes, json, os, sys
 from pathlib import Path
 import torch
-from kernelwheel.core.errors import KernelWheelError
-from kernelwheel.loader import Kernels
+from kernelwheel.runtime.errors import KernelWheelError
+from kernelwheel.runtime import Kernels
 shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 native, error, looks, folder = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode()
 
@@ -196,7 +196,7 @@ VERIFY = """
 import ctypes, os, sys
 from pathlib import Path
 from kernelwheel.store import maintenance
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.store import Store
 shim, store, nth = ctypes.CDLL(os.environ["LD_PRELOAD"]), Store(Path(sys.argv[1]), "tiny", "1.2.3"), 1
 maintenance.verify_entries(store)
 while True:

@@ -22,11 +22,11 @@ from pathlib import Path
 import kernelwheel
 import pytest
 from kernelwheel.compiler.work_folder import claimed
-from kernelwheel.core.errors import KernelWheelError, StoreError
-from kernelwheel.core.settings import resolve
-from kernelwheel.store import places
-from kernelwheel.store.entries import Store
-from kernelwheel.store.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
+from kernelwheel.runtime import places
+from kernelwheel.runtime.errors import KernelWheelError, StoreError
+from kernelwheel.runtime.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
+from kernelwheel.runtime.settings import resolve
+from kernelwheel.runtime.store import Store
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534
@@ -228,7 +228,7 @@ def test_a_program_with_one_user_s_rights_uses_a_cache(user: int) -> None:
 SAYS = """
 import os
 os.setresuid({0}, {0}, {0})
-from kernelwheel.core.platforms import HERE
+from kernelwheel.runtime.platforms import HERE
 print(HERE.has_other_privileges())
 """
 ENVIRON = {"PYTHONPATH": str(Path(kernelwheel.__path__[0]).parent), "PYTHONDONTWRITEBYTECODE": "1"}

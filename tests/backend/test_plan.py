@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from kernelwheel.compiler import configuration
 from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.plan import Plan
-from kernelwheel.core import architectures
-from kernelwheel.core.errors import BuildError, SettingsError
-from kernelwheel.core.options import OPTIONS, REGISTRY, Option
-from kernelwheel.core.package import PackageFacts
-from kernelwheel.core.platforms import PLATFORMS, platform_name
-from kernelwheel.core.settings import Settings
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime import architectures
+from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.options import OPTIONS, REGISTRY, Option
+from kernelwheel.runtime.platforms import PLATFORMS, platform_name
+from kernelwheel.runtime.settings import Settings
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
 

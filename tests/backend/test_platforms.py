@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.compiler import program
-from kernelwheel.core import platforms
-from kernelwheel.core.errors import BuildError
-from kernelwheel.core.platforms import HERE, PLATFORMS, library_file
-from kernelwheel.loader import obtain
+from kernelwheel.runtime import compile_into_store as obtain
+from kernelwheel.runtime import platforms
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.platforms import HERE, PLATFORMS, library_file
 from processes import RunPython
 
 pytestmark = pytest.mark.once
@@ -40,7 +40,7 @@ missing = "fcntl", "grp", "pwd", "resource", "setuptools", "auditwheel"
 sys.modules.update(dict.fromkeys(missing))
 sys.platform = "darwin"
 from kernelwheel import hooks
-from kernelwheel.core.errors import BuildError
+from kernelwheel.runtime.errors import BuildError
 made = "build_wheel", "build_editable", "build_sdist"
 for name in [name for name in vars(hooks) if name in made or name.startswith(("prepare_", "get_requires_"))]:
     try:

@@ -17,13 +17,12 @@ import pytest
 from kept import fill, kernels_of
 from kernelwheel.__main__ import main
 from kernelwheel.cli import cache_commands, doctor
-from kernelwheel.cli.exit_status import finish
-from kernelwheel.core import progress
-from kernelwheel.core.errors import BuildError
-from kernelwheel.core.printable import printable
-from kernelwheel.loader import Kernels
 from kernelwheel.packing import page
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime import Kernels, progress
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.exit_status import finish
+from kernelwheel.runtime.printable import printable
+from kernelwheel.runtime.store import Store
 from samples import sample
 
 # Sets a terminal's title and clears it, goes back in the line, turns what follows around; and lines of its own.

@@ -24,9 +24,9 @@ from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.toolchain import Torch
 from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.compiler.work_folder import Work, lay_out, work_path
-from kernelwheel.core.digests import file_sha256
-from kernelwheel.core.errors import BuildError
-from kernelwheel.core.package import PackageFacts
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime.digests import file_sha256
+from kernelwheel.runtime.errors import BuildError
 from processes import run
 from programs import find_optional
 from standins import PRESENT, make_machine, settings_with

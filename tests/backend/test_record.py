@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from kernelwheel.core.record import Record
+from kernelwheel.runtime.record import Record
 
 
 class Place(Record):

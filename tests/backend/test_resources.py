@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from editables import Editable
 from kept import relabel
+from kernelwheel import resources
 from kernelwheel.compiler import jobs
 from kernelwheel.compiler.jobs import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core import resources
-from kernelwheel.core.resources import Resources
-from kernelwheel.store.entries import Store
+from kernelwheel.resources import Resources
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.store import Store
 from processes import RunPython
 from samples import CUDA_LIBRARY, rewrite_manifest
 
@@ -213,7 +213,7 @@ def test_the_affinity_of_this_process_limits_the_cores(run_python: RunPython) ->
     script = """
 import os
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-from kernelwheel.core import resources
+from kernelwheel.runtime import resources
 print(resources.find_resources().cores)
 """
     assert run_python(script, path=[Path(__file__).parents[2] / "backend"]).stdout == "1\n"
@@ -240,7 +240,7 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
 
 NO_DESCRIPTORS = """
 import resource
-from kernelwheel.core import resources
+from kernelwheel.runtime import resources
 before = resources.find_resources()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))

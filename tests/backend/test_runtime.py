@@ -18,8 +18,10 @@ import torch
 from editables import SMALL, make_editable
 from kept import build_cpu, fill, find_cpu, kernels_of
 from kernelwheel.cli import doctor
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import (
+from kernelwheel.runtime import Kernels
+from kernelwheel.runtime import kernels as runtime
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.errors import (
     BuildError,
     IncompatibleArtifactError,
     KernelWheelError,
@@ -27,11 +29,9 @@ from kernelwheel.core.errors import (
     StoreError,
     UnreadableArtifactError,
 )
-from kernelwheel.core.manifest import Library, Manifest
-from kernelwheel.core.remembered import remembered
-from kernelwheel.loader import Kernels
-from kernelwheel.loader import kernels as runtime
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime.manifest import Library, Manifest
+from kernelwheel.runtime.remembered import remembered
+from kernelwheel.runtime.store import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 
@@ -291,7 +291,7 @@ def test_a_store_that_cannot_be_used_is_no_failure_to_build() -> None:
 
 CLOSED = """
 import os, sys
-from kernelwheel.core.progress import print_line, shown
+from kernelwheel.runtime.progress import print_line, shown
 if sys.argv[1] == "closed":
     sys.stderr = None
 else:

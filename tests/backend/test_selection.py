@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kernelwheel.core import architectures
-from kernelwheel.core.compatible import Wanted, check
-from kernelwheel.core.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from kernelwheel.core.host import Host
-from kernelwheel.core.manifest import Library, Manifest, Requires
-from kernelwheel.loader.find import foresee
-from kernelwheel.loader.selection import Request, Selection, against, select
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
+from kernelwheel.runtime import architectures
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from kernelwheel.runtime.find import foresee
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.manifest import Library, Manifest, Requires
+from kernelwheel.runtime.selection import Request, Selection, against, select
+from kernelwheel.runtime.store import Store
 from samples import PLAN
 
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")

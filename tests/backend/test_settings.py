@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import pytest
-from kernelwheel.core import options, settings
-from kernelwheel.core.errors import SettingsError
-from kernelwheel.core.options import REGISTRY, Option
-from kernelwheel.core.package import split_table
+from kernelwheel.project.package import split_table
+from kernelwheel.runtime import options, settings
+from kernelwheel.runtime.errors import SettingsError
+from kernelwheel.runtime.options import REGISTRY, Option
 
 pytestmark = pytest.mark.once
 

@@ -14,12 +14,12 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.runtime.permissions import Trust
+from kernelwheel.runtime.store import Store
 from kernelwheel.store import publishing
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
-from kernelwheel.store.permissions import Trust
 from kernelwheel.store.publishing import making, prepare, publish
 
 pytestmark = pytest.mark.once

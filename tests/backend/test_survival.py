@@ -172,7 +172,7 @@ def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
     """A process that makes an entry, until it is killed."""
     script = """
 import time
-from tiny._kernelwheel.store.entries import Store
+from tiny._kernelwheel.store import Store
 from tiny._kernelwheel.store.publishing import making, sign
 from pathlib import Path
 import sys
@@ -340,7 +340,7 @@ ZYGOTE = """
 import os, signal, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.loader import compiler_process
+from tiny._kernelwheel import compiler_process
 compiler_process.PROGRAM = Path(sys.argv[1])
 kernels = tiny.KERNELS
 for line in sys.stdin:
@@ -671,12 +671,12 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.loader import obtain
-from tiny._kernelwheel.core import progress
-from tiny._kernelwheel.core import settings
-from tiny._kernelwheel.core import kernel_source
+from tiny._kernelwheel import compile_into_store as obtain
+from tiny._kernelwheel.runtime import progress
+from tiny._kernelwheel.runtime import settings
+from tiny._kernelwheel.runtime import kernel_source
 from tiny._kernelwheel.store import publishing as store
-from tiny._kernelwheel.core.errors import KernelWheelError
+from tiny._kernelwheel.errors import KernelWheelError
 os.setgid(65534)
 os.setuid(65534)
 try:
@@ -866,7 +866,7 @@ publishing._fsync = fsync
 WITH_COMPILER = """
 import sys
 from pathlib import Path
-from tiny._kernelwheel.loader import compiler_process
+from tiny._kernelwheel import compiler_process
 compiler_process.PROGRAM = Path(sys.argv[1])
 """
 

@@ -18,9 +18,9 @@ from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, 
 from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
 from kernelwheel.compiler.toolchain.torch_files import Torch
-from kernelwheel.core.extension import read_extensions
-from kernelwheel.core.package import PackageFacts
 from kernelwheel.packing import other_torch
+from kernelwheel.project.extension import read_extensions
+from kernelwheel.project.package import PackageFacts
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
 from standins import hide_packages
@@ -54,7 +54,7 @@ def refused(project: Path, folder: Path, **options: Any) -> str:
     said = done.stdout + done.stderr
     assert done.returncode != 0, said
     assert "compiling light" not in said
-    assert "kernelwheel.core.errors." in said
+    assert "kernelwheel.runtime.errors." in said
     return said
 
 
@@ -108,7 +108,7 @@ assert _C.__name__ == "light._C" == answer.__module__
 assert _C.__file__.endswith("light/_native/light._C.so"), _C.__file__
 assert "answer" in dir(_C) and pickle.loads(pickle.dumps(answer)) is answer
 assert light.answer() == 42
-assert sys.modules["light._kernelwheel.loader.stand_in"]
+assert sys.modules["light._kernelwheel.lazy_module"]
 """
 
 
@@ -145,7 +145,7 @@ def unfit(site: Path) -> Path:
     return site
 
 
-LAZY = "from light._kernelwheel.core.errors import KernelWheelError\nimport light._C\n"
+LAZY = "from light._kernelwheel.errors import KernelWheelError\nimport light._C\n"
 
 
 @pytest.mark.once

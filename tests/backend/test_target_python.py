@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.compiler.cross.target_python import DATA, MOST_BYTES, read_python
-from kernelwheel.core import platforms
-from kernelwheel.core.errors import BuildError
-from kernelwheel.core.host import python_abi
-from kernelwheel.core.platforms import platform_name
+from kernelwheel.runtime import platforms
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.host import python_abi
+from kernelwheel.runtime.platforms import platform_name
 from standins import make_target_python
 
 pytestmark = pytest.mark.once

@@ -18,7 +18,7 @@ from kernelwheel.compiler.toolchain.cxx import find_cxx, host_limits
 from kernelwheel.compiler.toolchain.nvcc import Nvcc, find_cuobjdump
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import find_torch, read_torch
-from kernelwheel.core.errors import BuildError, SettingsError
+from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import RunPython
 from standins import (
     GPU_CODES,
@@ -103,7 +103,7 @@ def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_pytho
     script = """
 import sys
 from kernelwheel.compiler.toolchain.torch_files import find_torch
-from kernelwheel.core.errors import BuildError
+from kernelwheel.runtime.errors import BuildError
 sys.path = [sys.argv[1]]
 try:
     find_torch()

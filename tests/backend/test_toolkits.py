@@ -23,10 +23,10 @@ from kernelwheel.compiler.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.cxx import host_limits
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, Nvcc, NvccLimits, find_cudart
 from kernelwheel.compiler.toolchain.torch_files import Torch
-from kernelwheel.core.errors import BuildError
-from kernelwheel.core.package import PackageFacts
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.store import Store
 from packaging.version import Version
 from programs import find_optional
 from standins import NOWHERE, PRESENT, make_cxx, make_program, settings_with

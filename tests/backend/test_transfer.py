@@ -16,13 +16,13 @@ from editables import REQUIRE, Editable, make_editable, make_user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.cli.inspection import view_wheel
-from kernelwheel.core import host as hosts
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.core.platforms import PLATFORMS, platform_name
+from kernelwheel.runtime import host as hosts
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.runtime.platforms import PLATFORMS, platform_name
+from kernelwheel.runtime.store import Store
 from kernelwheel.store import transfer
-from kernelwheel.store.artifact import Artifact
-from kernelwheel.store.entries import Store
 from samples import Values, rewrite_manifest
 
 pytestmark = pytest.mark.once

@@ -17,8 +17,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 from kernelwheel.cli.inspection import view_wheel
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.errors import IncompatibleArtifactError
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.errors import IncompatibleArtifactError
 from kernelwheel.store import archive, wheel_record
 from kernelwheel.store.wheel_record import parse_record, unlike_record
 from samples import Values, rewrite_manifest

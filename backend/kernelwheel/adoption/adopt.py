@@ -10,19 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..cli.exit_status import Parser
-from ..core.errors import BuildError, KernelWheelError
-from ..core.printable import printable
-from ..core.requirements import TO_ADOPT, install, missing
+from ..requirements import TO_ADOPT, install, missing
+from ..runtime.errors import BuildError, KernelWheelError
+from ..runtime.exit_status import Parser
+from ..runtime.printable import printable
 from . import project_tables
-from .checkout import (
-    edit_script,
-    remove_script,
-    report_outside,
-    report_submodules,
-    shortened,
-    what_to_delete,
-)
+from .checkout import edit_script, remove_script, report_outside, report_submodules, shortened, what_to_delete
 from .extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs
 from .setup_flags import Places, arch_list
 from .setup_runs import Observation, SetupRuns, run_setup_script

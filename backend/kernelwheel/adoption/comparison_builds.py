@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import KernelWheelError
+from ..runtime.errors import KernelWheelError
 from . import project_tables
 from .checkout import report_made
 from .extension_tables import AdoptionNotes

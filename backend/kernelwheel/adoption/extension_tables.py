@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.extension import CUDA_SUFFIX
+from ..project.extension import CUDA_SUFFIX
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import ObservedExtension
 from .source_texts import brings_python, headers_of_python, reached, read_source

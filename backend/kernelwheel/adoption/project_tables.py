@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.package import read_toml
+from ..project.package import read_toml
 from .extension_tables import LONG_LIST, AdoptionNotes
 from .project_metadata import ARGUMENTS, dynamic_from_setup, lines, project_metadata
 from .setup_runs import Observation

@@ -11,7 +11,7 @@ from typing import Any
 import tomlkit
 from tomlkit.items import AoT, Array, Item, Table
 
-from ..core.errors import SettingsError, way_out
+from ..runtime.errors import SettingsError, way_out
 
 WIDTH = 100
 _TABLES = (Table, AoT)

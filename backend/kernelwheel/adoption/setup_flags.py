@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.architectures import Arch, ArchList
+from ..runtime.architectures import Arch, ArchList
 
 # Flags whose value may be the next word.
 PAIRED = {

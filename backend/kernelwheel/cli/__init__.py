@@ -1,4 +1,1 @@
-"""What a person types and reads: the commands `doctor`, `explain`, `inspect` and `cache`."""
-
-from ..core.resources import MB as MB
-from ..core.resources import find_resources as find_resources
+"""What a person types and reads: `doctor`, `explain`, `inspect` and `cache` of any package."""

@@ -1,4 +1,4 @@
-"""The `cache` subcommands of a package: list, path, build, explain, verify, prune, clear, export, import.
+"""The `cache` commands of any package: the loader's, and build, explain, prune, export, import.
 
 Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 """
@@ -6,83 +6,37 @@ Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 from __future__ import annotations
 
 import argparse
-import json
+import re
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
-from ..core import progress
-from ..core.errors import IncompatibleArtifactError, KernelWheelError, command
-from ..loader import obtain
-from ..loader.installed import InstalledPackage
-from ..loader.kernels import Kernels
-from ..loader.selection import Request, against
-from ..store import maintenance, transfer
-from ..store.artifact import Artifact
-from ..store.entries import Store
-from ..store.inventory import take_inventory
-from ..store.maintenance import Cleaning, Policy
-from ..store.publishing import DAY
-from .cache_arguments import add_arguments as add_arguments
-from .explain import Explanation, explain
-from .presentation import (
+from ..runtime import architectures, cache_commands, progress
+from ..runtime.artifact import Artifact
+from ..runtime.cache_commands import Command, add_json, own_store, show, show_cleaning
+from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
+from ..runtime.kernels import Kernels
+from ..runtime.presentation import (
     call_row,
-    entry_text,
     rows_text,
     selection_row,
     size_text,
     targets_text,
-    view_entry,
     view_selection,
 )
-
-
-def run(args: argparse.Namespace, kernels: Kernels) -> int:
-    """Run a subcommand on a package's kernels, print its result and return the exit status."""
-    try:
-        return COMMANDS[args.cache_command](args, kernels)
-    except KernelWheelError as error:
-        print(f"{kernels.installed.package}: {error}", file=sys.stderr)
-        return 1
-
-
-def _show(args: argparse.Namespace, view: dict[str, Any], text: str) -> None:
-    print(json.dumps(view, indent=1) if args.json else text)
-
-
-def _own(package: InstalledPackage) -> Store:
-    *_, store = package.stores()
-    return store
-
-
-def _list(args: argparse.Namespace, kernels: Kernels) -> int:
-    kernels.probe_gpus()
-    package = kernels.installed
-    stores, lines, finding = [], [], False
-    for store in package.stores():
-        seen = take_inventory(store)
-        entries = [view_entry(entry, kernels.host, package.wanted) for entry in seen.entries]
-        refused = [str(error) for error in seen.refused]
-        stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
-        lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
-        lines += [f"  {entry_text(entry, time.time())}" for entry in entries] or ["  nothing"]
-        lines += refused
-        finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
-    _show(args, {"package": package.package, "version": package.version, "stores": stores}, "\n".join(lines))
-    return int(finding)
-
-
-def _path(args: argparse.Namespace, kernels: Kernels) -> int:
-    store = _own(kernels.installed)
-    _show(args, {"path": str(store.folder), "version": str(store.root)}, str(store.folder))
-    return 0
+from ..runtime.selection import Request, against
+from ..runtime.store_lock import DAY
+from ..store import pruning, transfer
+from ..store.pruning import Policy
+from . import cache_build
+from .explain import Explanation, explain
+from .inspection import existing_file
 
 
 def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
     said = {"on": True, "off": False}.get(args.cuda)
-    cuda = obtain.wants_cuda(kernels.installed, kernels.host) if said is None else said
+    cuda = cache_build.wants_cuda(kernels.installed, kernels.host) if said is None else said
     if cuda and kernels.host.capabilities is None:
         kernels.probe_gpus()
     return cuda
@@ -91,7 +45,7 @@ def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = _wants_cuda(args, kernels)
     with progress.shown(kernels.installed.package) as say:
-        artifact, compiled = obtain.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
+        artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
     targets = targets_text(artifact.manifest)
     view = {
         "compiled": compiled,
@@ -101,7 +55,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     }
     where = "the wheel" if artifact.store is None else "a store"
     how = "compiled" if compiled else f"nothing to compile, {where} has it"
-    _show(args, view, f"{how}: {targets}\n{artifact.folder}")
+    show(args, view, f"{how}: {targets}\n{artifact.folder}")
     return 0
 
 
@@ -126,7 +80,7 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
             for each in explanation.examined
         ],
     }
-    _show(args, view, _explanation_text(explanation))
+    show(args, view, _explanation_text(explanation))
     return 0 if explanation.found else 1
 
 
@@ -153,24 +107,6 @@ def _explanation_text(explanation: Explanation) -> str:
     return "\n".join(lines)
 
 
-def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
-    count, damaged, refused = 0, [], []
-    for store in kernels.installed.stores():
-        seen, found = maintenance.verify_entries(store)
-        count += len(seen.entries)
-        refused += [str(error) for error in seen.refused]
-        damaged += [
-            {"folder": str(d.entry.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
-            for d in found
-        ]
-    lines = [f"{count - len(damaged)} of {count} entries are intact", *refused]
-    for each in damaged:
-        lines += [f"damaged: {each['folder']}", f"  {each['damage']}"]
-        lines.append(f"  {'moved to ' + each['moved'] if each['moved'] else 'left in place'}")
-    _show(args, {"checked": count, "damaged": damaged, "refused": refused}, "\n".join(lines))
-    return 1 if damaged or refused else 0
-
-
 def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
     named = args.foreign_versions or args.older_than is not None or args.max_size is not None
     policy = Policy(
@@ -178,25 +114,8 @@ def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
         older_than=None if args.older_than is None else args.older_than * DAY,
         max_size=None if args.max_size is None else int(args.max_size * 1e6),
     )
-    cleaning = maintenance.prune(_own(kernels.installed), policy, time.time(), args.dry_run)
-    return _show_cleaning(args, cleaning, "would free" if args.dry_run else "freed")
-
-
-def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
-    return _show_cleaning(args, maintenance.clear(_own(kernels.installed), args.all_versions), "freed")
-
-
-def _show_cleaning(args: argparse.Namespace, cleaning: Cleaning, verb: str) -> int:
-    view = {
-        "freed": cleaning.freed,
-        "removed": [asdict(removed) for removed in cleaning.removed],
-        "skipped": list(cleaning.skipped),
-    }
-    lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
-    lines += [f"left alone: {reason}" for reason in cleaning.skipped]
-    lines.append(f"{verb} {size_text(cleaning.freed)}")
-    _show(args, view, "\n".join(lines))
-    return 1 if cleaning.skipped else 0
+    cleaning = pruning.prune(own_store(kernels.installed), policy, time.time(), args.dry_run)
+    return show_cleaning(args, cleaning, "would free" if args.dry_run else "freed")
 
 
 def _export(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -208,7 +127,7 @@ def _export(args: argparse.Namespace, kernels: Kernels) -> int:
         return 1
     size = args.file.stat().st_size
     view = {"file": str(args.file), "size": size, "fingerprint": entry.manifest.fingerprint}
-    _show(args, view, f"{args.file}: {targets_text(entry.manifest)}, {size_text(size)}")
+    show(args, view, f"{args.file}: {targets_text(entry.manifest)}, {size_text(size)}")
     return 0
 
 
@@ -243,23 +162,84 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
 
 def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     with progress.shown(kernels.installed.package) as say:
-        entry = transfer.import_file(args.file, _own(kernels.installed), say)
+        entry = transfer.import_file(args.file, own_store(kernels.installed), say)
     kernels.probe_gpus()
     mismatches = [m.dimension for m in against(entry, Request("cuda"), kernels.host, kernels.installed.wanted)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}
     worth = "does not fit this machine: " + ", ".join(mismatches) if mismatches else "fits this machine"
-    _show(args, view, f"{targets_text(entry.manifest)}; {worth}\n{entry.folder}")
+    show(args, view, f"{targets_text(entry.manifest)}; {worth}\n{entry.folder}")
     return 0
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace, Kernels], int]] = {
-    "list": _list,
-    "path": _path,
-    "build": _build,
-    "explain": _explain,
-    "verify": _verify,
-    "prune": _prune,
-    "clear": _clear,
-    "export": _export,
-    "import": _import,
+def _build_options(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    parser.add_argument(
+        "--archs",
+        type=_archs,
+        metavar="LIST",
+        help="CUDA architectures, as in TORCH_CUDA_ARCH_LIST; default: the visible GPUs, or else a wheel's list",
+    )
+    parser.add_argument(
+        "--cuda",
+        choices=("on", "off"),
+        help="with or without CUDA kernels; default: on if torch has CUDA and the option cuda is not off",
+    )
+
+
+def _prune_options(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    parser.add_argument("--older-than", type=_number, metavar="DAYS", help="remove entries older than this")
+    parser.add_argument(
+        "--max-size", type=_number, metavar="MB", help="remove the oldest entries until the rest fit in this size"
+    )
+    parser.add_argument("--foreign-versions", action="store_true", help="remove entries of other versions")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
+
+
+def _export_options(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--fingerprint", type=_fingerprint, metavar="PREFIX", help="export the entry with this fingerprint instead"
+    )
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    parser.add_argument("file", type=existing_file, metavar="FILE")
+
+
+COMMANDS = {
+    **cache_commands.COMMANDS,
+    "build": Command(_build, "compile kernels ahead of the first call, if none fit; needs no GPU", _build_options),
+    "explain": Command(
+        _explain, "explain why no kernels were found: show the closest match and how it differs", _build_options
+    ),
+    "prune": Command(
+        _prune,
+        "remove damaged entries, leftovers and the entries that the options select; default: those of other versions",
+        _prune_options,
+    ),
+    "export": Command(_export, "export the kernels that this machine uses to a file", _export_options),
+    "import": Command(_import, "import kernels from an exported file or a wheel", _import_options),
 }
+
+
+def _archs(text: str) -> str:
+    try:
+        architectures.parse(text, "--archs")
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(f"{error.problem}; {error.remedies[0]}") from None
+    return text
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative number")
+    return float(text)
+
+
+def _fingerprint(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{4,64}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a fingerprint prefix: 4 to 64 characters from 0-9 and a-f")
+    return text

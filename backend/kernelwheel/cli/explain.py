@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.compatible import Mismatch
-from ..core.host import Host
-from ..loader import obtain
-from ..loader.installed import InstalledPackage
-from ..loader.selection import against
-from ..store.artifact import Artifact
-from ..store.inventory import take_inventory
+from ..runtime.artifact import Artifact
+from ..runtime.compatible import Mismatch
+from ..runtime.host import Host
+from ..runtime.installed import InstalledPackage
+from ..runtime.inventory import take_inventory
+from ..runtime.selection import against
+from . import cache_build
 from .foresight import Foresight, NextCall, look_ahead
 
 # Parts of a Plan that map file names to digests; which files changed says more than the digests do.
@@ -70,7 +70,7 @@ class Explanation:
 
 
 def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
-    """Explain what `obtain.build` would do with the same arguments; compiles and changes nothing."""
+    """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
     device = "cuda" if cuda else "cpu"
     foreseen = look_ahead(package, host, cuda, archs, whole=True)
     calls = tuple(each for each in foreseen.calls if each.selection.device == device)
@@ -81,7 +81,7 @@ def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Ex
 
 
 def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Iterator[Examined]:
-    request = obtain.build_request(package, cuda, archs)
+    request = cache_build.build_request(package, cuda, archs)
 
     def examined(artifact: Artifact, damage: str) -> Examined:
         return Examined(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core.compile_request import CompileRequest
-from ..core.errors import KernelWheelError, from_json
-from ..core.host import Host
-from ..core.settings import Settings
-from ..loader import obtain
-from ..loader.compiler_process import preview
-from ..loader.find import foresee
-from ..loader.installed import InstalledPackage
-from ..loader.loading import needed_for
-from ..loader.selection import Request, Selection, failed
-from ..store.artifact import Artifact
-from ..store.inventory import UNREADABLE
+from ..runtime.artifact import Artifact
+from ..runtime.compile_into_store import compile_request, writable_store
+from ..runtime.compiler_process import preview
+from ..runtime.doctor import if_compiled, verify_loaded
+from ..runtime.errors import KernelWheelError, from_json
+from ..runtime.find import foresee
+from ..runtime.host import Host
+from ..runtime.installed import InstalledPackage
+from ..runtime.inventory import UNREADABLE
+from ..runtime.request import CompileRequest
+from ..runtime.selection import Request, Selection, failed
+from ..runtime.settings import Settings
+from . import cache_build
 
 
 class NextCall(NamedTuple):
@@ -71,31 +72,31 @@ def look_ahead(
         package: the package whose kernels are called.
         host: the machine, including its GPUs.
         cuda: with CUDA kernels or without; None: as the command does by default.
-        archs: the architectures to serve, as in `obtain.build`.
+        archs: the architectures to serve, as in `cache_build.build`.
         whole: whether to draw up the build's Plan, and look for the toolchain, even if nothing would be compiled.
     """
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    calls = [foresee(package, host, request, _verify_loaded(request.device)) for request in requests]
+    calls = [foresee(package, host, request, verify_loaded(request.device)) for request in requests]
     build, build_request = _build(package, host, cuda, archs)
     asked = [
         _asked(package, host, request, package.settings) if call.outcome == "compile" else _Asked(None)
         for call, request in zip(calls, requests, strict=True)
     ]
     wanted = build_request is not None and (whole or build.outcome == "compile")
-    settings = obtain.build_settings(package, archs) if wanted else None
+    settings = cache_build.build_settings(package, archs) if wanted else None
     asked.append(_asked(package, host, build_request, settings) if build_request and settings else _Asked(None))
     asked, toolchain = _answered(asked, _machine(package, host) if whole else None)
     of_build, no_store = asked[-1], _no_store(package)
     return Foresight(
         tuple(
             NextCall(
-                _without_tools(call, no_store or each.error),
+                if_compiled(call, no_store or each.error),
                 "{}.{}".format(*request.capability) if request.capability else None,
             )
             for call, request, each in zip(calls, requests, asked, strict=False)
         ),
         (None if no_store else _of_the_very_plan(package, build, of_build))
-        or _without_tools(build, no_store or of_build.error),
+        or if_compiled(build, no_store or of_build.error),
         of_build.answer.get("plan") if of_build.answer else None,
         of_build.answer.get("fingerprint") if of_build.answer else None,
         of_build.error,
@@ -106,8 +107,8 @@ def look_ahead(
 def _build(package: InstalledPackage, host: Host, cuda: bool | None, archs: str) -> tuple[Selection, Request | None]:
     device = "cpu"
     try:
-        device = "cuda" if (obtain.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
-        request = obtain.build_request(package, device == "cuda", archs)
+        device = "cuda" if (cache_build.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
+        request = cache_build.build_request(package, device == "cuda", archs)
     except KernelWheelError as error:
         return failed(device, error), None
     return foresee(package, host, request, Artifact.verify), request
@@ -115,7 +116,7 @@ def _build(package: InstalledPackage, host: Host, cuda: bool | None, archs: str)
 
 def _asked(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> _Asked:
     try:
-        return _Asked(obtain.compile_request(package, host, request, settings))
+        return _Asked(compile_request(package, host, request, settings))
     except KernelWheelError as error:
         return _Asked(None, error)
 
@@ -123,7 +124,7 @@ def _asked(package: InstalledPackage, host: Host, request: Request, settings: Se
 def _no_store(package: InstalledPackage) -> KernelWheelError | None:
     """Why nothing that is compiled could be stored."""
     try:
-        obtain.writable_store(package)
+        writable_store(package)
     except KernelWheelError as error:
         return error
     return None
@@ -132,10 +133,10 @@ def _no_store(package: InstalledPackage) -> KernelWheelError | None:
 def _machine(package: InstalledPackage, host: Host) -> CompileRequest | None:
     """What to look for a toolchain for; None if the package's settings or sources say nothing."""
     try:
-        source = package.source
-        if source is None:
+        source, content = package.source, package.wanted.content
+        if source is None or content is None:
             return None
-        return CompileRequest(source.facts, package.version, source.folder, package.settings, host.driver)
+        return CompileRequest(content, source.folder, package.settings, host.driver)
     except KernelWheelError:  # whoever needs them gets the same error
         return None
 
@@ -165,21 +166,3 @@ def _of_the_very_plan(package: InstalledPackage, build: Selection, asked: _Asked
     except KernelWheelError:  # missing, or damaged: then a build quarantines it
         return None
     return Selection(build.device, "load", "the store already has what would be compiled", artifact)
-
-
-def _without_tools(expected: Selection, error: KernelWheelError | None) -> Selection:
-    """Turn a Selection to compile into one to fail, if this machine cannot compile, or store what it compiled."""
-    if error is None or expected.outcome != "compile":
-        return expected
-    return failed(expected.device, error, before=f"{expected.because}; compiling would fail: ")
-
-
-def _verify_loaded(device: str) -> Callable[[Artifact], None]:
-    """Verify only what a call on a device type loads."""
-
-    def verify(artifact: Artifact) -> None:
-        for name in needed_for(device):
-            for library in artifact.manifest.libraries_for(name):
-                artifact.verify_library(library)
-
-    return verify

@@ -11,17 +11,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ..core import host as hosts
-from ..core.compatible import Mismatch, check
-from ..core.errors import IncompatibleArtifactError, UnreadableArtifactError
-from ..core.manifest import Manifest
-from ..core.printable import printable
+from ..runtime import host as hosts
+from ..runtime.compatible import Mismatch, check
+from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..runtime.manifest import Manifest
+from ..runtime.presentation import manifest_text, verdict_text
+from ..runtime.printable import printable
 from ..store import archive
 from ..store.archive import Packed
-from .cache_arguments import existing_file
-from .presentation import manifest_text, verdict_text
 
 LARGEST_SBOM = 1 << 20
+
+
+SUMMARY = "show what a wheel contains and whether it fits this machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,3 +119,11 @@ def _sbom(packed: Packed) -> Mapping[str, Any]:
                 return {}
             return values if isinstance(values, dict) else {}
     return {}
+
+
+def existing_file(text: str) -> Path:
+    """An argument that names a file, as an argparse type."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"no such file: {text}")
+    return path

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.errors import REINSTALL
-from ..core.files import is_seen
-from ..core.manifest import Manifest
-from ..core.package import editable_name, package_path
-from ..core.platforms import HERE
-from ..core.printable import printable
-from ..core.settings import set_variables
+from ..runtime.doctor import Finding
+from ..runtime.errors import REINSTALL
+from ..runtime.files import is_seen
+from ..runtime.manifest import Manifest
+from ..runtime.platforms import HERE
+from ..runtime.settings import set_variables
+from ..runtime.sources import editable_name, package_path
 from ..store.wheel_record import Recorded, parse_record, unlike_record
 
 # Variables not of ours that change what is found or loaded.
@@ -29,20 +29,6 @@ VARIABLES = {
 }
 # Libraries of torch that the loader must not find in another folder.
 TORCH_LIBRARIES = tuple(map(HERE.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something a person should act on: what it is, what was found, and how to fix it."""
-
-    what: str
-    found: str
-    remedy: str
-
-    def __str__(self) -> str:
-        """It on two lines, or more if several things were found."""
-        found = "\n    ".join(printable(line) for line in self.found.split("\n"))
-        return f"  {self.what}: {found}\n    to fix: {printable(self.remedy)}"
 
 
 @dataclass(frozen=True)

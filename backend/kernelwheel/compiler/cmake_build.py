@@ -6,9 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
-from ..core.errors import BuildError
-from ..core.progress import Say
-from ..core.resources import find_resources, oom_kills
+from ..runtime.errors import BuildError
+from ..runtime.progress import Say
+from ..runtime.resources import find_resources, oom_kills
 from . import build_log
 from .caller import Caller
 from .cmake_driver import Job, run_cmake

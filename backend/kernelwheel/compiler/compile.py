@@ -10,17 +10,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..core import manifest as manifests
-from ..core.errors import BuildError, way_out
-from ..core.extension import refuse
-from ..core.manifest import Library, Manifest, Requires
-from ..core.progress import Say
-from ..core.resources import find_resources
-from ..core.variables import own_variable
-from ..core.version import VERSION
-from ..store.artifact import Artifact
-from ..store.entries import Store
-from ..store.permissions import NOBODY_ELSE, Trust
+from ..project.extension import refuse
+from ..runtime import manifest as manifests
+from ..runtime.artifact import Artifact
+from ..runtime.errors import BuildError, way_out
+from ..runtime.manifest import Library, Manifest, Requires
+from ..runtime.permissions import NOBODY_ELSE, Trust
+from ..runtime.progress import Say
+from ..runtime.resources import find_resources
+from ..runtime.store import Store
+from ..runtime.variables import own_variable
+from ..version import VERSION
 from . import cmake_build, readback
 from .caller import Caller
 from .configuration import made_files

@@ -15,8 +15,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from ..core.digests import file_sha256, json_sha256
-from ..core.platforms import PLATFORMS
+from ..runtime.digests import file_sha256, json_sha256
+from ..runtime.platforms import PLATFORMS
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .extension_lists import as_one, cmake_lists
 from .headers import header_folders

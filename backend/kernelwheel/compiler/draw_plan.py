@@ -8,13 +8,16 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..core import architectures
-from ..core.errors import BuildError, SettingsError
-from ..core.package import PackageFacts
-from ..core.platforms import PLATFORMS
-from ..core.settings import Settings
-from ..core.source_files import source_digests
-from ..core.variables import own_variable
+from ..project.package import PackageFacts
+from ..project.source_files import source_digests
+from ..runtime import architectures
+from ..runtime.content import Content, without_cuda
+from ..runtime.digests import json_sha256
+from ..runtime.errors import BuildError, SettingsError
+from ..runtime.no_kernels import changed_sources
+from ..runtime.platforms import PLATFORMS
+from ..runtime.settings import Settings
+from ..runtime.variables import own_variable
 from .configuration import recipe_of
 from .headers import digests, headers_of, refuse_other_headers
 from .plan import CudaPlan, Plan
@@ -25,8 +28,7 @@ from .toolchain.toolkit_identity import toolkit_identity
 
 
 def draw_plan(
-    facts: PackageFacts,
-    version: str,
+    content: Content,
     source_root: Path,
     settings: Settings,
     toolchain: Toolchain,
@@ -35,8 +37,7 @@ def draw_plan(
     """Draw up the Plan.
 
     Args:
-        facts: the package.
-        version: its version.
+        content: what to compile, and how, with the options for CUDA.
         source_root: the folder with CMakeLists.txt, or with the files of the extensions.
         settings: the effective options.
         toolchain: what this machine compiles with.
@@ -45,14 +46,20 @@ def draw_plan(
     Raises:
         BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
             torch is older than the ABI target; or something a module needs is missing.
+        IncompatibleArtifactError: the sources are not those of the content.
     """
+    facts = PackageFacts.from_content(content)
+    sources = source_digests(source_root, facts.files)
+    if sources != content["sources"]:
+        old, new = json_sha256(content["sources"]), json_sha256(sources)
+        raise changed_sources(facts.import_name, source_root.parent, old, new, editable=False)
     require_torch_target(facts, toolchain)
     cuda = _draw_cuda(facts, settings, toolchain)
     plan = Plan(
         package=facts.import_name,
-        version=version,
-        sources=source_digests(source_root, facts.files),
-        options=settings.content(cuda is not None),
+        version=content["version"],
+        sources=sources,
+        options=(content if cuda else without_cuda(content))["options"],
         cxx=cxx_identity(toolchain.cxx),
         cuda=cuda,
         torch_target=facts.torch_target,

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.compile_request import CompileRequest
-from ..core.errors import BuildError, KernelWheelError
+from ..runtime.errors import BuildError, KernelWheelError
+from ..runtime.request import CompileRequest
 from .tools import INSTALLED, find_tools, require_tools
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
-from ..core.extension import Extension
+from ..project.extension import Extension
 from .plan import Plan
 
 _FUNCTIONS = {

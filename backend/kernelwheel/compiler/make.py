@@ -9,20 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core import manifest as manifests
-from ..core.compile_request import CompileAnswer, CompileRequest
-from ..core.content import without_cuda
-from ..core.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
-from ..core.manifest import Manifest
-from ..core.platforms import platform_name
-from ..core.progress import Say
-from ..core.settings import Settings
-from ..store.artifact import Artifact
-from ..store.entries import Store
-from ..store.inventory import take_inventory
-from ..store.maintenance import BUILDS_ARE_KEPT, clean_builds
-from ..store.places import stores, trust_of
-from ..store.publishing import making, publish, sign
+from ..project.package import PackageFacts
+from ..runtime import manifest as manifests
+from ..runtime.artifact import Artifact
+from ..runtime.content import Content, without_cuda
+from ..runtime.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
+from ..runtime.inventory import take_inventory
+from ..runtime.maintenance import BUILDS_ARE_KEPT, clean_builds
+from ..runtime.manifest import Manifest
+from ..runtime.places import stores, trust_of
+from ..runtime.platforms import platform_name
+from ..runtime.progress import Say
+from ..runtime.request import CompileAnswer, CompileRequest
+from ..runtime.store import Store
+from ..runtime.store_lock import making, sign
+from ..store.publishing import publish
 from .caller import Caller
 from .compile import compile_plan, decisions
 from .draw_plan import draw_plan
@@ -79,14 +80,14 @@ def draw_plan_for(request: CompileRequest, environ: Mapping[str, str]) -> Planne
     """
     tools = toolchain_for(request, environ)
     wheel = _wheel_of(request) if tools.cuda.nvcc else None
-    taken = takes(wheel.manifest, request.settings) if wheel else {}
-    plan = draw_plan(request.facts, request.version, request.sources, request.settings, tools, taken)
+    taken = takes(wheel.manifest, request.content) if wheel else {}
+    plan = draw_plan(request.content, request.sources, request.settings, tools, taken)
     return Planned(plan, tools, wheel if taken else None)
 
 
 def toolchain_for(request: CompileRequest, environ: Mapping[str, str]) -> Toolchain:
     """What a request is compiled with; raises as `find_toolchain`."""
-    facts, settings = request.facts, request.settings
+    facts, settings = PackageFacts.from_content(request.content), request.settings
     tools = find_toolchain(settings, environ, limits=nvcc_limits(request))
     if facts.binds_torch and tools.cross:
         from .cross.target_platform import on_its_torch
@@ -98,7 +99,7 @@ def toolchain_for(request: CompileRequest, environ: Mapping[str, str]) -> Toolch
 def nvcc_limits(request: CompileRequest) -> NvccLimits:
     """Which nvcc will do: for kernels that must run here, one that serves the driver; for others, `drivers` says."""
     oldest = tuple(map(int, request.settings.drivers.split("."))) if request.settings.drivers else None
-    return NvccLimits(not request.facts.binds_cuda, request.driver, oldest)
+    return NvccLimits(not PackageFacts.from_content(request.content).binds_cuda, request.driver, oldest)
 
 
 def parts_to_install(request: CompileRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -113,21 +114,25 @@ def parts_to_install(request: CompileRequest, environ: Mapping[str, str]) -> tup
     return parts_for_clang(request.settings, torch, environ, sys.path, nvcc_limits(request))
 
 
-def takes(wheel: Manifest, settings: Settings) -> dict[str, str]:
+def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
     """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
 
     Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
     they were compiled with other options, or for another platform.
     """
     content, target = without_cuda(wheel.content), wheel.plan["target"]
-    now = {**content, "options": settings.content(cuda=False)}
-    if target["binding"] or content["extensions"] or content != now or target["platform"] != platform_name():
+    if (
+        target["binding"]
+        or content["extensions"]
+        or content != without_cuda(wanted)
+        or target["platform"] != platform_name()
+    ):
         return {}
     return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
 
 
 def _wheel_of(request: CompileRequest) -> Artifact | None:
-    manifest = manifests.read(request.wheel, request.facts.import_name) if request.wheel else None
+    manifest = manifests.read(request.wheel, request.content["package"]) if request.wheel else None
     return Artifact(request.wheel, manifest) if request.wheel and manifest else None
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..core import architectures
-from ..core.architectures import ArchList
-from ..core.content import Content, digests_of, fingerprint_of, make_content
-from ..core.digests import json_sha256
-from ..core.extension import Extension, to_json
+from ..project.extension import Extension, to_json
+from ..runtime import architectures
+from ..runtime.architectures import ArchList
+from ..runtime.content import Content, digests_of, fingerprint_of, make_content
+from ..runtime.digests import json_sha256
 from .toolchain.binding import Binding
 
 SCHEMA = 6

@@ -2,10 +2,11 @@
 
     {"make": REQUEST}                                   an Artifact, in a store
     {"dry-run": {"requests": [REQUEST, …], "machine": REQUEST or null}}    what would be made, and with what
-    Both have "path", the folders in which the asking process looks for modules.
+    {"describe": {"package": …, "version": …, "project": …}}    what the checkout of an editable install declares
+    Each has "path", the folders in which the asking process looks for modules.
     -> {"say": LINE} …, then {"answer": …} or {"error": ERROR}
 
-REQUEST is core/compile_request.py's, ERROR core/errors.py's. Standard input stays open: when it is closed, or the
+REQUEST is runtime/request.py's, ERROR runtime/errors.py's. Standard input stays open: when it is closed, or the
 process that asked is gone, everything ends. What a compile needs of Python packages is imported only after it has been
 looked for, so that a lack of it is an error like any other.
 """
@@ -18,9 +19,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.compile_request import CompileRequest
-from ..core.errors import KernelWheelError
-from ..core.platforms import require_supported
+from ..runtime.errors import KernelWheelError
+from ..runtime.platforms import require_supported
+from ..runtime.request import CompileRequest
 from .caller import Caller
 from .tools import require_tools
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any]:
+def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
     """The answer to a message, as plain JSON values; raises an error that is an answer too."""
     require_supported()
     if "dry-run" in message:
@@ -50,6 +51,10 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any]:
         question = message["dry-run"]
         machine = CompileRequest.from_json(question["machine"]) if question["machine"] else None
         return dry_run([CompileRequest.from_json(each) for each in question["requests"]], machine, caller.environ)
+    if "describe" in message:
+        from ..project.describe import describe
+
+        return describe(**message["describe"])
     require_tools()
     from .make import make
 

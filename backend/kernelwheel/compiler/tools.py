@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from ..core.errors import BuildError
-from ..core.requirements import TO_COMPILE, install, missing
+from ..requirements import TO_COMPILE, install, missing
+from ..runtime.errors import BuildError
 from .toolchain.programs import last_line, output_of
 
 CMAKE_VERSION = ">=3.24"

@@ -31,13 +31,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.digests import file_sha256, json_sha256
-from ..core.errors import BuildError, StoreError
-from ..core.variables import own_variable
-from ..store.entries import WHOLE, Store
-from ..store.locks import exclusive
-from ..store.permissions import FOLDER, PRIVATE, Trust
-from ..store.places import temporary_guard
+from ..runtime.digests import file_sha256, json_sha256
+from ..runtime.errors import BuildError, StoreError
+from ..runtime.locks import exclusive
+from ..runtime.permissions import FOLDER, PRIVATE, Trust
+from ..runtime.places import temporary_guard
+from ..runtime.store import WHOLE, Store
+from ..runtime.variables import own_variable
 from .headers import Headers
 from .plan import Plan
 from .toolchain.toolchain import Toolchain

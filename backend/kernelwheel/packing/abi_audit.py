@@ -11,8 +11,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..core.errors import BuildError
-from ..store.artifact import Artifact
+from ..runtime.artifact import Artifact
+from ..runtime.errors import BuildError
 
 MOST_SYMBOLS = 10
 

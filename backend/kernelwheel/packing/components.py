@@ -19,7 +19,7 @@ from ..compiler.toolchain.linked_toolkit import CUDART
 from ..compiler.toolchain.nvcc import Nvcc
 from ..compiler.toolchain.toolchain import Toolchain
 from ..compiler.toolchain.toolkit_identity import cudart_version
-from ..core.manifest import Library, Manifest
+from ..runtime.manifest import Library, Manifest
 
 # What NVIDIA's own wheels declare.
 NVIDIA = "LicenseRef-NVIDIA-Proprietary"

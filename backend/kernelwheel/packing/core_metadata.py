@@ -1,18 +1,15 @@
-"""What METADATA has besides what the project declares: the runtime's needs, the torch of its modules, licences."""
+"""What METADATA has besides what the project declares: the extra `jit`, the torch of its modules, licences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from email.parser import HeaderParser
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 from ..compiler.toolchain.binding import torch_release
+from ..version import VERSION
 
-# What the runtime imports beside torch: to read an editable install's tables. uv takes the requirements of an editable
-# install from [project], without this.
-RUNTIME_NEEDS = ('tomli>=2; python_version < "3.11"',)
+# The extra with the compiler, and all that pip can bring of what it needs.
+EXTRA = "jit"
 
 
 def field_of(metadata: str, name: str) -> str:
@@ -30,13 +27,11 @@ def completed(metadata: str, torch: str | None, licence_files: Iterable[str] = (
         torch: the version that modules were compiled for; None if there are none.
         licence_files: what this backend adds to the folder of licences; none to an editable wheel, without libraries.
     """
-    declared = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
-    names = set(_unconditional(declared))
-    added = [need for need in RUNTIME_NEEDS if canonicalize_name(Requirement(need).name) not in names]
-    if torch:
-        added.append(f"torch=={torch_release(torch)}.*")
-    files = [f"License-File: {name}" for name in licence_files]
-    return with_fields(metadata, [*(f"Requires-Dist: {requirement}" for requirement in added), *files])
+    added = [f"Requires-Dist: torch=={torch_release(torch)}.*"] if torch else []
+    if EXTRA not in HeaderParser().parsestr(metadata).get_all("Provides-Extra", []):
+        compiler = f'kernelwheel[{EXTRA}]>={VERSION}; extra == "{EXTRA}"'
+        added += [f"Provides-Extra: {EXTRA}", f"Requires-Dist: {compiler}"]
+    return with_fields(metadata, [*added, *(f"License-File: {name}" for name in licence_files)])
 
 
 def with_fields(metadata: str, fields: Iterable[str]) -> str:
@@ -44,14 +39,3 @@ def with_fields(metadata: str, fields: Iterable[str]) -> str:
     header, blank, body = metadata.partition("\n\n")
     lines = header.splitlines()
     return "\n".join([*lines, *(field for field in fields if field not in lines)]) + (blank + body or "\n")
-
-
-def _unconditional(requirements: Iterable[str]) -> Iterable[str]:
-    """The names of what is required always: a marker may be about an extra, or another machine."""
-    for line in requirements:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:  # setuptools has accepted it
-            continue
-        if requirement.marker is None or "extra" not in str(requirement.marker):
-            yield canonicalize_name(requirement.name)

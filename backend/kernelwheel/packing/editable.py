@@ -7,11 +7,12 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
-from ..core.extension import refuse
-from ..core.package import NOTE, PackageFacts, editable_name
+from ..project.extension import refuse
+from ..project.package import PackageFacts
+from ..runtime.sources import NOTE, editable_name
 from .core_metadata import completed, field_of
 from .module_files import module_file, module_files
-from .wheel import runtime_files, write_wheel
+from .wheel import RUNTIME, runtime_files, write_wheel
 
 # The package itself is imported from the checkout, so what belongs below it must be put there by an import hook
 # (Python's documentation, "The import system", "The meta path"). It is run at each start of Python: it imports nothing.
@@ -66,7 +67,7 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
         declared = source.read(metadata).decode("utf-8")
         stand_ins = module_files(facts.extensions, package, field_of(declared, "Name"))
         # A checkout that has the backend in it goes on with that, as it is edited.
-        live = here if (here := Path(__file__).resolve().parent.parent).is_relative_to(project.resolve()) else None
+        live = here if (here := RUNTIME.resolve()).is_relative_to(project.resolve()) else None
         files = {f"{package}._kernelwheel": str(live / "__init__.py") if live else "__init__.py"}
         files |= {each.name: f"extensions/{module_file(each.name, package)}" for each in facts.extensions}
         added = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from ..core.extension import Extension, refuse
-from ..core.package import package_path
+from ..project.extension import Extension, refuse
+from ..runtime.sources import package_path
 
 _TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
 
-from {package}._kernelwheel.loader.stand_in import stand_for_{what}
+from {package}._kernelwheel.lazy_module import stand_for_{what}
 
 __getattr__, __dir__ = stand_for_{what}(__name__, "{package}", "{distribution}")
 '''

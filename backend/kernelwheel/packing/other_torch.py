@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from ..compiler.toolchain.binding import torch_release
 from ..compiler.toolchain.torch_files import Torch, version_in
-from ..core.package import PackageFacts
+from ..project.package import PackageFacts
 
 
 def note(facts: PackageFacts, torch: Torch, site: Path) -> Iterator[str]:

@@ -13,14 +13,13 @@ from html import escape as escape_html
 from pathlib import Path
 from typing import Any
 
-from ..cli.cache_arguments import existing_file
-from ..cli.exit_status import Parser
-from ..cli.inspection import view_wheel
-from ..cli.presentation import settings_text
-from ..core.digests import file_sha256
-from ..core.errors import IncompatibleArtifactError
-from ..core.manifest import Manifest
-from ..core.printable import TEXT, printable
+from ..cli.inspection import existing_file, view_wheel
+from ..runtime.digests import file_sha256
+from ..runtime.errors import IncompatibleArtifactError
+from ..runtime.exit_status import Parser
+from ..runtime.manifest import Manifest
+from ..runtime.presentation import settings_text
+from ..runtime.printable import TEXT, printable
 
 MOST_MEMBERS = 25
 # Outcomes of checks and of rows of the matrix, and how they are marked.

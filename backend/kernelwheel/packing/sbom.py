@@ -20,9 +20,9 @@ from cyclonedx.model.license import LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from ..core.manifest import Library, Manifest
-from ..core.options import OLDEST_ZIP_TIME
-from ..core.version import VERSION
+from ..runtime.manifest import Library, Manifest
+from ..runtime.options import OLDEST_ZIP_TIME
+from ..version import VERSION
 from .components import Component
 
 # Names of properties begin with their maker's (CycloneDX, "Properties").

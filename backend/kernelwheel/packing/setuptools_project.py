@@ -11,9 +11,9 @@ from typing import Any
 
 from setuptools import find_namespace_packages, find_packages
 
-from ..core.errors import SettingsError
-from ..core.files import is_file, is_folder
-from ..core.package import source_root
+from ..project.package import source_root
+from ..runtime.errors import SettingsError
+from ..runtime.files import is_file, is_folder
 
 
 def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:

@@ -18,9 +18,9 @@ from auditwheel.policy import Policy, WheelPolicies
 
 from ..compiler.cross.target_platform import cross_platform
 from ..compiler.readback import NeededSymbol, needed, needed_symbols
-from ..core.errors import BuildError
-from ..core.platforms import HERE, Platform, numbers
-from ..core.settings import Settings
+from ..runtime.errors import BuildError
+from ..runtime.platforms import HERE, Platform, numbers
+from ..runtime.settings import Settings
 
 MOST_REASONS = 20
 

@@ -14,21 +14,21 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile
 
-from ..core import manifest as manifests
-from ..core.errors import BuildError
-from ..core.extension import Extension, from_plan
-from ..core.package import package_path
-from ..core.platforms import HERE
-from ..core.variables import variable_set
-from ..store.artifact import Artifact
+from ..project.extension import Extension, from_plan
+from ..runtime import manifest as manifests
+from ..runtime.artifact import Artifact
+from ..runtime.errors import BuildError
+from ..runtime.platforms import HERE
+from ..runtime.sources import package_path
+from ..runtime.variables import variable_set
 from . import licences, sbom
 from .components import Component
 from .core_metadata import completed, field_of
 from .module_files import module_files, top_level
 from .tags import python_tag
 
-# What builds wheels, and is of no use in one.
-FOR_BUILDS = ("hooks.py", "reference.py", "packing", "adoption", "compiler/cross")
+# What a wheel carries of this backend: the loader.
+RUNTIME = Path(__file__).parent.parent / "runtime"
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,9 @@ def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tupl
 
 
 def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
-    """The files of this backend that a package carries as its runtime, below `folder` in a wheel."""
-    here = Path(__file__).parent.parent
-    for path in sorted(here.rglob("*")):
-        inside = path.relative_to(here)
-        if path.suffix in (".py", ".cmake") and not any(inside.is_relative_to(each) for each in FOR_BUILDS):
-            yield f"{folder}/{inside.as_posix()}", path.read_bytes()
+    """The files of the loader, below `folder` in a wheel."""
+    for path in sorted(RUNTIME.glob("*.py")):
+        yield f"{folder}/{path.name}", path.read_bytes()
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from ..core import manifest as manifests
-from ..core.errors import IncompatibleArtifactError
-from ..core.manifest import Manifest
-from ..core.platforms import platform_name
+from ..runtime import manifest as manifests
+from ..runtime.artifact import Artifact
+from ..runtime.errors import IncompatibleArtifactError
+from ..runtime.manifest import Manifest
+from ..runtime.platforms import platform_name
+from ..runtime.store import Store
+from ..runtime.store_lock import making
 from . import archive
-from .artifact import Artifact
-from .entries import Store
-from .publishing import making, publish
+from .publishing import publish
 
 MOST_BYTES = 2 * 10**9  # of libraries in one file: a zip file of more has another format, and could fill a disk
 

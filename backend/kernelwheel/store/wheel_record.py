@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from zipfile import ZipInfo
 
-from ..core.manifest_schema import short
+from ..runtime.manifest_schema import short
 
 # Enough for as many members as a readable zip file has.
 LARGEST_RECORD = 8 << 20

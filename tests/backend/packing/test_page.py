@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from kernelwheel.__main__ import main
-from kernelwheel.core.errors import IncompatibleArtifactError
 from kernelwheel.packing.page import Page, page_html, read_matrix, read_results
+from kernelwheel.runtime.errors import IncompatibleArtifactError
 from samples import CUDA_LIBRARY, sample
 
 pytestmark = pytest.mark.once

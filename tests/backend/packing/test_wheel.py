@@ -13,12 +13,12 @@ from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
 import pytest
-from kernelwheel.core import manifest as manifests
-from kernelwheel.core.digests import file_sha256
-from kernelwheel.core.errors import BuildError
-from kernelwheel.core.options import OLDEST_ZIP_TIME
 from kernelwheel.packing import tags, wheel
-from kernelwheel.store.artifact import Artifact
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.digests import file_sha256
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.options import OLDEST_ZIP_TIME
 from samples import sample
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY

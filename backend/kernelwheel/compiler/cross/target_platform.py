@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ...core.errors import BuildError, SettingsError
-from ...core.options import NATIVE
-from ...core.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
-from ...core.settings import Settings
+from ...runtime.errors import BuildError, SettingsError
+from ...runtime.options import NATIVE
+from ...runtime.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
+from ...runtime.settings import Settings
 from ..toolchain.linked_toolkit import CUDART
 from ..toolchain.nvcc import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ...core.errors import BuildError
-from ...core.platforms import HERE
+from ...runtime.errors import BuildError
+from ...runtime.platforms import HERE
 from .nvcc import LIBRARY_FOLDERS, Nvcc
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.errors import BuildError, SettingsError
-from ...core.requirements import install
-from ...core.settings import Settings
+from ...requirements import install
+from ...runtime.errors import BuildError, SettingsError
+from ...runtime.settings import Settings
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
 from .nvcc import LIKE_TORCH, Nvcc, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .torch_files import Torch

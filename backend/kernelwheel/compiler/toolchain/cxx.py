@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...core.errors import BuildError
-from ...core.platforms import Platform
-from ...core.settings import Settings
+from ...runtime.errors import BuildError
+from ...runtime.platforms import Platform
+from ...runtime.settings import Settings
 from .launchers import split_cxx
 from .nvcc import Nvcc
 from .programs import last_line, output_of, passed_on

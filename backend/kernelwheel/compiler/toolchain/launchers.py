@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...core.errors import BuildError, SettingsError
-from ...core.settings import Origin, Settings
+from ...runtime.errors import BuildError, SettingsError
+from ...runtime.settings import Origin, Settings
 
 # The variables that launchers see in addition to those that compilers see: their own settings, and those of their
 # storage. Variables that would change the command they run, and thus the binary, are excluded.

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.architectures import Arch
-from ...core.errors import BuildError
-from ...core.files import is_seen
-from ...core.platforms import HERE, PLATFORMS, numbers
-from ...core.settings import Settings
+from ...runtime.architectures import Arch
+from ...runtime.errors import BuildError
+from ...runtime.files import is_seen
+from ...runtime.platforms import HERE, PLATFORMS, numbers
+from ...runtime.settings import Settings
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .linked_toolkit import CUDART
 from .programs import last_line, output_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from ...core.platforms import numbers
+from ...runtime.platforms import numbers
 from .cxx import Cxx
 from .programs import output_of
 

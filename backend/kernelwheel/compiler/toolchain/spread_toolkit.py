@@ -12,7 +12,7 @@ import re
 import shutil
 from pathlib import Path
 
-from ...core.files import is_file
+from ...runtime.files import is_file
 from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of
 from .toolkit_identity import PARTS

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.host import python_abi
-from ...core.options import NATIVE
-from ...core.platforms import platform_name, require_supported
-from ...core.remembered import remembered
-from ...core.settings import Settings
+from ...runtime.host import python_abi
+from ...runtime.options import NATIVE
+from ...runtime.platforms import platform_name, require_supported
+from ...runtime.remembered import remembered
+from ...runtime.settings import Settings
 from .binding import cuda_folders, python_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx

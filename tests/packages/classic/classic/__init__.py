@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ._kernelwheel.loader import Kernels
+from ._kernelwheel import Kernels
 
 KERNELS = Kernels("classic", "0.5.0", Path(__file__).parent / "_native")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ._kernelwheel.loader import Kernels
+from ._kernelwheel import Kernels
 
 KERNELS = Kernels("tiny", "1.2.3", Path(__file__).parent / "_native")
 KERNELS.load_if_usable()

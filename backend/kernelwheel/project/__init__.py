@@ -1,0 +1,1 @@
+"""The package that is built: what its pyproject.toml declares, and the files of its sources."""

@@ -1,0 +1,241 @@
+"""The facts of the package being built: `[tool.kernelwheel]` without its options."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from ..runtime.content import Content, make_content
+from ..runtime.errors import SettingsError, way_out
+from ..runtime.files import is_file, is_folder
+from ..runtime.sources import package_path
+from . import source_files
+from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
+
+# What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
+Abi = Literal["stable", "torch"]
+# The first release with the whole of the stable ABI that KernelWheel.cmake relies on.
+OLDEST_TORCH = "2.10"
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+
+
+class PackageFacts(NamedTuple):
+    """The fixed facts of a package, as opposed to options, which a single build may override.
+
+    Attributes:
+        import_name: the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package,
+            which other distributions have files of too, `acme.ops`.
+        sources: the folder with CMakeLists.txt, relative to the project; with extensions, the project itself.
+        torch_target: the oldest torch that the operators run on, `major.minor`: the stable ABI's target version.
+        abi: `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python
+            itself imports and that use all of torch's C++ API. With extensions, their kinds say that.
+        extensions: what is built without a CMakeLists.txt.
+        files: the files of the extensions, relative to `sources`; None without extensions, and until `located`.
+    """
+
+    import_name: str
+    sources: str
+    torch_target: str
+    abi: Abi = "stable"
+    extensions: tuple[Extension, ...] = ()
+    files: tuple[str, ...] | None = None
+
+    @property
+    def binds_torch(self) -> bool:
+        """Whether its libraries are compiled for one release of torch."""
+        return self.abi == "torch" or any(each.kind != "operators" for each in self.extensions)
+
+    @property
+    def binds_python(self) -> bool:
+        """Whether its libraries are compiled for one Python."""
+        return self.abi == "torch" or any(each.kind == "module" for each in self.extensions)
+
+    @property
+    def binds_cuda(self) -> bool:
+        """Whether its libraries are compiled for the CUDA major of one torch, as far as is declared.
+
+        Operators need a driver instead: the CUDA runtime is linked into them.
+        """
+        return self.binds_torch or any(each.binds_cuda for each in self.extensions)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
+        return self.abi == "torch" or bool(self.extensions)
+
+    @property
+    def can_use_cuda(self) -> bool:
+        """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
+        return not self.extensions or any(each.cuda != "none" for each in self.extensions)
+
+    @property
+    def needs_cuda(self) -> tuple[str, ...]:
+        """The extensions that cannot be built without CUDA, by name."""
+        return tuple(each.name for each in self.extensions if each.cuda == "required")
+
+    def located(self, project: Path) -> PackageFacts:
+        """The same facts with the extensions' files looked up in the project.
+
+        Raises:
+            SettingsError: as `source_files.find_sources`.
+        """
+        if not self.extensions:
+            return self
+        extensions = source_files.find_sources(self.extensions, project)
+        return self._replace(extensions=extensions, files=source_files.files_of(extensions, project))
+
+    def content(self, version: str, sources: Mapping[str, str], options: Mapping[str, Any]) -> Content:
+        """The content of kernels of it: as `make_content`."""
+        extensions = map(to_json, self.extensions)
+        return make_content(self.import_name, version, sources, self.abi, self.torch_target, extensions, options)
+
+    @classmethod
+    def from_content(cls, content: Content) -> PackageFacts:
+        """The facts in a content, whose sources are all in one folder, as in a wheel."""
+        extensions = tuple(map(from_plan, content["extensions"]))
+        files = tuple(sorted(content["sources"])) if extensions else None
+        abi = cast(Abi, content["abi"])
+        return cls(content["package"], ".", content["torch_target"], abi, extensions, files)
+
+    @property
+    def native(self) -> str:
+        """The Artifact's folder in the wheel."""
+        return f"{package_path(self.import_name)}/_native"
+
+
+def source_root(project: Path, package: str) -> Path:
+    """The folder of a project that its package is imported from: `src`, or the project itself."""
+    return project / "src" if is_folder(project / "src" / package.partition(".")[0]) else project
+
+
+def split_table(
+    table: Mapping[str, Any], project_name: str = "", project: Path | None = None
+) -> tuple[PackageFacts, dict[str, Any]]:
+    """Split `[tool.kernelwheel]` into the package's facts and its options.
+
+    Args:
+        table: the table.
+        project_name: the name in `[project]`, for a package that has only extensions at the top level.
+        project: the folder of the project, which shows what is a namespace package.
+
+    Raises:
+        SettingsError: a fact is missing or malformed.
+    """
+    options = dict(table)
+    extensions = read_extensions(options.pop("extension", []))
+    names = [each.name for each in extensions]
+    if extensions:
+        _refuse_lists(table, names)
+    facts = {}
+    for key, default, pattern, takes in (
+        ("package", _home(names, project_name, project), _DOTTED, "the import name of the package, such as acme.ops"),
+        ("sources", "." if extensions else None, r"[^/].*", f"a folder with CMakeLists.txt, or {EXTENSION} instead"),
+        ("torch-target", OLDEST_TORCH if extensions else None, r"\d+\.\d+", "a torch release such as 2.10"),
+        ("abi", "stable", r"stable|torch", "stable, or torch if there are modules that Python itself imports"),
+    ):
+        value = options.pop(key, default)
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise SettingsError(
+                f"[tool.kernelwheel] {key} is missing or malformed",
+                required=takes,
+                found=repr(value) if value or not names else f"extensions without a home in common: {', '.join(names)}",
+                remedies=[f"set {key} in [tool.kernelwheel] of pyproject.toml"],
+            )
+        facts[key] = value
+    if project:
+        _refuse_namespace(project, facts["package"])
+    abi = cast(Abi, facts["abi"])
+    return PackageFacts(facts["package"], facts["sources"], facts["torch-target"], abi, extensions), options
+
+
+def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:
+    """The facts and options in a project's pyproject.toml, as `split_table`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        SettingsError: it cannot be read, or `[tool.kernelwheel]` is malformed.
+    """
+    values = read_toml(project / "pyproject.toml")
+    name = values.get("project", {}).get("name", "")
+    return split_table(values.get("tool", {}).get("kernelwheel", {}), str(name), project)
+
+
+def _home(names: Sequence[str], project_name: str, project: Path | None) -> str | None:
+    """The package that extensions belong to, if `package` does not say: theirs, or the one named as the project.
+
+    A package without `__init__.py` may be a namespace, where another distribution's home would be the same.
+    """
+    above = {tuple(name.split(".")[:-1]) for name in names if "." in name}
+    if not above:
+        return re.sub(r"[-.]+", "_", project_name) if names else None
+    common = tuple(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*above, strict=False)))
+    root = source_root(project, common[0]) if project and common else None
+    if root is None or not is_folder(root / common[0]):
+        return common[0] if common else None
+    outer = (common[:count] for count in range(1, len(common) + 1))
+    regular = next((each for each in outer if is_file(root.joinpath(*each, "__init__.py"))), None)
+    return ".".join(regular or common) if regular or len(above) == 1 else None
+
+
+def _refuse_namespace(project: Path, package: str) -> None:
+    """A folder of packages alone is a namespace package: other distributions' kernels would go to the same place."""
+    folder = source_root(project, package) / package_path(package)
+    if not is_folder(folder) or any(folder.glob("*.py")):
+        return
+    packages = sorted(f"{package}.{file.parent.name}" for file in folder.glob("*/__init__.py"))
+    if packages:
+        raise SettingsError(
+            "[tool.kernelwheel] package is a namespace package, which other distributions may have files of",
+            required=f"a package that is this distribution's alone, such as {packages[0]}",
+            found=f"{package}, with no module of its own",
+            remedies=["set package in [tool.kernelwheel] of pyproject.toml"],
+        )
+
+
+def _refuse_lists(table: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse a CMakeLists.txt beside tables: each says what is built."""
+    for key in ("sources", "abi"):
+        if key in table:
+            raise SettingsError(
+                f"extensions are declared beside {key}, which is for a CMakeLists.txt",
+                required=f"either {EXTENSION} or a folder with CMakeLists.txt",
+                found=f"{key} = {table[key]!r}, and the extensions {', '.join(names)}",
+                remedies=[
+                    f"remove {key} from [tool.kernelwheel]",
+                    "or remove the extensions, and name them in CMakeLists.txt",
+                ],
+            )
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's values.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        SettingsError: the file cannot be read or parsed.
+    """
+    try:
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:
+            import tomli as tomllib
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise
+    except (ImportError, ValueError, OSError) as error:
+        raise SettingsError(
+            f"{path.name} cannot be read",
+            required="a valid TOML file, and before Python 3.11 the package tomli",
+            found=f"{path}: {type(error).__name__}: {error}",
+            remedies=[_way_out_of_toml(path, error)],
+        ) from error
+
+
+def _way_out_of_toml(path: Path, error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return "pip install tomli"
+    return way_out(error) if isinstance(error, OSError) else f"fix {path}"

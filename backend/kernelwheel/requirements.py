@@ -1,0 +1,76 @@
+"""The Python packages that a build or a compile needs besides torch, and the error if one is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+
+from .runtime.errors import BuildError
+from .runtime.platforms import PLATFORMS, platform_name
+
+# Each as (import name, name on PyPI). For a compile, at build time or at run time:
+TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
+# For a wheel, an editable wheel or an sdist:
+TO_BUILD = (
+    ("setuptools", "setuptools"),
+    *TO_COMPILE,
+    ("wheel", "wheel"),
+    ("auditwheel", "auditwheel"),
+    *([("torch_abi_audit", "torch-abi-audit")] if sys.version_info >= (3, 11) else []),
+    ("cyclonedx", "cyclonedx-python-lib"),
+    *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
+)
+# For the command adopt, which runs a setup.py and writes TOML:
+TO_ADOPT = (("torch", "torch"), ("setuptools", "setuptools"), ("tomlkit", "tomlkit"))
+# Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
+RELEASES = {"scikit-build-core": "<1.2", "packaging": ">=24.2"}
+# setuptools 77 imports this from an installed packaging, and that only from this release on has it.
+PART_OF_PACKAGING = "packaging.licenses"
+
+
+def install(names: Iterable[str]) -> str:
+    """The command that installs packages by their names on PyPI."""
+    return f"pip install {' '.join(shlex.quote(name + RELEASES.get(name, '')) for name in names)}"
+
+
+def missing(packages: Sequence[tuple[str, str]]) -> list[str]:
+    """The names on PyPI of packages that are not installed."""
+    return [name for module, name in packages if importlib.util.find_spec(module) is None]
+
+
+def require_build_packages() -> None:
+    """Raise an error that names each package that a build needs and that is not installed, or too old."""
+    names = missing(TO_BUILD)
+    found = [f"{name} is not installed in {sys.prefix}" for name in names]
+    if "packaging" not in names and importlib.util.find_spec(PART_OF_PACKAGING) is None:
+        names.append("packaging")
+        found.append(f"packaging {metadata.version('packaging')} is installed in {sys.prefix}")
+    if names:
+        raise BuildError(
+            "the build requirements are not complete",
+            required=", ".join(name + RELEASES.get(name, "") for _, name in TO_BUILD),
+            found="\n".join(found),
+            remedies=[
+                install(names),
+                "or build in isolation, the default (pip: without --no-build-isolation), which installs what "
+                "[build-system] of pyproject.toml requires",
+            ],
+        )
+
+
+@contextmanager
+def imports_checked_later() -> Iterator[None]:
+    """End the imports in the body at the first of a package that `require_build_packages` reports.
+
+    The backend's module must be importable without them: front ends show what fails before a hook with a traceback. For
+    the same reason it is importable on platforms that every hook refuses, and that lack modules such as fcntl.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if platform_name() in PLATFORMS and (error.name or "").partition(".")[0] not in dict(TO_BUILD):
+            raise

@@ -1,0 +1,59 @@
+"""The Artifact: a folder with compiled libraries and a manifest; its options were all settled by the Plan."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import manifest as manifests
+from .manifest import Library, Manifest
+from .record import Record
+
+if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
+    from .store import Store
+
+
+class Artifact(Record):
+    """An Artifact on this machine.
+
+    Attributes:
+        folder: where its libraries are.
+        manifest: its parsed manifest.
+        store: the Store that it is an entry of; None if it is the package's own, from its wheel.
+    """
+
+    folder: Path
+    manifest: Manifest
+    store: Store | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Its libraries."""
+        return [self.folder / library.file for library in self.manifest.libraries]
+
+    def open_library(self, library: Library) -> int:
+        """Check a library against the manifest before anything uses it; in a Store, also who could have changed it.
+
+        A wheel's library lies beside the package's own code: whoever could change one could change the other.
+
+        Returns:
+            The descriptor of the file that was checked, to be used and closed by the caller: its path may lead to
+            another file by now.
+
+        Raises:
+            IncompatibleArtifactError: as `manifest.open_verified`.
+            StoreError: as `Store.open_library`.
+        """
+        if self.store:
+            return self.store.open_library(self.folder, library)
+        return manifests.open_verified(self.folder, library)
+
+    def verify_library(self, library: Library) -> None:
+        """The same check alone."""
+        os.close(self.open_library(library))
+
+    def verify(self) -> None:
+        """Check every library as `open_library` does."""
+        for library in self.manifest.libraries:
+            self.verify_library(library)

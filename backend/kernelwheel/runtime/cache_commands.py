@@ -1,0 +1,128 @@
+"""The `cache` commands of a package's own loader: list, path, verify, clear. Those that compile are kernelwheel's.
+
+Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from . import maintenance
+from .errors import KernelWheelError
+from .installed import InstalledPackage
+from .inventory import take_inventory
+from .kernels import Kernels
+from .maintenance import Cleaning
+from .presentation import entry_text, size_text, view_entry
+from .store import Store
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that all commands have."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+class Command(NamedTuple):
+    """A command: what runs it and returns the exit status, what it is for, and what declares its options."""
+
+    run: Callable[[argparse.Namespace, Kernels], int]
+    summary: str
+    declare: Callable[[argparse.ArgumentParser], None] = add_json
+
+
+def run(command: Command, args: argparse.Namespace, kernels: Kernels) -> int:
+    """Run a command on a package's kernels, print its result and return the exit status."""
+    try:
+        return command.run(args, kernels)
+    except KernelWheelError as error:
+        print(f"{kernels.installed.package}: {error}", file=sys.stderr)
+        return 1
+
+
+def show(args: argparse.Namespace, view: Mapping[str, Any], text: str) -> None:
+    """Print a result as values or as text."""
+    print(json.dumps(view, indent=1) if args.json else text)
+
+
+def own_store(package: InstalledPackage) -> Store:
+    """The user's own store."""
+    *_, store = package.stores()
+    return store
+
+
+def _list(args: argparse.Namespace, kernels: Kernels) -> int:
+    kernels.probe_gpus()
+    package = kernels.installed
+    stores, lines, finding = [], [], False
+    for store in package.stores():
+        seen = take_inventory(store)
+        entries = [view_entry(entry, kernels.host, package.wanted) for entry in seen.entries]
+        refused = [str(error) for error in seen.refused]
+        stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
+        lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
+        lines += [f"  {entry_text(entry, time.time())}" for entry in entries] or ["  nothing"]
+        lines += refused
+        finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
+    show(args, {"package": package.package, "version": package.version, "stores": stores}, "\n".join(lines))
+    return int(finding)
+
+
+def _path(args: argparse.Namespace, kernels: Kernels) -> int:
+    store = own_store(kernels.installed)
+    show(args, {"path": str(store.folder), "version": str(store.root)}, str(store.folder))
+    return 0
+
+
+def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
+    count, damaged, refused = 0, [], []
+    for store in kernels.installed.stores():
+        seen, found = maintenance.verify_entries(store)
+        count += len(seen.entries)
+        refused += [str(error) for error in seen.refused]
+        damaged += [
+            {"folder": str(d.entry.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
+            for d in found
+        ]
+    lines = [f"{count - len(damaged)} of {count} entries are intact", *refused]
+    for each in damaged:
+        lines += [f"damaged: {each['folder']}", f"  {each['damage']}"]
+        lines.append(f"  {'moved to ' + each['moved'] if each['moved'] else 'left in place'}")
+    show(args, {"checked": count, "damaged": damaged, "refused": refused}, "\n".join(lines))
+    return 1 if damaged or refused else 0
+
+
+def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
+    return show_cleaning(args, maintenance.clear(own_store(kernels.installed), args.all_versions), "freed")
+
+
+def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, verb: str) -> int:
+    """Print what was removed, and return the exit status."""
+    view = {
+        "freed": cleaning.freed,
+        "removed": [asdict(removed) for removed in cleaning.removed],
+        "skipped": list(cleaning.skipped),
+    }
+    lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
+    lines += [f"left alone: {reason}" for reason in cleaning.skipped]
+    lines.append(f"{verb} {size_text(cleaning.freed)}")
+    show(args, view, "\n".join(lines))
+    return 1 if cleaning.skipped else 0
+
+
+def _clear_options(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    parser.add_argument("--all-versions", action="store_true", help="remove those of all other versions too")
+
+
+COMMANDS = {
+    "list": Command(_list, "list the entries of all versions, and whether they fit this machine"),
+    "path": Command(_path, "print the folder of the user's store"),
+    "verify": Command(_verify, "verify every entry byte for byte, and quarantine damaged ones"),
+    "clear": Command(_clear, "remove the entries of this version", _clear_options),
+}

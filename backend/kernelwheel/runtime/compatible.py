@@ -1,0 +1,317 @@
+"""Whether an Artifact may be loaded on a Host: pure functions, called before any dlopen, that list the mismatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .content import Content, can_use_cuda, without_cuda
+from .digests import json_sha256
+from .errors import REINSTALL, command
+from .host import Host
+from .manifest import Library, Manifest, Requires
+from .platforms import numbers
+from .record import Record
+
+if TYPE_CHECKING:
+    from .architectures import ArchList
+
+
+class Mismatch(Record):
+    """One reason against an Artifact.
+
+    Attributes:
+        dimension: `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`,
+            `cuda`, `driver` or `capability`.
+        required: what the Artifact needs.
+        found: what this machine has.
+        remedy: how to fix it.
+        device: `cpu` if nothing in the Artifact can be used, `cuda` if only its CUDA kernels cannot.
+        compile_cures: whether compiling on this machine would fix it.
+    """
+
+    dimension: str
+    required: str
+    found: str
+    remedy: str
+    device: str
+    compile_cures: bool
+
+
+class Wanted(Record):
+    """What a package requires of the Artifacts that it loads; None: anything.
+
+    Attributes:
+        version: the package's.
+        content: what kernels of it would be compiled from now, and how, with the options for CUDA.
+    """
+
+    version: str | None = None
+    content: Content | None = None
+
+
+ANYTHING = Wanted()
+
+
+def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mismatch, ...]:
+    """What rules an Artifact out: what a machine lacks that it needs, and what it has that is not wanted.
+
+    Args:
+        manifest: the Artifact's.
+        host: the machine. GPUs and driver are checked if the Host knows them.
+        wanted: what the package that would load it requires.
+
+    Returns:
+        The mismatches; empty if everything in it may be used.
+    """
+    return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
+
+
+def for_device(mismatches: Iterable[Mismatch], device: str) -> tuple[Mismatch, ...]:
+    """Those that rule out the kernels of a device type, `cpu` or `cuda`."""
+    return tuple(each for each in mismatches if each.device in ("cpu", device))
+
+
+def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
+    """Mismatches for kernels that were built from other code than the package's, or with other options."""
+    version, has = wanted.version, manifest.content
+    if version is not None and version != manifest.version:
+        yield Mismatch(
+            "version",
+            f"{manifest.package} {version}",
+            f"kernels of version {manifest.version}",
+            REINSTALL,
+            "cpu",
+            False,
+        )
+    if wanted.content is None:
+        return
+    wants = wanted.content if manifest.uses_cuda else without_cuda(wanted.content)
+    if has["sources"] != wants["sources"]:
+        yield Mismatch(
+            "sources",
+            f"kernels built from sources {json_sha256(wants['sources'])[:12]}",
+            f"kernels built from sources {manifest.sources[:12]}",
+            f"rebuild {manifest.package} from its present sources",
+            "cpu",
+            True,
+        )
+    if has["extensions"] != wants["extensions"]:
+        yield Mismatch(
+            "extensions",
+            f"kernels built as the extensions of {manifest.package} are declared",
+            "kernels built with other flags, definitions or files",
+            f"rebuild {manifest.package} with its present extensions",
+            "cpu",
+            True,
+        )
+    now, then = _options(wants), _options(has)
+    for name in sorted({*now, *then}):
+        if now.get(name) != then.get(name):
+            yield Mismatch(
+                "options",
+                f"kernels built with {name} {_as_text(now.get(name))}",
+                f"kernels built with {name} {_as_text(then.get(name))}",
+                f"rebuild {manifest.package} with its present options",
+                "cpu",
+                True,
+            )
+
+
+def _options(content: Content) -> dict[str, Any]:
+    """What of a content is set in one line: the options, and whatever else but the package and its sources."""
+    apart = ("package", "version", "sources", "extensions", "options")
+    return {**content["options"], **{name: value for name, value in content.items() if name not in apart}}
+
+
+def _as_text(value: Any) -> str:
+    return (" ".join(value) if isinstance(value, list) else str(value or "")) or "empty"
+
+
+def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
+    needs = manifest.requires
+    wheel = f"a wheel of {manifest.package} that was built for this machine"
+    if needs.platform != host.platform:
+        yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)
+        return  # the rest would be noise
+    if numbers(needs.libc) > numbers(host.libc):
+        yield Mismatch(
+            "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
+        )
+    if numbers(needs.libstdcxx) > numbers(host.libstdcxx):
+        known = bool(host.libstdcxx)  # if not, kernels compiled here would be refused for the same reason
+        yield Mismatch(
+            "libstdcxx",
+            needs.libstdcxx,
+            host.libstdcxx or "no libstdc++ with a known version in this process",
+            "update libstdc++" + (f", build from source here, or install {wheel}" if known else ""),
+            "cpu",
+            known,
+        )
+    yield from _binding_mismatches(needs, host, wheel)
+    # One file for CPU and GPU cannot be loaded without libtorch_cuda if it needs it.
+    if can_use_cuda(manifest.content) and (host.cuda is not None or manifest.whole):
+        yield from _cuda_mismatches(manifest, host, "cpu" if manifest.whole else "cuda")
+
+
+def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:
+    """Mismatches of Python and torch: operators run on any new enough torch, modules on one Python and one torch."""
+    if needs.python is not None and needs.python != host.python:
+        yield Mismatch(
+            "python",
+            f"a Python with ABI {needs.python}",
+            f"a Python with ABI {host.python}",
+            f"install {wheel}, with {host.python} in its name",
+            "cpu",
+            True,
+        )
+    has, wants = numbers(host.torch.partition("+")[0]), numbers(needs.torch)
+    exact = needs.torch.endswith(".*")
+    if (has[: len(wants)] != wants) if exact else has < wants:
+        relation = "==" if exact else ">="
+        yield Mismatch(
+            "torch",
+            f"torch {relation} {needs.torch}",
+            f"torch {host.torch}",
+            f"pip install 'torch{relation}{needs.torch}'" + (f", or build {wheel}" if exact else ""),
+            "cpu",
+            exact,
+        )
+
+
+def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mismatch]:
+    """What rules out the CUDA kernels; `device` is what cannot be used with a torch that does not fit.
+
+    Operators bring the CUDA runtime along, so the driver must suffice, and torch may be for any CUDA; see
+    docs/decisions.md.
+    """
+    needs = manifest.requires
+    if not manifest.uses_cuda:
+        because = manifest.built_with.get("cuda", {}).get("because", "not recorded")
+        yield Mismatch(
+            "cuda",
+            f"CUDA kernels, for torch {host.torch}",
+            f"CPU kernels only, because at build time: {because}",
+            "rebuild the wheel against a torch with CUDA",
+            "cuda",
+            True,
+        )
+        return
+    major = int(host.cuda.split(".")[0]) if host.cuda else None
+    if major is None or needs.cuda not in (None, major):
+        torch = "a torch with CUDA" if needs.cuda is None else f"a torch for CUDA {needs.cuda}"
+        yield Mismatch(
+            "cuda",
+            torch,
+            f"torch {host.torch}, " + (f"for CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
+            f"install {torch}, or rebuild the wheel against this torch",
+            device,
+            True,
+        )
+        return
+    if host.driver is not None and host.driver < numbers(needs.driver or ""):
+        serves_torch = major <= host.driver[0]  # if not, torch sees no GPU, and no other kernels would help
+        earlier = f", or rebuild the wheel with an nvcc of CUDA {host.driver[0]}" if serves_torch else ""
+        yield Mismatch(
+            "driver",
+            f"a driver for CUDA {needs.driver} or later",
+            "a driver for CUDA {}.{}".format(*host.driver),
+            f"update the NVIDIA driver{earlier}",
+            "cuda",
+            serves_torch,
+        )
+        return
+    for capability in host.capabilities or ():
+        reason = capability_mismatch(manifest, capability, host.driver)
+        if reason:
+            yield reason
+
+
+def capability_mismatch(
+    manifest: Manifest,
+    capability: tuple[int, int],
+    driver: tuple[int, int] | None,
+    libraries: Iterable[Library] | None = None,
+) -> Mismatch | None:
+    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
+
+    Args:
+        manifest: that of an Artifact with CUDA kernels.
+        capability: the GPU's compute capability.
+        driver: the CUDA version that the driver supports; None counts as too old for any PTX.
+        libraries: the libraries that must run on it; None: all but those for one family of GPUs.
+    """
+    from .architectures import Arch  # needed only with a GPU, so not imported at the top
+
+    newer = manifest.requires.driver_for_ptx or ""
+    driver_is_new_enough = driver is not None and numbers(newer) <= driver
+    name = "{}.{}".format(*capability)
+    for library in manifest.kernels if libraries is None else libraries:
+        if any(Arch.from_string(arch).sass_runs_on(capability) for arch in library.sass):
+            continue
+        ptx = [arch for arch in library.ptx if Arch.from_string(arch).ptx_runs_on(capability)]
+        if ptx and driver_is_new_enough:
+            continue
+        if ptx:
+            serves = "{}.{}".format(*driver) if driver else "unknown"
+            found = f"PTX {ptx[-1]} from CUDA {newer}, and a driver for CUDA {serves}"
+            remedy = f"update the NVIDIA driver to CUDA {newer}, or build with TORCH_CUDA_ARCH_LIST={name}"
+        else:
+            found = f"SASS for {', '.join(library.sass) or 'none'}; PTX for {', '.join(library.ptx) or 'none'}"
+            remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
+        return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
+    return None
+
+
+def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, in_store: bool) -> tuple[Mismatch, ...]:
+    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all.
+
+    Args:
+        manifest: that of one that fits the machine, and its GPUs too if `targets` is None.
+        host: the machine, including its visible GPUs.
+        targets: the architectures; None for those of the GPUs, or else a wheel's default list.
+        in_store: whether it is an entry of a store, not the wheel's own.
+    """
+    from .architectures import Arch
+
+    libraries = manifest.kernels
+    # Without a GPU to check against, assume that the wheel has what its builder intended. A store's entry may have been
+    # compiled for a single GPU, unless it has the default architectures.
+    for_all = not in_store or _has_default_list(manifest)
+    if host.cuda is not None and manifest.libraries_for("cuda"):
+        if targets is None and (for_all or host.capabilities):
+            return ()
+        if targets is not None and all(_covers(library, targets) for library in libraries):
+            return ()
+    sass = sorted({Arch.from_string(arch) for library in libraries for arch in library.sass})
+    ptx = sorted({Arch.from_string(arch) for library in libraries for arch in library.ptx})
+    mismatch = Mismatch(
+        dimension="archs",
+        required=f"CUDA kernels for {targets or 'the default architectures of a wheel, because no GPU is visible'}",
+        found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
+        remedy=f"{command(manifest.package)} cache build" + (f" --archs '{targets}'" if targets else ""),
+        device="cuda",
+        compile_cures=True,
+    )
+    return (mismatch,)
+
+
+def _has_default_list(manifest: Manifest) -> bool:
+    from .settings import DEFAULT
+
+    settings = manifest.built_with.get("settings", {})
+    return bool(settings.get("archs", {}).get("origin") == str(DEFAULT))
+
+
+def _covers(library: Library, targets: ArchList) -> bool:
+    """Whether a library has SASS that runs on every SASS target, and PTX for every PTX target."""
+    from .architectures import Arch
+
+    sass, ptx = (tuple(map(Arch.from_string, made)) for made in (library.sass, library.ptx))
+    for arch in targets.sass:
+        if arch not in sass and (arch.suffix or not any(made.sass_runs_on((arch.major, arch.minor)) for made in sass)):
+            return False
+    for arch in targets.ptx:
+        if arch not in ptx and (arch.suffix or not any(made.ptx_runs_on((arch.major, arch.minor)) for made in ptx)):
+            return False
+    return True

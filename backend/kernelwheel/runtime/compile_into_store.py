@@ -1,0 +1,100 @@
+"""Having an Artifact compiled into the user's store, once, while other processes wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from . import compiler_process
+from .artifact import Artifact
+from .content import can_use_cuda, is_whole, needs_cuda
+from .find import find
+from .host import Host
+from .installed import InstalledPackage
+from .no_kernels import no_sources
+from .options import NATIVE
+from .platforms import require_supported
+from .request import CompileRequest
+from .selection import Request, compiles_cuda, own_cpu_kernels
+from .settings import Origin, Settings
+from .store import Store
+from .store_lock import making, require_writable
+
+
+class Obtained(NamedTuple):
+    """An Artifact for a request, and whether it was compiled just now."""
+
+    artifact: Artifact
+    compiled: bool
+
+
+def compile_into_store(
+    package: InstalledPackage, host: Host, request: Request, settings: Settings, say: Callable[[str], None]
+) -> Obtained:
+    """Have the Artifact for a request compiled into the user's own store, unless another process has done so.
+
+    Loads nothing.
+
+    Args:
+        package: the package that needs kernels.
+        host: the machine.
+        request: the kernels requested, which `select` has found must be compiled.
+        settings: the effective options.
+        say: receives progress, one line per call.
+
+    Raises:
+        KernelWheelError: nothing can be built on this platform; or as `find`; or there are no sources, it does not
+            compile, or it cannot be stored.
+    """
+    store = writable_store(package)
+    with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
+        selection = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
+        if selection.error:
+            raise selection.error
+        if selection.artifact:
+            return Obtained(selection.artifact, False)
+        package.read_sources_again()
+        asked = compile_request(package, host, request, settings)._replace(lock=lock)
+        if not request.build:
+            kernels = f"{request.device.upper()} kernels for this machine"
+            say(f"no {kernels} ({selection.because}): compiling them now")
+        answer = compiler_process.ask(asked, say)
+        return Obtained(store.read(answer.folder), answer.compiled)
+
+
+def writable_store(package: InstalledPackage) -> Store:
+    """The user's own store, into which kernels are compiled. Nothing is made.
+
+    Raises:
+        KernelWheelError: nothing can be built on this platform, there is no such store, or it cannot be written.
+    """
+    require_supported()  # before a store is touched
+    *_, store = package.stores()
+    require_writable(store)
+    return store
+
+
+def compile_request(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> CompileRequest:
+    """What the compiler is asked for a request, on this machine: kernels for its driver, and for its GPUs by default.
+
+    Raises:
+        IncompatibleArtifactError: there are no sources.
+    """
+    source, content = package.source, package.wanted.content
+    if source is None or content is None:
+        raise no_sources(package.package)
+    # `cache build` says for which device; without a GPU, one library for both is compiled with CUDA only on request.
+    asked = request.device == "cuda"
+    cuda = (
+        asked if request.build else compiles_cuda(settings.cuda, request.device, is_whole(content), needs_cuda(content))
+    )
+    wheel = own_cpu_kernels(host, package) if cuda else None
+    if not settings.archs and cuda and host.capabilities:
+        gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)
+        settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
+    settings = settings.changed(
+        "cuda", "on" if cuda and can_use_cuda(content) else "off", Origin("what this call needs")
+    )
+    settings = settings.changed("platform", NATIVE, Origin("kernels that are compiled at run time"))
+    settings = settings.changed("drivers", "", Origin("kernels for this machine's driver"))
+    return CompileRequest(content, source.folder, settings, host.driver, wheel.folder if wheel else None)

@@ -1,0 +1,174 @@
+"""Asking the compiler, which is a program of its own: a compile that crashes is an error here, and no more than that.
+
+It is a part of kernelwheel, which is installed where kernels are compiled. It runs with the same Python, its options
+and its folders of modules. These come in the message: in PYTHONPATH, a folder with a colon would be two, and a CMake of
+another Python would get modules of this one. So it runs as a file, from where this Python finds kernelwheel. It is in a
+session of its own, and ends when this process does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from . import errors
+from .errors import BuildError
+from .request import CompileAnswer, CompileRequest
+
+MOST_LINES = 20  # of what it says as it crashes
+
+
+def ask(request: CompileRequest, say: Callable[[str], None]) -> CompileAnswer:
+    """Have an Artifact compiled, unless a store has it.
+
+    Args:
+        request: what to compile.
+        say: receives progress, one line per call.
+
+    Raises:
+        KernelWheelError: as the compiler answers.
+        BuildError: it ended without an answer.
+    """
+    answer = _run({"make": request.to_json()}, say, () if request.lock is None else (request.lock,))
+    return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"])
+
+
+def describe(package: str, version: str, project: Path) -> dict[str, Any] | None:
+    """What the checkout of an editable install declares: `content`, the `folder` of its sources, and `options`.
+
+    None if it is not the package's.
+
+    Raises:
+        BuildError: its pyproject.toml or its sources cannot be read, or are not right.
+    """
+    found = _run({"describe": {"package": package, "version": version, "project": str(project)}}, lambda line: None)
+    return dict(found) if found else None
+
+
+def preview(requests: Sequence[CompileRequest], machine: CompileRequest | None = None) -> dict[str, Any]:
+    """What would be compiled for these requests, and with what; nothing is.
+
+    Returns:
+        `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
+
+    Raises:
+        BuildError: the compiler ended without an answer.
+    """
+    question = {"requests": [each.to_json() for each in requests], "machine": machine.to_json() if machine else None}
+    return dict(_run({"dry-run": question}, lambda line: None))
+
+
+def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tuple[int, ...] = ()) -> Any:
+    """Start the compiler, send it a message and return its answer."""
+    crash: deque[str] = deque(maxlen=MOST_LINES)
+    with _start(inherited) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
+            process.stdin.write(json.dumps({"path": folders, **message}).encode("ascii") + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:  # it has ended already, and said why
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        for line in process.stdout:
+            told = _told(line)
+            if "say" in told:
+                say(told["say"])
+            elif "answer" in told:
+                return told["answer"]
+            elif "error" in told:
+                raise errors.from_json(told["error"])
+            else:
+                crash.append(line.decode("utf-8", "replace").rstrip())
+    raise _no_answer(process.returncode, crash)
+
+
+def program() -> Path:
+    """The compiler's file, in the kernelwheel that this Python would import; it is not imported here.
+
+    Raises:
+        BuildError: kernelwheel is not installed.
+    """
+    from importlib.util import find_spec
+
+    spec = find_spec("kernelwheel")
+    if spec is None or not spec.origin:
+        raise BuildError(
+            "kernels cannot be compiled here: the compiler is not installed",
+            required="kernelwheel, which compiles kernels",
+            found=f"no kernelwheel in {sys.prefix}",
+            remedies=[f"pip install {extra()}", "or install a wheel that was built for this machine"],
+        )
+    return Path(spec.origin).parent / "compiler" / "__main__.py"
+
+
+def extra() -> str:
+    """What pip installs to bring the compiler: the extra `jit` of the distribution that this loader came with."""
+    from importlib import metadata
+
+    own = Path(__file__).with_name("__init__.py")
+    for folder in own.parents:
+        name = own.relative_to(folder).as_posix()
+        for each in metadata.distributions(path=[str(folder)]):
+            if f"\n{name}," in f"\n{each.read_text('RECORD')}":
+                return f"'{each.metadata['Name']}[jit]'"
+    return "'kernelwheel[jit]'"
+
+
+def _start(inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    file = program()
+    try:
+        return subprocess.Popen(
+            [sys.executable or "", *options(), "-u", str(file), str(os.getpid())],
+            # Under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller".
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BuildError(
+            "the compiler of the kernels cannot be started",
+            required="a Python that this user may run, in sys.executable",
+            found=f"{sys.executable or 'an empty sys.executable'}: {error.strerror}",
+            remedies=["run the program with a Python of this user's, or let this user run that one"],
+        ) from error
+
+
+def options() -> list[str]:
+    """The options of this Python that say whose code it runs as it starts (Python's manual, "Command line")."""
+    flags = sys.flags
+    if flags.isolated:
+        return ["-I"]
+    given = {"-E": flags.ignore_environment, "-s": flags.no_user_site, "-S": flags.no_site}
+    given["-P"] = getattr(flags, "safe_path", False)  # since Python 3.11
+    return [option for option, said in given.items() if said]
+
+
+def _told(line: bytes) -> dict[str, Any]:
+    """What a line of the compiler's says; empty if it is none of its messages."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _no_answer(status: int, said: Sequence[str]) -> BuildError:
+    ended = f"signal {-status}" if status < 0 else f"exit status {status}"
+    return BuildError(
+        "the compiler of the kernels ended without an answer",
+        required="an Artifact, or an error",
+        found="\n".join([ended, *said]),
+        remedies=["try again; if it was killed (signal 9), give it more memory, or set MAX_JOBS=1"],
+    )

@@ -1,0 +1,82 @@
+"""The content of kernels: what they are compiled from and how, whatever compiles them and whatever they are for.
+
+An Artifact is found by it: its content must be what the package wants now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .digests import json_sha256
+
+PARTS = ("content", "tools", "target")
+Content = dict[str, Any]  # as JSON, in a Plan and in a manifest
+
+
+def make_content(
+    package: str,
+    version: str,
+    sources: Mapping[str, str],
+    abi: str,
+    torch_target: str,
+    extensions: Iterable[Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> Content:
+    """The content as JSON values.
+
+    Args:
+        package: import name of the package.
+        version: the package's version.
+        sources: sha256 of each source, keyed by its path relative to the source folder.
+        abi: what a CMakeLists.txt builds: `stable`, operators on torch's stable ABI, or `torch`, modules too.
+        torch_target: the target version of torch's stable ABI, such as `2.10`.
+        extensions: what is built without a CMakeLists.txt, as JSON values, in the order of their names.
+        options: the values of the options that are part of it, from `Settings.content`.
+    """
+    return {
+        "package": package,
+        "version": version,
+        "sources": dict(sources),
+        "abi": abi,
+        "torch_target": torch_target,
+        "extensions": list(extensions),
+        "options": dict(options),
+    }
+
+
+def digests_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of a Plan's three parts, from its JSON values."""
+    return {part: json_sha256(plan[part]) for part in PARTS}
+
+
+def fingerprint_of(schema: int, digests: Mapping[str, str]) -> str:
+    """The fingerprint of a Plan: the digest of its schema and of its parts' digests."""
+    return json_sha256({"schema": schema, **digests})
+
+
+def can_use_cuda(content: Content) -> bool:
+    """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
+    return not content["extensions"] or any(each["cuda"] != "none" for each in content["extensions"])
+
+
+def needs_cuda(content: Content) -> bool:
+    """Whether something cannot be built without CUDA."""
+    return any(each["cuda"] == "required" for each in content["extensions"])
+
+
+def is_whole(content: Content) -> bool:
+    """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
+    return content["abi"] == "torch" or bool(content["extensions"])
+
+
+def without_cuda(content: Content) -> Content:
+    """The same without the options for CUDA only: the content of kernels for the CPU alone."""
+    for_both = {name: value for name, value in content["options"].items() if not _is_for_cuda(name)}
+    return {**content, "options": for_both}
+
+
+def _is_for_cuda(name: str) -> bool:
+    from .options import OPTIONS  # imported only if needed, to keep a warm start fast
+
+    return name in OPTIONS and OPTIONS[name].cuda_only

@@ -1,0 +1,110 @@
+"""The exit status of a program, and what it says if it fails, is interrupted, or cannot write its output.
+
+The status is 0 for success, 1 for a failure or a finding, 2 for wrong usage, 130 if interrupted, and 141 if nobody
+reads the output any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn, TextIO, cast
+
+from .errors import KernelWheelError
+from .printable import TEXT, printable
+from .progress import abandon
+
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+
+def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception], ...] = ()) -> int:
+    """Do a program's work and return its exit status.
+
+    An error of ours or of the system is one message on standard error, without a traceback.
+
+    Args:
+        program: its name, before a message.
+        work: returns the exit status if nothing is raised.
+        expected: other exceptions that are messages to a user.
+    """
+    messages: tuple[type[Exception], ...] = (KernelWheelError, OSError, *expected)
+    try:
+        with _checked_output():
+            return work()
+    except KeyboardInterrupt:
+        return _fail(program, "interrupted", INTERRUPTED)
+    except _OutputError as error:
+        abandon(sys.stdout)
+        if isinstance(error.__cause__, BrokenPipeError):
+            return BROKEN_PIPE
+        return _fail(program, f"standard output cannot be written to: {error}")
+    except BrokenPipeError:  # on standard error; those on standard output are handled above
+        abandon(sys.stderr)
+        return BROKEN_PIPE
+    except messages as error:
+        return _fail(program, str(error))
+
+
+def _fail(program: str, message: str, status: int = 1) -> int:
+    try:
+        print(f"{program}: {printable(message, TEXT)}", file=sys.stderr, flush=True)
+    except OSError:
+        abandon(sys.stderr)
+    return status
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports wrong arguments, which may be names of files, without what a terminal would obey."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with status 2."""
+        super().error(printable(message))
+
+
+class _OutputError(Exception):
+    """Writing to standard output failed. Not an OSError, which would look like a file's, and which argparse ignores."""
+
+
+class _Output:
+    """Standard output, with its failures raised as _OutputError, and what does not print escaped.
+
+    So no command needs to know which of its words are from somebody else's file.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        if self._stream is None:
+            raise _OutputError("it is closed")
+        try:
+            return self._stream.write(printable(text, TEXT))
+        except OSError as error:
+            raise _OutputError(error) from error
+
+    def flush(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise _OutputError(error) from error
+
+
+@contextmanager
+def _checked_output() -> Iterator[None]:
+    """Make sure that everything printed is written by the end, or raise _OutputError."""
+    before = sys.stdout
+    output = _Output(before)  # None if it was closed from the start
+    sys.stdout = cast(TextIO, output)
+    try:
+        yield
+    finally:
+        sys.stdout = before
+        output.flush()

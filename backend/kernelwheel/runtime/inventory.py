@@ -1,0 +1,152 @@
+"""The read-only inventory of a Store: all entries of all versions of a package, intact or not."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import manifest as manifests
+from .artifact import Artifact
+from .compatible import Mismatch
+from .errors import (
+    IncompatibleArtifactError,
+    OtherSchemaError,
+    StoreError,
+    UnreadableArtifactError,
+    UnreadableStoreError,
+    command,
+)
+from .files import is_folder
+from .manifest_schema import is_digest
+from .store import Store
+
+GONE = "no longer there"
+# Errors for what may be intact but cannot be read right now.
+UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry in a Store, intact or not.
+
+    Attributes:
+        store: the Store, for the entry's own version.
+        folder: its folder, named after its fingerprint.
+        artifact: its Artifact; None if its manifest cannot be read.
+        damage: what is wrong with it, as far as its manifest tells; empty: nothing.
+        size: the size of its files in bytes.
+        made: when it was added to this Store, in seconds since 1970.
+        unread: why its manifest cannot be read right now; None if it can be.
+        mismatch: what its schema is, if another version of this package wrote its manifest; None: ours.
+    """
+
+    store: Store
+    folder: Path
+    artifact: Artifact | None
+    damage: str
+    size: int
+    made: float
+    unread: UnreadableStoreError | None = None
+    mismatch: Mismatch | None = None
+
+    @property
+    def version(self) -> str:
+        """The package version that it is for."""
+        return self.store.version
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint that it is stored under."""
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The entries of all versions in a Store, and the errors for folders that cannot be read safely."""
+
+    entries: tuple[Entry, ...]
+    refused: tuple[StoreError, ...]
+
+
+def versions(store: Store) -> list[Store]:
+    """The same Store for each version of its package that has a folder in it, safe or not.
+
+    Raises:
+        StoreError: the cache folder cannot be read.
+    """
+    package = store.folder / store.package
+    try:
+        folders = sorted(package.iterdir()) if is_folder(package) else []
+        names = (folder.name for folder in folders if is_folder(folder))
+        return [store._replace(version=name) for name in names if not name.startswith(".")]
+    except OSError as error:
+        raise store.unreadable(error) from error
+
+
+def take_inventory(store: Store) -> Inventory:
+    """List every entry of every version, as far as manifests tell; changes nothing and hashes nothing."""
+    entries: list[Entry] = []
+    refused: list[StoreError] = []
+    try:
+        found = versions(store)
+    except StoreError as error:
+        return Inventory((), (error,))
+    for each in found:
+        try:
+            each.guard.check(each.root)
+            folders = sorted(each.root.iterdir())
+            entries += [_look(each, folder) for folder in folders if is_digest(folder.name)]
+        except StoreError as error:
+            refused.append(error)
+        except OSError as error:
+            refused.append(each.unreadable(error))
+    return Inventory(tuple(entries), tuple(refused))
+
+
+def _look(store: Store, folder: Path) -> Entry:
+    artifact, damage, unread, mismatch = None, "", None, None
+    try:
+        artifact = store.read(folder)
+    except UnreadableStoreError as error:
+        unread = error
+    except OtherSchemaError as error:
+        remedy = f"{command(store.package)} cache prune"
+        mismatch = Mismatch("schema", error.required, error.found, remedy, "cpu", compile_cures=True)
+    except (StoreError, IncompatibleArtifactError) as error:
+        damage = error.found
+    try:
+        made = ((folder / manifests.FILE) if artifact else folder).lstat().st_mtime
+    except FileNotFoundError:  # another process has just removed it
+        made, damage = 0.0, GONE
+    return Entry(store, folder, artifact, damage, size_of(folder), made, unread, mismatch)
+
+
+def size_of(path: Path) -> int:
+    """The size in bytes of a file, or of all files below a folder; links are not followed."""
+    try:
+        info = path.lstat()
+        if not stat.S_ISDIR(info.st_mode):
+            return info.st_size
+        return sum(size_of(inside) for inside in path.iterdir())
+    except OSError:  # removed in the meantime, or not readable for this user
+        return 0
+
+
+def find_damage(entry: Entry) -> str:
+    """What is wrong with an entry, checked to the last byte of its libraries; empty: nothing.
+
+    Raises:
+        UnreadableArtifactError, UnreadableStoreError: it cannot be read right now.
+    """
+    if entry.unread:
+        raise entry.unread
+    if entry.damage or entry.artifact is None:
+        return entry.damage
+    try:
+        entry.artifact.verify()
+    except UnreadableArtifactError:
+        raise
+    except (StoreError, IncompatibleArtifactError) as error:
+        return error.found
+    return ""

@@ -1,0 +1,279 @@
+"""The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
+
+The first Artifact without a mismatch is used: the wheel's, then those in read-only caches, then those in the user's
+own. Only if there is none, and compiling would help, one is compiled; see `selection`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+from . import host as hosts
+from .artifact import Artifact
+from .compatible import capability_mismatch
+from .errors import KernelWheelError, UnreadableArtifactError, way_out
+from .find import find
+from .host import Host
+from .installed import InstalledPackage
+from .loading import import_module, load_extension, load_operators, needed_for, verify_modules
+from .no_kernels import incompatible, other_gpu
+from .selection import Request, against, compiles_cuda
+
+
+class Kernels:
+    """The compiled kernels of one package in this process.
+
+    The constructor reads the manifest and checks it against what is known without initialising CUDA. Nothing raises
+    until kernels are requested with `require`.
+
+    Args:
+        package: the package's import name.
+        version: its version.
+        folder: the folder of its Artifact, `<package>/_native`.
+        environ: the process environment, for the settings.
+
+    Attributes:
+        constructed: the latest ones of each package in this process, for the command line.
+    """
+
+    constructed: ClassVar[dict[str, Kernels]] = {}
+
+    def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self.installed = InstalledPackage(package, version, folder, environ)
+        self.host = hosts.probe()
+        self.lock = threading.RLock()
+        self._loaded: dict[str, Artifact] = {}
+        self._modules: dict[str, ModuleType] = {}
+        self._extensions: dict[str, ModuleType | None] = {}
+        self._whole_of: Artifact | None = None
+        self._checked_gpus: set[int] = set()
+        os.register_at_fork(after_in_child=self._renew_lock)
+        self.constructed[package] = self
+
+    def _renew_lock(self) -> None:
+        """Replace the lock in a forked child, which must not wait for a thread of its parent."""
+        self.lock = threading.RLock()
+
+    def require(self, device: str, index: int | None = None) -> None:
+        """Make the kernels of a device type available, loading their library the first time.
+
+        Args:
+            device: `cpu` or `cuda`.
+            index: the GPU about to be used; its compute capability is checked once.
+
+        Raises:
+            IncompatibleArtifactError: no Artifact fits this machine, or the wheel's is damaged.
+            BuildError: one had to be compiled and that failed.
+            StoreError: the user's cache cannot be used.
+        """
+        if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
+            return
+        with self.lock, self._os_errors():
+            self.installed.read_again()
+            if device not in self._loaded:
+                self._use(self._request(device, index), partial(self._load, device=device))
+            elif index is not None:
+                self._check_loaded(index)
+            if index is not None:
+                self._checked_gpus.add(index)
+
+    def module(self, name: str) -> ModuleType:
+        """Import a module added by kernelwheel_add_pybind11_module; later calls return the same module.
+
+        Call this on first use rather than at import: a module is one file for CPU and GPU, so it must fit the visible
+        GPUs, and if none fits, one is compiled. Looking for GPUs initialises CUDA only where NVIDIA's management
+        library cannot tell. If the option `cuda` is off, the module is for the CPU only and no GPU is checked.
+
+        Args:
+            name: the module's name.
+
+        Raises:
+            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or it has no such module.
+            BuildError: one had to be compiled and that failed.
+            StoreError: the user's cache cannot be used.
+        """
+        with self.lock:
+            artifact = self._whole(partial(self._import, name))
+            if name not in self._modules:
+                self._modules[name] = import_module(self.installed.package, name, artifact)
+            return self._modules[name]
+
+    def extension(self, name: str) -> ModuleType | None:
+        """Load the library of an extension, as declared in a table; later calls return the same.
+
+        Args:
+            name: the extension's name.
+
+        Returns:
+            The module; None for operators.
+
+        Raises:
+            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or the extension is for
+                other GPUs.
+            BuildError: one had to be compiled and that failed.
+            StoreError: the user's cache cannot be used.
+        """
+        with self.lock:
+            artifact = self._whole(partial(self._load_extension, name))
+            if name not in self._extensions:
+                self._refuse_other_family(name, artifact)
+                self._extensions[name] = load_extension(name, artifact)
+            return self._extensions[name]
+
+    def extension_if_usable(self, name: str) -> bool:
+        """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
+        with self.lock, suppress(KernelWheelError), self._os_errors():
+            self.installed.read_again()
+            if self._whole_of is None and not self.installed.damage:
+                selection = find(self.installed, self.host, self._whole_request(), partial(self._load_extension, name))
+                self._whole_of = selection.artifact
+            if self._whole_of:
+                self.extension(name)
+        return name in self._extensions
+
+    def load_if_usable(self) -> None:
+        """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
+        with self.lock, suppress(KernelWheelError), self._os_errors():
+            self.installed.read_again()
+            find(self.installed, self.host, self._request("cpu", None), partial(self._load, device="cpu"))
+
+    def info(self) -> dict[str, Any]:
+        """What was built and whether it fits this machine, as plain JSON values."""
+        package = self.installed
+        package.read_again()
+        values = {
+            "package": package.package,
+            "version": package.version,
+            "artifact": str(package.folder),
+            "manifest": package.manifest.to_json() if package.manifest else None,
+            "damage": str(package.damage) if package.damage else None,
+            "host": self.host._asdict(),
+            "verdict": [mismatch._asdict() for mismatch in package.mismatches(self.host)],
+            "loaded": {device: str(artifact.folder) for device, artifact in self._loaded.items()},
+        }
+        return dict(json.loads(json.dumps(values)))
+
+    def probe_gpus(self) -> None:
+        """Add the driver and the GPUs to the Host, so that checks cover them; initialises CUDA if there is a GPU."""
+        self.host = hosts.with_gpus(self.host)
+
+    def _whole(self, use: Callable[[Artifact], object]) -> Artifact:
+        """The one Artifact that all modules and extensions come from, as they may share types."""
+        package = self.installed
+        if self._whole_of is None:
+            with self._os_errors():
+                package.read_again()
+                if package.damage:  # before the settings, which need the manifest
+                    raise package.damage
+                self._whole_of = self._use(self._whole_request(), use)
+                package.in_use = True
+        return self._whole_of
+
+    def _whole_request(self) -> Request:
+        """The Request for kernels that are one file for CPU and GPU: for the GPUs, where there are any."""
+        package = self.installed
+        on = self.host.cuda and package.can_use_cuda and compiles_cuda(package.cuda, "cuda")
+        return self._request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu", None)
+
+    def _request(self, device: str, index: int | None) -> Request:
+        """The Request of a call, for one GPU if `index` names it."""
+        capability = None
+        if device == "cuda" and index is not None and self._gpus():
+            import torch
+
+            capability = torch.cuda.get_device_capability(index)
+        return Request(device, capability)
+
+    def _use(self, request: Request, use: Callable[[Artifact], object]) -> Artifact:
+        """Find or compile the Artifact for a request, and use it; raises if neither is possible."""
+        package = self.installed
+        if request.device == "cuda":
+            self._gpus()
+        selection = find(package, self.host, request, use)
+        if selection.error:
+            raise selection.error
+        if selection.artifact:
+            return selection.artifact
+        from . import progress
+        from .compile_into_store import compile_into_store
+
+        with progress.shown(package.package) as say:
+            artifact = compile_into_store(package, self.host, request, package.settings, say).artifact
+        if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
+            raise incompatible(
+                package.package,
+                request.device,
+                unfit,
+                "these kernels were just compiled here with the current settings",
+            )
+        use(artifact)  # outside the store's lock, so that others need not wait
+        return artifact
+
+    def _load(self, artifact: Artifact, device: str) -> None:
+        """Verify and load an Artifact's operators for a device type; a second call does nothing."""
+        for name in needed_for(device):  # all Artifacts of these sources have the same CPU library
+            if name not in self._loaded:
+                load_operators(artifact, name)
+                self._loaded[name] = artifact
+                self.installed.in_use = True
+
+    def _import(self, name: str, artifact: Artifact) -> None:
+        """Import the first module requested; if the loader rejects it, the search goes on."""
+        verify_modules(artifact, besides=name)
+        if name in artifact.manifest.modules:
+            self._modules[name] = import_module(self.installed.package, name, artifact)
+
+    def _load_extension(self, name: str, artifact: Artifact) -> None:
+        """Load the first extension requested; if the loader rejects it, the search goes on."""
+        library = artifact.manifest.extension_library(name)
+        if library and not artifact.manifest.is_of_a_family(library):
+            self._extensions[name] = load_extension(name, artifact)
+
+    def _refuse_other_family(self, name: str, artifact: Artifact) -> None:
+        """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
+        library = artifact.manifest.extension_library(name)
+        if library and artifact.manifest.is_of_a_family(library):
+            driver = self.host.driver
+            found = (capability_mismatch(artifact.manifest, each, driver, [library]) for each in self._gpus())
+            if mismatches := [mismatch for mismatch in found if mismatch]:
+                family = f"{name} is for {', '.join(library.sass)} alone"
+                raise incompatible(self.installed.package, "cuda", mismatches, family)
+
+    def _check_loaded(self, index: int) -> None:
+        """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
+        loaded = self._loaded["cuda"]
+        if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted_of(loaded)):
+            raise other_gpu(self.installed.package, loaded.folder, mismatches)
+
+    def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:
+        """The compute capabilities of the visible GPUs, which are probed on first use, by default with CUDA."""
+        if self.host.capabilities is None:
+            self.host = (look or hosts.with_gpus)(self.host)
+        return self.host.capabilities or ()
+
+    @contextmanager
+    def _os_errors(self) -> Iterator[None]:
+        """Turn an OSError on the way to the kernels, for whatever file, into a KernelWheelError.
+
+        That includes too many open files while a module of ours is imported. The dynamic loader's errors have no errno
+        and are passed on.
+        """
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None:
+                raise
+            raise UnreadableArtifactError(
+                f"the kernels of {self.installed.package} cannot be accessed right now",
+                required=f"a file that this user can read: {error.filename or self.installed.folder}",
+                found=f"{type(error).__name__}: {error}",
+                remedies=[way_out(error)],
+            ) from error

@@ -1,0 +1,196 @@
+"""Loading an Artifact into this process, after verifying its libraries.
+
+What was verified is what is loaded: the loader gets a path to the open file that was hashed, so that nothing depends on
+what the file's own path leads to by then. The descriptor stays open, for two reasons. The loader takes two libraries
+of one name for one, and a number that is in use is not given out again. And debuggers open that path, too.
+
+A sealed copy in memory (memfd_create) would also be safe from those who may write to the file in place, but they are
+trusted to run code anyway. It takes up to as long again as the digest (1 ms for splat's 3 MB, 100 ms for 100 MB), and
+each process would have a copy of its own in memory. /proc/PID/maps, from which profilers and core dumps take names,
+would name no file, and a cache on a file system mounted noexec would run nevertheless.
+
+Whether the Artifact fits is for the caller to check.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from .artifact import Artifact
+from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError
+from .manifest import Library
+from .platforms import HERE
+
+# Errors that are not the library's fault: no memory, no descriptors, a failing disk, no permission to run code there.
+# The loader reports them only as text.
+_LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
+# The paths under which the loader knows libraries of this process.
+_given: set[str] = set()
+
+
+def verify_modules(artifact: Artifact, besides: str) -> None:
+    """Check every module of an Artifact but one against its manifest, before that one is imported."""
+    for name, library in artifact.manifest.modules.items():
+        if name != besides:
+            artifact.verify_library(library)
+
+
+def needed_for(device: str) -> tuple[str, ...]:
+    """The device types whose libraries a call needs, in load order: the CPU library defines the operators."""
+    return ("cpu", "cuda") if device == "cuda" else ("cpu",)
+
+
+def load_operators(artifact: Artifact, device: str) -> None:
+    """Load the operators for one device type, after verifying each library against the manifest.
+
+    Raises:
+        IncompatibleArtifactError: a library does not match the manifest, or the loader rejects it.
+        UnreadableArtifactError: it cannot be read or loaded at the moment.
+    """
+    for library in artifact.manifest.libraries_for(device):
+        if not library.module:  # modules are imported by Python, on request
+            _load_file(artifact, library)
+
+
+def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
+    """Load the verified library of an extension: a module under its own name; operators, which gives None.
+
+    Raises:
+        IncompatibleArtifactError: the Artifact has no such extension, or the library does not match the manifest, or
+            the loader rejects it.
+        UnreadableArtifactError: it cannot be read or loaded at the moment.
+    """
+    library = artifact.manifest.extension_library(name)
+    if library is None:
+        raise _no_module(name, artifact)
+    if library.module:
+        return _import_file(name, artifact, library)
+    _load_file(artifact, library)
+    return None
+
+
+def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
+    """Import a module of an Artifact after verifying it, under a name that is unique to the package.
+
+    Raises:
+        IncompatibleArtifactError: there is no such module, or it does not match the manifest, or the loader rejects it.
+        UnreadableArtifactError: it cannot be read or loaded at the moment.
+    """
+    library = artifact.manifest.modules.get(name)
+    if library is None:
+        raise _no_module(name, artifact)
+    return _import_file(f"{package}._native.{name}", artifact, library)
+
+
+def _no_module(name: str, artifact: Artifact) -> IncompatibleArtifactError:
+    package = artifact.manifest.package
+    tables = bool(artifact.manifest.extensions)
+    there = [str(each["name"]) for each in artifact.manifest.extensions.values()] or list(artifact.manifest.modules)
+    added = f"declared as an extension: {name}" if tables else f"added by kernelwheel_add_pybind11_module({name} ...)"
+    return IncompatibleArtifactError(
+        f"{package} has no module {name}",
+        required=f"a module {added}",
+        found=f"{artifact.folder}: " + (", ".join(there) or "only operators"),
+        remedies=["use one of these, or add the module and reinstall the package"],
+    )
+
+
+@contextmanager
+def _verified(artifact: Artifact, library: Library) -> Iterator[str]:
+    """A path to a library that was just verified, for the loader; it stays open if that succeeds.
+
+    Raises:
+        IncompatibleArtifactError: the library does not match the manifest, or the loader rejects it.
+        UnreadableArtifactError: it cannot be read or loaded at the moment.
+    """
+    file = artifact.folder / library.file
+    verified = artifact.open_library(library)
+    try:
+        path = _unknown_path(verified)
+    except OSError as error:
+        raise UnreadableArtifactError(
+            "the compiled kernels cannot be loaded",
+            required=f"a path to the open file that was verified: {file}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=["mount /proc", "or close files, or raise the limit on open files (ulimit -n), and try again"],
+        ) from error
+    try:
+        yield path
+    except BaseException as error:
+        os.close(int(path.rpartition("/")[2]))
+        if isinstance(error, OSError) or (isinstance(error, ImportError) and error.path == path):
+            raise _refused(file, str(error).replace(path, str(file))) from error
+        raise  # the module's own code failed
+
+
+def _unknown_path(descriptor: int) -> str:
+    """A path to an open file that the loader was never given; the descriptor in it takes the place of this one.
+
+    A number may be in use again although its library is still loaded: a program can close what is not its own.
+    """
+    opened = [descriptor]
+    try:
+        while (path := HERE.path_of(opened[-1])) in _given:
+            opened.append(os.dup(opened[-1]))
+        _given.add(path)
+        opened.pop()
+        return path
+    finally:
+        for each in opened:
+            os.close(each)
+
+
+def _load_file(artifact: Artifact, library: Library) -> None:
+    """Load a library of operators, as torch.ops.load_library does, which would follow the path to the file's own."""
+    import torch
+
+    with _verified(artifact, library) as path:
+        ctypes.CDLL(path)
+        torch.ops.loaded_libraries.add(os.path.realpath(path))
+
+
+def _import_file(name: str, artifact: Artifact, library: Library) -> ModuleType:
+    """Import a library as a module of that name."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    file = str(artifact.folder / library.file)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    before = sys.modules.get(name)
+    with _verified(artifact, library) as path:
+        spec.origin = path  # what is loaded
+        module = sys.modules[spec.name] = module_from_spec(spec)
+        spec.origin = module.__file__ = file
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name)
+        if before is not None:
+            sys.modules[name] = before
+        raise
+    return module
+
+
+def _refused(path: Path, said: str) -> IncompatibleArtifactError:
+    """The error for an intact library that the loader does not load."""
+    if "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS))):
+        return UnreadableArtifactError(
+            "the compiled kernels cannot be loaded right now",
+            required=f"enough memory and file descriptors, and permission to run code from {path.parent}",
+            found=said,
+            remedies=["try again when resources are free", "or, if it is mounted noexec, mount it without that option"],
+        )
+    return IncompatibleArtifactError(
+        "the compiled kernels cannot be loaded",
+        required=f"a library that the dynamic loader accepts: {path}",
+        found=said,
+        remedies=[REINSTALL],
+    )

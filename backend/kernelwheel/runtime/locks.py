@@ -1,0 +1,82 @@
+"""A lock between processes that never goes stale: the kernel releases it when its last holder is dead.
+
+flock(2) belongs to the open file, which child processes can inherit. A compiler that outlives its killed build still
+holds the lock of the folder that it writes to, and nobody else starts there before it ends. A plain fork, which has no
+part in its parent's work, closes the lock. The lock file is never unlinked: otherwise, two processes could lock two
+different files of the same name.
+
+This is not the library filelock, for two reasons. Where flock is missing, filelock 4 falls back to a lock *file*, which
+can go stale. And it cannot hand its descriptor to child processes, which here must keep the lock while a compiler that
+outlived its killed build still writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .platforms import HERE
+
+POLL = 0.05  # seconds
+REMINDER = 10.0  # seconds
+
+_held: set[int] = set()
+_guard = threading.RLock()  # held during a fork, and while _held does not yet match the open descriptors
+
+
+@contextmanager
+def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]:
+    """Hold the lock at `path`; yields its file descriptor, for the `pass_fds` of children that must hold it too.
+
+    Args:
+        path: the lock file; created if missing.
+        waiting: called at once if another process holds the lock, then now and then until it is free.
+
+    Raises:
+        OSError: the file cannot be opened or is another user's, or its filesystem has no locks (HERE.no_locks).
+    """
+    with _guard:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        _held.add(descriptor)
+    try:
+        if os.fstat(descriptor).st_uid != HERE.user():
+            raise PermissionError(errno.EPERM, "the lock file is another user's", str(path))
+        due = 0.0
+        while not HERE.try_lock(descriptor):
+            if waiting is not None and time.monotonic() >= due:
+                waiting()
+                due = time.monotonic() + REMINDER
+            time.sleep(POLL)
+        yield descriptor
+    finally:
+        with _guard:
+            if descriptor in _held:
+                _held.remove(descriptor)
+                os.close(descriptor)
+
+
+@contextmanager
+def kept_in_child() -> Iterator[None]:
+    """Let a child that is forked in the body keep the locks of this process: it has a part in its work."""
+    with _guard:
+        held = set(_held)
+        _held.clear()
+        try:
+            yield
+        finally:
+            _held.update(held)
+
+
+def _close_in_child() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+    _guard.release()
+
+
+os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_close_in_child)

@@ -1,0 +1,205 @@
+"""Maintenance of a Store: quarantine damaged entries, and remove entries and what is left of compiles.
+
+Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries named
+after their fingerprints, `.work`, `.quarantine` and `.build`. An entry is first renamed, because nobody must find half
+of it, and only under the lock of its version, because another process may be making it. Lock files are never removed:
+another process may be waiting for one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import StoreError
+from .files import is_folder
+from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
+from .locks import exclusive
+from .platforms import HERE
+from .store import WHOLE, Store
+from .store_lock import DAY, making
+
+BUILDS_ARE_KEPT = 30 * DAY
+
+
+@dataclass(frozen=True)
+class DamagedEntry:
+    """A damaged entry: what is wrong, and its new place (None if it was left where it was)."""
+
+    entry: Entry
+    damage: str
+    moved: Path | None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed: an `entry`, a damaged one in `quarantine`, a dead maker's `leftover`, or a `build`.
+
+    A build is a folder in which kernels were compiled, for any version; its name identifies the rest of the Plan.
+    """
+
+    kind: str
+    version: str
+    name: str
+    size: int
+    because: str
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was removed (or would be), and what was left alone and why."""
+
+    removed: tuple[Removed, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def freed(self) -> int:
+        """The bytes freed, in total."""
+        return sum(removed.size for removed in self.removed)
+
+
+def verify_entries(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
+    """Check the digests of every entry of every version; damaged ones in the user's own Store are quarantined."""
+    seen = take_inventory(store)
+    damaged = []
+    for entry in seen.entries:
+        try:
+            damage = find_damage(entry)
+        except UNREADABLE as error:
+            damaged.append(DamagedEntry(entry, error.found, None))
+            continue
+        if not damage or damage == GONE:
+            continue
+        damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
+    return seen, tuple(damaged)
+
+
+def _put_away(entry: Entry) -> Path | None:
+    try:
+        entry.store.guard.check(entry.folder)  # a link, or what others can write to, is reported and stays
+        return entry.store.quarantine(entry.folder) if entry.store.own else None
+    except (StoreError, OSError):
+        return None
+
+
+def clear(store: Store, all_versions: bool = False) -> Cleaning:
+    """Remove all entries of this version, or of all versions, with their quarantine and leftovers, and all builds."""
+    wanted = [each for each in versions(store) if all_versions or each.version == store.version]
+    reasons = {entry.folder: "cleared" for entry in take_inventory(store).entries if entry.store in wanted}
+    return together(clean(wanted, reasons, dry_run=False), clean_builds(store, math.inf, "cleared"))
+
+
+def clean_builds(store: Store, before: float, because: str, dry_run: bool = False) -> Cleaning:
+    """Remove the build folders that are not in use and have not been used since `before` (seconds since 1970)."""
+    removed: list[Removed] = []
+    skipped: list[str] = []
+    try:
+        store.guard.check(store.builds)
+        old = [path for path in _inside(store.builds) if path.suffix != ".lock" and path.lstat().st_mtime < before]
+    except FileNotFoundError:
+        old = []
+    except (StoreError, OSError) as error:
+        return Cleaning((), (f"{store.builds}: {error}",))
+    for path in old:
+        try:
+            with exclusive(path.with_suffix(".lock"), _give_up):
+                removed.append(Removed("build", "", path.name, size_of(path), because))
+                if not dry_run:
+                    (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
+                    shutil.rmtree(path)
+        except (OSError, _Busy) as error:
+            skipped.append(f"{path}: {error}")
+    return Cleaning(tuple(removed), tuple(skipped))
+
+
+def together(one: Cleaning, other: Cleaning) -> Cleaning:
+    """Two cleanings as one."""
+    return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
+
+
+def clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:
+    """Remove entries, by folder with the reason, and all that is damaged or left of dead makers."""
+    removed: list[Removed] = []
+    skipped: list[str] = []
+    for store in stores:
+        clean_one = _would_remove if dry_run else _remove
+        try:
+            store.guard.check(store.root)
+            removed.extend(clean_one(store, reasons))
+        except (StoreError, _Busy) as error:
+            skipped.append(f"version {store.version}: {error}")
+        except OSError as error:
+            skipped.append(f"version {store.version}: {store.unwritable(error).found}")
+    return Cleaning(tuple(removed), tuple(skipped))
+
+
+class _Busy(Exception):
+    pass
+
+
+def _give_up(*_: object) -> None:
+    raise _Busy("in use by another process; try again when it is done")
+
+
+def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    lock = store.root / ".lock"
+    with ExitStack() as held:
+        if lock.exists():  # locking would create it, and a dry run creates nothing
+            try:
+                held.enter_context(exclusive(lock, _give_up))
+            except OSError as error:
+                if error.errno not in HERE.no_locks:
+                    raise
+        yield from _leftovers(store)
+        for kind, path, because in _doomed(store, reasons):
+            yield Removed(kind, store.version, path.name, size_of(path), because)
+
+
+def _remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    before = list(_leftovers(store))
+    if not before and not any(_doomed(store, reasons)):
+        return
+    with making(store, _give_up):  # entering removes the leftovers
+        after = {left.name for left in _leftovers(store)}
+        yield from (left for left in before if left.name not in after)
+        for kind, path, because in _doomed(store, reasons):
+            size = size_of(path)
+            if _discard(store, path):
+                yield Removed(kind, store.version, path.name, size, because)
+
+
+def _leftovers(store: Store) -> Iterator[Removed]:
+    for path in _inside(store.root / ".work"):
+        yield Removed("leftover", store.version, path.name, size_of(path), "its maker is dead")
+
+
+def _doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
+    """What to remove of one version besides leftovers: (kind, path, reason)."""
+    for path in _inside(store.root / ".quarantine"):
+        yield "quarantine", path, "damaged"
+    for path, because in reasons.items():
+        if path.parent == store.root:
+            yield "entry", path, because
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if is_folder(folder) and not folder.is_symlink() else []
+
+
+def _discard(store: Store, path: Path) -> bool:
+    """Rename, then remove; returns whether it still existed. If we die halfway, the next maker removes the rest."""
+    trash = store.root / ".work" / f"removed.{os.urandom(8).hex()}"  # no new folder: the disk may be full
+    try:
+        path.rename(trash)
+    except FileNotFoundError:
+        return False
+    if trash.is_dir() and not trash.is_symlink():
+        shutil.rmtree(trash, ignore_errors=True)
+    else:
+        trash.unlink()
+    return True

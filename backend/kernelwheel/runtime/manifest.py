@@ -1,0 +1,359 @@
+r"""The manifest: what an Artifact was built from, with what tools and settings, and what it requires.
+
+Wheels and the Store share one schema. The file carries its own digest: `digest` is the sha256 of the file with these
+64 digits replaced by zeros. It does not prove who wrote the file, only that it has not changed since. To check it:
+
+    digest=$(sed -n 's/^ "digest": "\(.*\)",$/\1/p' manifest.json)
+    sed "s/$digest/$(printf %064d 0)/" manifest.json | sha256sum    # prints the same digest
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import manifest_schema
+from .digests import stream_sha256
+from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
+from .manifest_schema import Malformed, is_digest, short
+from .platforms import library_file
+from .record import Record
+
+if TYPE_CHECKING:
+    from .content import Content
+
+SCHEMA = 6
+FILE = "manifest.json"
+LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
+MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
+LONGEST_NUMBER = 15  # digits
+_ZEROS = "0" * 64
+
+
+class Library(Record):
+    """One shared library of an Artifact.
+
+    Attributes:
+        file: its name in the Artifact's folder.
+        sha256, size: those of its bytes.
+        device: `cpu`, or `cuda` if it needs libtorch_cuda.
+        sass, ptx: the compute capabilities of its device code, such as `9.0` or `9.0a`, read back from the file.
+        module: the name under which Python imports it, in full for an extension; None for an operator library.
+    """
+
+    file: str
+    sha256: str
+    size: int
+    device: str
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    module: str | None = None
+
+
+class Requires(Record):
+    """What a machine needs to run an Artifact.
+
+    Attributes:
+        torch: the oldest torch, `2.10`; for modules, the one release, `2.13.*` (PEP 440, version matching).
+        platform: `linux-x86_64`.
+        libc: `glibc 2.34`; empty if the platform's libc does not identify itself.
+        libstdcxx: the newest symbol version used, `GLIBCXX_3.4.30`.
+        cuda: the CUDA major that torch must be for; None if any will do, as for operators, which bring the CUDA runtime
+            along, and if no library uses CUDA.
+        driver: the oldest CUDA version that a driver must support to run the SASS, `13.0`; None if no library uses
+            CUDA.
+        driver_for_ptx: the same for the PTX: a driver cannot compile PTX newer than itself.
+        python: the ABI of the one Python that modules are for, `cp312`; None if any Python will do.
+    """
+
+    torch: str
+    platform: str
+    libc: str
+    libstdcxx: str
+    cuda: int | None
+    driver: str | None
+    driver_for_ptx: str | None
+    python: str | None = None
+
+
+class Manifest(Record):
+    """The content of `manifest.json`; see the module's docstring for its purpose."""
+
+    package: str
+    version: str
+    fingerprint: str
+    sources: str
+    plan: Mapping[str, Any]
+    digests: Mapping[str, str]
+    built_with: Mapping[str, Any]
+    requires: Requires
+    libraries: tuple[Library, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `manifest.json`, as plain JSON values."""
+        values: dict[str, Any] = json.loads(to_bytes(self))
+        return values
+
+    @property
+    def content(self) -> Content:
+        """What was compiled, and how: the first part of its Plan."""
+        content: Content = self.plan["content"]
+        return content
+
+    def libraries_for(self, device: str) -> tuple[Library, ...]:
+        """The libraries of one device type, `cpu` or `cuda`."""
+        return tuple(library for library in self.libraries if library.device == device)
+
+    @property
+    def modules(self) -> dict[str, Library]:
+        """The Python modules among the libraries, by name."""
+        return {library.module: library for library in self.libraries if library.module}
+
+    @property
+    def extensions(self) -> dict[str, Mapping[str, Any]]:
+        """The extensions in its Plan, as JSON values, by the file of their library."""
+        return {self._file_of(extension["name"]): extension for extension in self.content["extensions"]}
+
+    @property
+    def uses_cuda(self) -> bool:
+        """Whether any library uses CUDA; otherwise the kernels are for the CPU only."""
+        return any(library.device == "cuda" for library in self.libraries)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a library that uses CUDA has CPU kernels too, as modules and extensions do."""
+        libraries = self.libraries if self.extensions else self.modules.values()
+        return any(library.device == "cuda" for library in libraries)
+
+    def extension_library(self, extension: str) -> Library | None:
+        """The library of an extension, by its name."""
+        file = self._file_of(extension)
+        return next((library for library in self.libraries if library.file == file), None)
+
+    def _file_of(self, extension: str) -> str:
+        return library_file(self.requires.platform, extension)
+
+    def is_of_a_family(self, library: Library) -> bool:
+        """Whether a library's kernels are for one family of GPUs only, as its extension declares."""
+        extension = self.extensions.get(library.file)
+        return bool(extension and extension["archs"])
+
+    @property
+    def kernels(self) -> tuple[Library, ...]:
+        """The libraries with device code that must run on every GPU: not those for one family of GPUs."""
+        every = self.libraries_for("cuda")
+        return tuple(each for each in every if (each.sass or each.ptx) and not self.is_of_a_family(each))
+
+
+def write(manifest: Manifest, folder: Path) -> None:
+    """Write `manifest.json` into the Artifact's folder.
+
+    Raises:
+        BuildError: as `to_bytes`.
+    """
+    (folder / FILE).write_bytes(to_bytes(manifest))
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """The bytes of `manifest.json`, identical for equal manifests.
+
+    Raises:
+        BuildError: the manifest has a value that `read` would reject.
+    """
+    text = signed(
+        {
+            **manifest._asdict(),
+            "schema": SCHEMA,
+            "requires": manifest.requires._asdict(),
+            "libraries": [library._asdict() for library in manifest.libraries],
+        }
+    )
+    try:
+        _values(text)
+    except ValueError as error:
+        raise BuildError(
+            f"the manifest of {manifest.package} cannot be written",
+            required="a manifest that can be read back",
+            found=str(error),
+            remedies=["correct what the message names: a name, a version or an option of the package"],
+        ) from error
+    return text
+
+
+def signed(values: Mapping[str, Any]) -> bytes:
+    """JSON values as written to the file, with their digest."""
+    text = json.dumps({**values, "digest": _ZEROS}, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    return text.replace(f'\n "digest": "{_ZEROS}"', f'\n "digest": "{digest}"').encode("ascii")
+
+
+def read(folder: Path, package: str | None = None) -> Manifest | None:
+    """Read the manifest in an Artifact's folder; None if there is none.
+
+    Args:
+        folder: the Artifact's.
+        package: the package that it must belong to; None: any.
+
+    Raises:
+        IncompatibleArtifactError: it has another schema, belongs to another package, or is malformed.
+        UnreadableArtifactError: it cannot be read right now.
+    """
+    path = folder / FILE
+    try:
+        text = content(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    manifest = from_bytes(text, path)
+    if package is not None and manifest.package != package:
+        raise corrupt(path, f"it is the manifest of {manifest.package}, not of {package}")
+    return manifest
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a manifest file, at most one more than the limit; does not block if the path is a pipe."""
+    return content_of(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def content_of(descriptor: int) -> bytes:
+    """The same for an open file, which is closed."""
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        return stream.read(min(os.fstat(descriptor).st_size, LARGEST) + 1) or b""
+
+
+def from_bytes(text: bytes, where: str | Path) -> Manifest:
+    """Parse the bytes of a `manifest.json`; `where` is named in errors.
+
+    Raises:
+        IncompatibleArtifactError: it has another schema, is damaged or is malformed.
+    """
+    try:
+        values = _values(text)
+    except OtherSchema as error:
+        raise OtherSchemaError(
+            "the manifest has a schema that this version does not read",
+            required=f"schema {SCHEMA}",
+            found=f"{error} in {where}",
+            remedies=["reinstall the package: its files come from two different versions"],
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise corrupt(where, str(error)) from error
+    del values["schema"], values["digest"]
+    requires = Requires(**values.pop("requires"))
+    libraries = tuple(
+        Library(**{**library, "sass": tuple(library["sass"]), "ptx": tuple(library["ptx"])})
+        for library in values.pop("libraries")
+    )
+    return Manifest(**values, requires=requires, libraries=libraries)
+
+
+class OtherSchema(Malformed):
+    """The manifest was written by another version of this package."""
+
+
+def _values(text: bytes) -> dict[str, Any]:
+    """The JSON values of a manifest, fully checked.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    if len(text) > LARGEST:
+        raise Malformed(f"it is larger than {LARGEST} bytes")
+    if text.count(b"{") + text.count(b"[") > MOST_NESTED:
+        raise Malformed(f"it has more than {MOST_NESTED} objects and lists")
+    values: dict[str, Any] = _JSON.decode(text.decode("ascii"))
+    if type(values) is not dict or "schema" not in values:
+        raise Malformed("it has no schema")
+    if values["schema"] != SCHEMA:
+        raise OtherSchema(f"schema {short(values['schema'])}")
+    digest: Any = values.get("digest")
+    if not is_digest(digest):
+        raise Malformed("it has no digest")
+    if hashlib.sha256(text.replace(digest.encode("ascii"), _ZEROS.encode("ascii"))).hexdigest() != digest:
+        raise Malformed("its digest does not match its content")
+    manifest_schema.check_manifest(values)
+    return values
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise Malformed("it has a duplicate key")
+    return values
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise Malformed(f"it has a number with {len(digits)} digits")
+    return int(digits)
+
+
+def _no_number(text: str) -> None:
+    raise Malformed(f"it has the number {short(text)}")
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_no_number, parse_constant=_no_number
+)
+
+
+def open_verified(folder: Path, library: Library) -> int:
+    """The descriptor of a library whose bytes were checked against its manifest, to be closed by the caller.
+
+    Raises:
+        IncompatibleArtifactError: the file is missing, or has another size or digest.
+        UnreadableArtifactError: it cannot be read right now.
+    """
+    path = folder / library.file
+    try:
+        return verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
+    except FileNotFoundError as error:
+        raise corrupt(path, str(error)) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def verified(descriptor: int, library: Library, path: Path) -> int:
+    """The descriptor of an open library, at its beginning, after the same check; it is closed if that fails.
+
+    Raises:
+        IncompatibleArtifactError: as `open_verified`; `path` is named.
+        OSError: it cannot be read right now.
+    """
+    try:
+        size = os.fstat(descriptor).st_size
+        found = "" if size == library.size else f"{size} bytes"
+        with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as stream:
+            found = found or (digest if (digest := stream_sha256(stream)) != library.sha256 else "")
+            stream.seek(0)
+        if found:
+            raise corrupt(path, f"{found}; the manifest says {library.size} bytes, sha256 {library.sha256}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
+    """The error for a file that may be intact: too many files open, no permission, or an unresponsive network disk."""
+    return UnreadableArtifactError(
+        "the compiled kernels cannot be read",
+        required=f"a file that this user can read: {path}",
+        found=f"{type(error).__name__}: {error}",
+        remedies=[way_out(error)],
+    )
+
+
+def corrupt(where: str | Path, found: str) -> IncompatibleArtifactError:
+    """The error for a damaged Artifact: nothing in it is loaded, and no compile hides the damage."""
+    return IncompatibleArtifactError(
+        "the compiled kernels are damaged",
+        required="an unchanged manifest and unchanged libraries",
+        found=f"{where}: {found}",
+        remedies=[REINSTALL],
+    )

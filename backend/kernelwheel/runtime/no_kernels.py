@@ -1,0 +1,91 @@
+"""The errors for kernels that cannot be provided, and the mismatches that involve no manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .compatible import Mismatch
+from .errors import REINSTALL, IncompatibleArtifactError, command
+from .host import Host
+
+
+def incompatible(
+    package: str, device: str, mismatches: Sequence[Mismatch], no_compile: str = ""
+) -> IncompatibleArtifactError:
+    """The error for kernels that must not be loaded: every mismatch, and why none are compiled (`no_compile`)."""
+    return IncompatibleArtifactError(
+        f"{package} has no {device.upper()} kernels for this machine",
+        required="\n".join(f"{m.required} ({m.dimension})" for m in mismatches),
+        found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
+        remedies=[mismatch.remedy for mismatch in mismatches],
+    )
+
+
+def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
+    """The error for a GPU that does not fit the CUDA kernels this process has loaded for another one."""
+    remedy = f"compile for all visible GPUs ({command(package)} cache build), then restart the program"
+    in_use = f"{loaded} is in use, and a process can load only one library of CUDA kernels"
+    return incompatible(package, "cuda", [mismatch._replace(remedy=remedy) for mismatch in mismatches], in_use)
+
+
+def changed_sources(package: str, native: Path, wanted: str, found: str, editable: bool) -> IncompatibleArtifactError:
+    """The error for sources that changed in an installed wheel, or while a process uses kernels of the old ones."""
+    return IncompatibleArtifactError(
+        f"the native sources of {package} have changed",
+        required=f"sources {wanted[:12]}, used for the kernels {'in this process' if editable else 'next to them'}",
+        found=f"sources {found[:12]}" if editable else f"sources {found[:12]} in {native / 'src'}",
+        remedies=["restart the program" if editable else REINSTALL],
+    )
+
+
+def no_sources(package: str) -> IncompatibleArtifactError:
+    """The error for a package that was installed without its native sources."""
+    return IncompatibleArtifactError(
+        "no sources are installed to compile from",
+        required=f"the native sources of {package}, which its wheels include",
+        found="none",
+        remedies=[REINSTALL],
+    )
+
+
+def no_gpu(host: Host) -> Mismatch:
+    """The mismatch of CUDA kernels if torch sees no GPU; compiling does not fix it."""
+    found = f"torch {host.torch} has no CUDA" if host.cuda is None else "torch sees no GPU"
+    return Mismatch(
+        dimension="gpu",
+        required="an NVIDIA GPU with its driver, and a torch built with CUDA",
+        found=found,
+        remedy="use CPU tensors, or run on a machine where torch.cuda.is_available()",
+        device="cuda",
+        compile_cures=False,
+    )
+
+
+def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
+    """The mismatch if the wheel's Artifact is damaged or cannot be read at the moment; compiling does not fix it."""
+    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), "cpu", False)
+
+
+def no_artifact(package: str, folder: Path) -> Mismatch:
+    """The mismatch if the package was installed without an Artifact."""
+    return Mismatch(
+        dimension="artifact",
+        required=f"compiled kernels in {folder}",
+        found="none, as in an editable install",
+        remedy=f"install a wheel of {package} (pip install . in the checkout builds one)",
+        device="cpu",
+        compile_cures=True,
+    )
+
+
+def always_compiled(package: str, origin: str) -> Mismatch:
+    """The mismatch of a wheel's Artifact that fits, if the option `jit` is always."""
+    return Mismatch(
+        dimension="jit",
+        required=f"kernels compiled on this machine: jit is always ({origin})",
+        found="the wheel's kernels",
+        remedy=f"set jit to auto to use the wheel's kernels, or install a wheel of {package} that includes its sources",
+        device="cpu",
+        compile_cures=True,
+    )

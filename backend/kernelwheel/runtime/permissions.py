@@ -1,0 +1,242 @@
+"""The check that only root, this user and users named in the settings could have changed what is loaded.
+
+Loading a library runs its code. A cache folder is therefore opened from the root of the filesystem downwards, folder by
+folder and by descriptor (openat(2)), with the owner and mode of each checked. What was checked is also what is used:
+replacing it afterwards would take write access to one of these folders.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import StoreError
+from .platforms import HERE
+from .record import Record
+
+FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
+PRIVATE = 0o700  # for anything unfinished
+FILE = 0o644
+_MAX_LINKS = 40  # Linux's own limit for one path, path_resolution(7)
+
+
+class Trust(Record):
+    """The users whose files are loaded, besides root and this user.
+
+    Attributes:
+        others: the numbers of further users.
+        everyone: whether to skip all checks, for a machine or a container without other users.
+    """
+
+    others: frozenset[int] = frozenset()
+    everyone: bool = False
+
+    def includes(self, user: int) -> bool:
+        """Whether files of this user may be loaded."""
+        named = user in (0, HERE.user()) or user in self.others
+        return self.everyone or (named and not HERE.stands_for_many(user))
+
+
+NOBODY_ELSE = Trust()
+
+
+class Guard(Record):
+    """Opens folders and files below a cache folder, and refuses what others could have put there.
+
+    On the way to the cache folder, links are followed if a trusted user made them. A folder on the way may be writable
+    by all if its sticky bit is set, as for /tmp; above the cache folder, a folder may also be writable by a group whose
+    members are known and all trusted. Below the cache folder, links are refused and nobody else may write at all.
+
+    Attributes:
+        folder: the cache folder, an absolute path.
+        trust: the users whose files are loaded.
+        name: what the folder is, for errors: `the store of compiled kernels`.
+        variable: the environment variable that sets another folder.
+        trust_variable: the one that sets further users to trust.
+    """
+
+    folder: Path
+    trust: Trust
+    name: str
+    variable: str
+    trust_variable: str
+
+    @contextmanager
+    def opened(self, folder: Path, make: int | None = None) -> Iterator[int]:
+        """The descriptor of a folder: the cache folder or one below it.
+
+        Args:
+            folder: its path.
+            make: the mode with which to make missing folders; None: a missing folder is an error.
+
+        Raises:
+            StoreError: others could have changed it; says who, and how to fix it.
+            OSError: it cannot be opened or made.
+        """
+        descriptor = self._open_outer(make)
+        try:
+            inside = self.folder
+            for name in folder.relative_to(self.folder).parts:
+                inside /= name
+                descriptor = _exchanged(descriptor, self._open_inner(descriptor, name, inside, make))
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def check(self, folder: Path) -> None:
+        """Refuse a folder that others could have changed. Raises as `opened`."""
+        with self.opened(folder):
+            pass
+
+    def make(self, folder: Path, mode: int) -> None:
+        """Make a folder and its parents, or check those that exist.
+
+        Raises as `opened`.
+        """
+        with self.opened(folder, make=mode):
+            pass
+
+    def open_file(self, parent: int, name: str, path: Path) -> int:
+        """The descriptor of a file in an open folder, for reading; `path` is named in errors. Raises as `opened`."""
+        # Without O_NONBLOCK, opening a FIFO that somebody put there would block for ever.
+        descriptor = _open(name, os.O_RDONLY | os.O_NONBLOCK, parent, path)
+        if descriptor is not None:
+            try:
+                info = os.fstat(descriptor)
+                if stat.S_ISREG(info.st_mode) and self._is_ours_alone(info):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+        raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "file")
+
+    def _open_outer(self, make: int | None) -> int:
+        """Open the cache folder from the root downwards, following links here rather than in the kernel."""
+        descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            where = Path("/")
+            names, links = list(reversed(self.folder.parts[1:])), 0
+            self._check_outer(where, descriptor, bool(names))
+            while names:
+                name = names.pop()
+                path = where / name
+                try:
+                    following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+                except FileNotFoundError as error:
+                    if make is None:
+                        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+                    # Folders above the cache folder follow the umask, but are never writable by others.
+                    following = _made(name, descriptor, make, exactly=not names)
+                info = os.fstat(following)
+                if stat.S_ISLNK(info.st_mode):
+                    links += 1
+                    target = os.readlink("", dir_fd=following)
+                    os.close(following)
+                    if not self.trust.includes(info.st_uid):
+                        raise self._unsafe(path, info, "folder")
+                    if links > _MAX_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self.folder))
+                    if target.startswith("/"):
+                        where = Path("/")
+                        descriptor = _exchanged(descriptor, os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                    names += reversed([part for part in target.split("/") if part not in ("", ".")])
+                    continue
+                descriptor, where = _exchanged(descriptor, following), path
+                self._check_outer(where, descriptor, bool(names))
+            # An O_PATH descriptor cannot be listed: open the folder for reading.
+            return _exchanged(descriptor, os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _check_outer(self, path: Path, descriptor: int, above: bool) -> None:
+        info = os.fstat(descriptor)
+        if not stat.S_ISDIR(info.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        if self._is_ours_alone(info):
+            return
+        if self.trust.includes(info.st_uid):
+            if HERE.protects_entries(info):
+                return  # others can add to it, but cannot rename or remove what is ours
+            if above and not HERE.everyone_may_write(info):
+                members = HERE.group_writers(descriptor, info)
+                if members is not None and all(map(self.trust.includes, members)):
+                    return  # as a user's private group
+                raise self._unsafe(path, info, "folder", _said_of(members, info))
+        raise self._unsafe(path, info, "folder")
+
+    def _open_inner(self, parent: int, name: str, path: Path, make: int | None) -> int:
+        try:
+            descriptor = _open(name, os.O_RDONLY | os.O_DIRECTORY, parent, path)
+        except FileNotFoundError:
+            if make is None:
+                raise
+            descriptor = _made(name, parent, make, exactly=True)
+        if descriptor is not None:
+            if self._is_ours_alone(os.fstat(descriptor)):
+                return descriptor
+            os.close(descriptor)
+        raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "folder")
+
+    def _is_ours_alone(self, info: os.stat_result) -> bool:
+        return self.trust.everyone or (self.trust.includes(info.st_uid) and not HERE.others_may_write(info))
+
+    def _unsafe(self, path: Path, info: os.stat_result, kind: str, group: str = "") -> StoreError:
+        right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)
+        if not right_kind:
+            remedy = f"remove {path}"
+        elif self.trust.includes(info.st_uid):
+            remedy = f"chmod go-w {path}"
+        else:
+            remedy = f"set {self.trust_variable}={info.st_uid} if that user's code may run as this user"
+        return StoreError(
+            f"{self.name} is not safe: {path}",
+            required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
+            "to, because loading a library runs its code",
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {HERE.user()}"
+            + (f"; {group}" if group else ""),
+            remedies=[remedy, f"or set {self.variable} to another folder"],
+        )
+
+
+def _open(name: str, flags: int, parent: int, path: Path) -> int | None:
+    """The descriptor of something in an open folder; None if it is a link, or is not a folder but should be."""
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            return None
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
+    """The descriptor of a folder made in an open one, by us or by another process that was faster."""
+    try:
+        os.mkdir(name, mode, dir_fd=parent)
+        made = True
+    except FileExistsError:
+        made = False
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    if made and exactly and os.fstat(descriptor).st_uid == HERE.user():
+        os.fchmod(descriptor, mode)  # mkdir(2) applies the umask
+    return descriptor
+
+
+def _exchanged(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _said_of(members: set[int] | None, info: os.stat_result) -> str:
+    """What is known of the members of a folder's group, for an error."""
+    if members is not None:
+        return f"its group has the members {', '.join(map(str, sorted(members)))}"
+    return (
+        f"the members of group {info.st_gid} cannot be told: it has an access control list, or the user database does "
+        "not list the owner and this user in that group, as a directory service (SSSD, Active Directory) need not"
+    )

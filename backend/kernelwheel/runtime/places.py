@@ -1,0 +1,89 @@
+"""The locations of Stores: the folders named in the settings, and the user's own cache folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import SettingsError, StoreError
+from .permissions import Guard, Trust
+from .platforms import HERE
+from .settings import Settings
+from .store import Store
+from .variables import cache_home, own_variable
+
+EVERYONE = "everyone"
+
+
+def default_folder() -> Path:
+    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder.
+
+    Raises:
+        StoreError: this user does not have one.
+    """
+    folder = cache_home()
+    if folder is None:
+        raise StoreError(
+            "no folder to store compiled kernels in",
+            required="an absolute path from XDG_CACHE_HOME, or from the user's home",
+            found=f"neither, nor a home of user {HERE.starter()} in the user database",
+            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
+        )
+    return folder / "kernelwheel"
+
+
+def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
+    """The Stores that the settings name, in search order; the last is the user's own.
+
+    Raises:
+        StoreError: as `default_folder`, or the program runs with another user's privileges.
+        SettingsError: `trusted-owners` names a user that does not exist on this machine.
+    """
+    trust = trust_of(settings)
+    for folder in map(Path, settings.cache_path):
+        yield Store(folder, package, version, own=False, trust=trust)
+    own = Path(settings.cache_dir) if settings.cache_dir else default_folder()
+    yield Store(own, package, version, trust=trust)
+
+
+def trust_of(settings: Settings) -> Trust:
+    """The users that the settings trust, by number.
+
+    Raises:
+        SettingsError: a user does not exist.
+        StoreError: the program runs with other privileges than those of the user who started it, and that user's
+            environment decides where caches are.
+    """
+    if HERE.has_other_privileges():
+        raise StoreError(
+            "a program that runs with another user's privileges cannot use a cache",
+            required="one user: the environment of whoever started the program decides where caches are",
+            found=f"user {HERE.starter()}, privileges of user {HERE.user()}, or privileges put aside or given by the "
+            "program's file (setuid, setgid, capabilities; AT_SECURE)",
+            remedies=["install a wheel that was built for this machine"],
+        )
+    return Trust(
+        frozenset(_number_of(name, settings) for name in settings.trusted_owners if name != EVERYONE),
+        EVERYONE in settings.trusted_owners,
+    )
+
+
+def _number_of(user: str, settings: Settings) -> int:
+    if user.isdecimal() and len(user) <= 10:
+        return int(user)
+    number = HERE.number_of(user)
+    if number is None:
+        raise SettingsError(
+            f"option 'trusted-owners' names {user!r}, but there is no such user on this machine",
+            required=f"user names or numbers, or {EVERYONE}",
+            found=f"{user!r} from {settings.origin('trusted-owners')}",
+            remedies=["correct the name, or use the user's number (id -u)"],
+        )
+    return number
+
+
+def temporary_guard(package: str, trust: Trust) -> Guard:
+    """A guard that rejects a temporary folder where other users could replace a work folder."""
+    folder = Path(tempfile.gettempdir())
+    return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))

@@ -1,0 +1,171 @@
+"""Manifests, mismatches, Selections and entries as JSON values for `--json` and as text for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from .compatible import Mismatch, Wanted, check
+from .host import Host
+from .inventory import Entry
+from .manifest import Manifest
+from .selection import Selection
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """A summary of a manifest."""
+    needs, built = manifest.requires, manifest.built_with
+    cuda = built.get("cuda", {})
+    torch = needs.torch if needs.torch.endswith(".*") else f">= {needs.torch}"
+    torch += f", Python {needs.python}" if needs.python else ""
+    tools = f"kernelwheel {built.get('kernelwheel')}, torch {built.get('torch')}, {built.get('cxx')}"
+    nvcc = str(built.get("nvcc") or "not used")
+    rows = [
+        ("package", f"{manifest.package} {manifest.version}"),
+        ("fingerprint", manifest.fingerprint),
+        ("built with", f"{tools}, {nvcc if nvcc.startswith('clang') else f'nvcc {nvcc}'}"),
+        ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
+        ("settings", settings_text(built.get("settings", {}))),
+        ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
+    ]
+    if manifest.uses_cuda:
+        torch = "any CUDA" if needs.cuda is None else f"CUDA {needs.cuda}"
+        rows.append(("", f"for CUDA: torch with {torch}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
+    for library in manifest.libraries:
+        kind = f", imported as {library.module}" if library.module else ""
+        kind += ", taken from the wheel" if library.file in manifest.plan["tools"]["taken"] else ""
+        rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
+        if library.device == "cuda":
+            rows.append(("", f"SASS {' '.join(library.sass)}; PTX {' '.join(library.ptx) or 'none'}"))
+    return rows_text(rows)
+
+
+def settings_text(record: Mapping[str, Any]) -> str:
+    """The options that were set, one per line: `archs = 9.0 (-C archs)`; for a path, only its origin."""
+    lines = []
+    for name, setting in record.items():
+        if setting["origin"] != "default":
+            value = setting["value"]
+            text = shlex.join(value) if isinstance(value, (list, tuple)) else value
+            lines.append(f"{name}{f' = {text}' if text is not None else ''} ({setting['origin']})")
+    return "\n".join(lines) or "none set"
+
+
+def view_selection(selection: Selection, capability: str | None = None) -> dict[str, Any]:
+    """What a call or `cache build` does, as plain JSON values; `capability` is that of the call's GPU."""
+    return {
+        "device": selection.device,
+        "outcome": selection.outcome,
+        "because": selection.because,
+        "artifact": str(selection.artifact.folder) if selection.artifact else None,
+        "remedies": list(selection.error.remedies) if selection.error else [],
+        "capability": capability,
+    }
+
+
+def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
+    """A row for what the next call on a device type does."""
+    device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
+    return selection_row(device, expected)
+
+
+def selection_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
+    """A row for the view of a Selection; `cache build` loads nothing."""
+    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
+    if name == "cache build":
+        words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
+    where = f" ({expected['artifact']})" if expected["artifact"] else ""
+    return name, f"{words[expected['outcome']]}: {expected['because']}{where}"
+
+
+def verdict_text(mismatches: Sequence[Mismatch]) -> str:
+    """Mismatches as text: one line if there are none, otherwise each mismatch with its remedy."""
+    if not mismatches:
+        return "verdict: fits this machine"
+    lines = ["verdict: does not fit this machine"]
+    for mismatch in mismatches:
+        scope = "all kernels" if mismatch.device == "cpu" else "CUDA kernels"
+        lines += [
+            f"  {mismatch.dimension} ({scope})",
+            f"    required: {mismatch.required}",
+            f"    found:    {mismatch.found}",
+            f"    to fix:   {mismatch.remedy}",
+        ]
+    return "\n".join(lines)
+
+
+def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
+    """An entry of a store and whether it fits this machine, as plain JSON values."""
+    view: dict[str, Any] = {
+        "folder": str(entry.folder),
+        "version": entry.version,
+        "fingerprint": entry.fingerprint,
+        "size": entry.size,
+        "made": datetime.fromtimestamp(entry.made, timezone.utc).isoformat(timespec="seconds"),
+        "damage": entry.damage or None,
+        "unread": entry.unread.found if entry.unread else None,
+        "kernels": None,
+        "mismatches": [],
+        "fits": False,
+    }
+    if entry.mismatch:
+        view["mismatches"] = [entry.mismatch._asdict()]
+    if entry.artifact is not None:
+        found = check(entry.artifact.manifest, host, wanted)
+        view["kernels"] = targets_text(entry.artifact.manifest)
+        view["mismatches"] = [mismatch._asdict() for mismatch in found]
+        view["fits"] = not found and not entry.damage
+    return view
+
+
+def targets_text(manifest: Manifest) -> str:
+    """The targets of an Artifact's kernels: `CPU`, or `CPU; CUDA 13.0: SASS 8.0 9.0, PTX 9.0`."""
+    cuda = [
+        f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
+        for library in manifest.libraries_for("cuda")
+    ]
+    return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(cuda)}" if cuda else "CPU"
+
+
+def entry_text(view: Mapping[str, Any], now: float) -> str:
+    """One line for an entry: version, fingerprint, size, age, targets, and whether it fits."""
+    made = datetime.fromisoformat(view["made"]).timestamp()
+    if view["damage"]:
+        worth = f"damaged: {view['damage']}"
+    elif view["unread"]:
+        worth = f"cannot be read now: {view['unread']}"
+    elif view["fits"]:
+        worth = "fits"
+    else:
+        scope = (
+            "does not fit" if any(m["device"] == "cpu" for m in view["mismatches"]) else "fits CPU calls, not CUDA's"
+        )
+        worth = f"{scope}: " + ", ".join(dict.fromkeys(m["dimension"] for m in view["mismatches"]))
+    parts = (view["version"], view["fingerprint"][:12], size_text(view["size"]), age_text(now - made))
+    return "  ".join([*parts, *([view["kernels"]] if view["kernels"] else []), worth])
+
+
+def size_text(size: int) -> str:
+    """A size in MB: `0.06 MB`."""
+    return f"{size / 1e6:.2f} MB"
+
+
+def age_text(seconds: float) -> str:
+    """An age in its largest whole unit: `3 days old`."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {unit}{'s' * (count > 1)} old"
+    return "new"
+
+
+def rows_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns, names and values; a value may have several lines."""
+    width = max(len(name) for name, _ in rows)
+    lines = []
+    for name, value in rows:
+        first, *rest = str(value).splitlines() or [""]
+        lines += [f"  {name:<{width}}  {first}", *(f"  {'':<{width}}  {line}" for line in rest)]
+    return "\n".join(lines)

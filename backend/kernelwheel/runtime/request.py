@@ -1,0 +1,72 @@
+"""What the compiler is asked, and what it answers: with the manifest, the contract between loader and compiler.
+
+Both are one line of JSON, see compiler/worker.py. The number of the contract rises when a request's meaning changes:
+a compiler serves all earlier numbers, and makes manifests that the loader of that number reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .content import Content
+from .record import Record
+from .settings import Settings
+
+CONTRACT = 1
+
+
+class CompileRequest(Record):
+    """A request for an Artifact.
+
+    Attributes:
+        content: what to compile, and how, with the options for CUDA. The Artifact's is equal to it; if it has no CUDA
+            kernels, then without these.
+        sources: the folder with CMakeLists.txt, or with the files of the extensions.
+        settings: the effective options, in which `cuda` and `archs` say what this request is for.
+        driver: the CUDA version that the driver of this machine supports, if the kernels must run here.
+        wheel: the folder of the wheel's own Artifact, if its CPU libraries are taken where they are the same.
+        lock: the descriptor of the store's lock, which the asking process holds; None: the compiler takes it.
+        scratch: the folder for an Artifact that cannot be stored; None: then there is none.
+    """
+
+    content: Content
+    sources: Path
+    settings: Settings
+    driver: tuple[int, int] | None = None
+    wheel: Path | None = None
+    lock: int | None = None
+    scratch: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain JSON values."""
+        paths = {name: str(path) if path else None for name, path in self._paths().items()}
+        return {"contract": CONTRACT, **self._asdict(), **paths, "settings": self.settings.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> CompileRequest:
+        """The request that `to_json` described."""
+        typed = {
+            "settings": Settings.from_json(values["settings"]),
+            "driver": tuple(values["driver"]) if values["driver"] else None,
+            **{name: Path(values[name]) if values[name] else None for name in ("sources", "wheel", "scratch")},
+        }
+        return cls(**{name: typed.get(name, values[name]) for name in cls._fields})
+
+    def _paths(self) -> dict[str, Path | None]:
+        return {"sources": self.sources, "wheel": self.wheel, "scratch": self.scratch}
+
+
+class CompileAnswer(Record):
+    """The Artifact for a request.
+
+    Attributes:
+        folder: where it is.
+        compiled: whether it was compiled just now.
+        decisions: the reasons for what this request asked for, as in a manifest's `built_with`.
+    """
+
+    folder: Path
+    compiled: bool
+    decisions: Mapping[str, Any]

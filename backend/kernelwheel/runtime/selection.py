@@ -1,0 +1,230 @@
+"""The selection: which Artifact is loaded for a call or found by `cache build`, or that one is compiled, or the error.
+
+This is the only place that decides, and a pure function of what exists. `find` and `obtain` carry it out; `foresight`
+shows it to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from . import compatible
+from .artifact import Artifact
+from .compatible import Mismatch, Wanted, capability_mismatch, check
+from .errors import KernelWheelError
+from .host import Host
+from .no_kernels import always_compiled, incompatible, no_artifact, no_gpu
+from .record import Record
+from .variables import own_variable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Protocol
+
+    from .architectures import ArchList
+
+    class Installed(Protocol):
+        """What a selection depends on besides the Artifacts; each is read only if it matters, as some are slow."""
+
+        package: str
+        folder: Path
+
+        @property
+        def damage(self) -> KernelWheelError | None:
+            """What is wrong with the package's own Artifact; if anything is, nothing else is tried."""
+
+        @property
+        def artifact(self) -> Artifact | None:
+            """The package's own Artifact, from its wheel; None if it has none."""
+
+        def wanted_of(self, artifact: Artifact) -> Wanted:
+            """What an Artifact is checked against."""
+
+        @property
+        def jit(self) -> str:
+            """The value of the option `jit`."""
+
+        @property
+        def jit_origin(self) -> str:
+            """Where `jit` was set."""
+
+        @property
+        def cuda(self) -> str:
+            """The value of the option `cuda`."""
+
+        @property
+        def cuda_origin(self) -> str:
+            """Where `cuda` was set."""
+
+        @property
+        def needs_cuda(self) -> bool:
+            """Whether it cannot be built without CUDA."""
+
+        @property
+        def untargeted(self) -> bool:
+            """Whether neither the option `cuda` nor `archs` says what to compile for without a GPU."""
+
+        @property
+        def has_sources(self) -> bool:
+            """Whether there are sources to compile."""
+
+
+class Request(Record):
+    """A request for kernels.
+
+    Attributes:
+        device: `cpu` or `cuda`.
+        capability: the compute capability of the GPU that a call runs on; None for all GPUs of the Host.
+        build: whether this is `cache build`, which loads nothing and may target GPUs of other machines.
+        targets: the architectures that a build must serve, if any are named.
+    """
+
+    device: str
+    capability: tuple[int, int] | None = None
+    build: bool = False
+    targets: ArchList | None = None
+
+
+class Selection(Record):
+    """The outcome of a request.
+
+    Attributes:
+        device: `cpu` or `cuda`.
+        outcome: `load` (for a build: nothing to compile), `compile` or `fail`.
+        because: why, in one or a few lines.
+        artifact: what is loaded.
+        error: the error to raise if the outcome is `fail`.
+    """
+
+    device: str
+    outcome: Literal["load", "compile", "fail"]
+    because: str
+    artifact: Artifact | None = None
+    error: KernelWheelError | None = None
+
+
+def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: Installed) -> Selection:
+    """Load the first candidate that fits, compile, or fail.
+
+    Args:
+        request: the kernels requested.
+        host: the machine, including its GPUs if the request is for CUDA.
+        candidates: the available Artifacts, in the order to try them; read no further than needed.
+        installed: the package; says in particular whether to compile if none fits.
+
+    Raises:
+        KernelWheelError: reading the candidates failed for good, as for an unsafe store.
+    """
+    if installed.damage:
+        return failed(request.device, installed.damage)
+    if request.device == "cuda" and not request.build and not host.capabilities:
+        missing = no_gpu(host)
+        error = incompatible(installed.package, "cuda", [missing, *against_own(request, host, installed)])
+        return Selection(request.device, "fail", missing.found, error=error)
+    fitting = _first_that_fits(request, host, candidates, installed)
+    if fitting:
+        where = "in the store" if fitting.store else "in the wheel"
+        return Selection(request.device, "load", f"the kernels {where} fit", fitting)
+    return _where_none_fits(request, host, installed)
+
+
+def failed(device: str, error: KernelWheelError, before: str = "") -> Selection:
+    """A request that ends in an error; `before` is put in front of it, to say what led there."""
+    return Selection(device, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
+
+
+def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) -> tuple[Mismatch, ...]:
+    """The mismatches that rule an Artifact out for a request; empty if it fits."""
+    if request.targets:
+        host = host._replace(capabilities=())
+    found = compatible.for_device(check(artifact.manifest, host, wanted), request.device)
+    if request.device != "cuda":
+        return found
+    if request.build and not found:
+        return compatible.shortfall(artifact.manifest, host, request.targets, in_store=artifact.store is not None)
+    if request.capability is None:
+        return found
+    # The other visible GPUs may be of a different generation.
+    found = tuple(mismatch for mismatch in found if mismatch.dimension != "capability")
+    reason = None if found else capability_mismatch(artifact.manifest, request.capability, host.driver)
+    return (reason,) if reason else found
+
+
+def against_own(request: Request, host: Host, installed: Installed) -> tuple[Mismatch, ...]:
+    """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
+    if installed.artifact is None:
+        return (no_artifact(installed.package, installed.folder),)
+    return against(installed.artifact, request, host, installed.wanted_of(installed.artifact))
+
+
+def own_cpu_kernels(host: Host, installed: Installed) -> Artifact | None:
+    """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
+    fits = installed.jit != "always" and not against_own(Request("cpu"), host, installed)
+    return installed.artifact if fits else None
+
+
+def compiles_cuda(option: str, device: str, whole: bool = False, needed: bool = False) -> bool:
+    """Whether what is compiled at run time has CUDA kernels: what the option `cuda` means there, and only here.
+
+    Args:
+        option: its value. off: never. auto: for a GPU, and where nothing can be built without CUDA. on: also for a call
+            on the CPU, if one library serves both.
+        device: what kernels are requested for, `cpu` or `cuda`.
+        whole: whether one library serves CPU and GPU, as modules and extensions do.
+        needed: whether something in the package cannot be built without CUDA.
+    """
+    return option != "off" and (device == "cuda" or (whole and (needed or option == "on")))
+
+
+def _first_that_fits(
+    request: Request, host: Host, candidates: Iterable[Artifact], installed: Installed
+) -> Artifact | None:
+    """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
+    for_one = None
+    try:
+        for artifact in candidates:
+            if artifact.store is None and installed.jit == "always":
+                continue
+            wanted = installed.wanted_of(artifact)
+            if not against(artifact, request._replace(capability=None), host, wanted):
+                return artifact
+            if for_one is None and request.capability and not against(artifact, request, host, wanted):
+                for_one = artifact
+    except KernelWheelError:
+        if for_one is None:
+            raise
+    return for_one
+
+
+def _where_none_fits(request: Request, host: Host, installed: Installed) -> Selection:
+    own = against_own(request, host, installed)
+    because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
+    if installed.artifact is None:
+        because = "no kernels are installed with the package, as in an editable install"
+    elif not own:
+        because = f"jit is always ({installed.jit_origin})"
+        own = (always_compiled(installed.package, installed.jit_origin),)
+    if obstacle := _obstacle_to_compile(request, own, installed):
+        error = incompatible(installed.package, request.device, own, obstacle)
+        return Selection(request.device, "fail", f"{because}; {obstacle}", error=error)
+    return Selection(request.device, "compile", because)
+
+
+def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: Installed) -> str:
+    """Why nothing can be compiled, as far as that is known without a compiler; empty if nothing prevents it.
+
+    An explicit `cache build` is not stopped by `never` or `off`.
+    """
+    if request.device == "cuda" and not request.build and not compiles_cuda(installed.cuda, "cuda"):
+        return f"cuda is off ({installed.cuda_origin})"
+    if installed.jit == "never" and not request.build:
+        return f"jit is never ({installed.jit_origin})"
+    if not installed.has_sources:
+        return "no sources are installed to compile from"
+    if request.device == "cpu" and not request.build and installed.needs_cuda and installed.untargeted:
+        variable = own_variable(installed.package, "cuda")
+        return f"without a GPU, it is compiled only on request: {variable}=on, for TORCH_CUDA_ARCH_LIST or all GPUs"
+    if installed.jit != "always" and not all(mismatch.compile_cures for mismatch in own):
+        return "compiling would not fix that"
+    return ""

@@ -1,0 +1,222 @@
+"""The Store: a cache of Artifacts, keyed by package, version and fingerprint.
+
+    <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
+    <folder>/<package>/<version>/.lock            held by the process that makes an entry; never unlinked
+    <folder>/<package>/<version>/.maker           names that process, for those that wait for it
+    <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
+    <folder>/<package>/<version>/.quarantine/     damaged entries, moved away
+    <folder>/<package>/.build/                    build folders for Plans of all versions: build.work_folder
+
+Loading a library runs its code, so a folder that somebody else can write to is never used as a Store. Entries are made
+by `publishing`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from . import manifest as manifests
+from .artifact import Artifact
+from .errors import (
+    TOO_MANY_OPEN,
+    IncompatibleArtifactError,
+    StoreError,
+    UnreadableArtifactError,
+    UnreadableStoreError,
+    command,
+    way_out,
+)
+from .manifest import Library
+from .manifest_schema import is_digest
+from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
+from .record import Record
+from .variables import own_variable
+
+# In a build folder: exists only while everything else in it can be reused by the next compile.
+WHOLE = "whole.json"
+
+OnDamage = Callable[[Path, IncompatibleArtifactError], None]
+
+
+class Store(Record):
+    """One package's part of a cache folder.
+
+    Attributes:
+        folder: the cache folder, which may hold other packages too.
+        package, version: the package and version that its entries are for.
+        own: whether this user may make entries here; a Store from SPLAT_CACHE_PATH is read-only.
+        trust: the users whose entries are loaded.
+    """
+
+    folder: Path
+    package: str
+    version: str
+    own: bool = True
+    trust: Trust = NOBODY_ELSE
+
+    @property
+    def root(self) -> Path:
+        """The folder for this package and version; nothing outside it is touched."""
+        return self.folder / self.package / self.version
+
+    def entries(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
+        """The entries whose manifests are intact, sorted by name; their libraries are not read.
+
+        Args:
+            damaged: called for every other entry; without it, such an entry raises.
+
+        Raises:
+            StoreError: the Store cannot be read, or is not safe to load code from.
+            IncompatibleArtifactError: as `read`.
+        """
+        try:
+            with self.guard.opened(self.root) as root, os.scandir(root) as inside:
+                names = sorted(each.name for each in inside)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self.unreadable(error) from error
+        for folder in (self.root / name for name in names if is_digest(name)):
+            try:
+                entry = self.read(folder)
+            except IncompatibleArtifactError as error:
+                if not folder.exists():
+                    continue  # another process has just removed it
+                if damaged is None:
+                    raise
+                damaged(folder, error)
+            else:
+                yield entry
+
+    def read(self, folder: Path) -> Artifact:
+        """An entry, its manifest verified; its libraries are not read.
+
+        Raises:
+            StoreError: it cannot be read, or somebody else can write to it.
+            IncompatibleArtifactError: its manifest is damaged, or belongs to something else.
+        """
+        try:
+            path = folder / manifests.FILE
+            with self.guard.opened(folder) as inside:
+                text = manifests.content_of(self.guard.open_file(inside, path.name, path))
+            manifest = manifests.from_bytes(text, path)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(folder, str(error)) from error
+        except OSError as error:
+            raise self.unreadable(error) from error
+        says = (manifest.package, manifest.version, manifest.fingerprint)
+        if says != (self.package, self.version, folder.name):
+            raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
+        return Artifact(folder, manifest, self)
+
+    def open_library(self, folder: Path, library: Library) -> int:
+        """Check an entry's library against its manifest, and that nobody else can change it afterwards.
+
+        Owner, mode and bytes are all read from the same open file.
+
+        Returns:
+            Its descriptor, to be closed by the caller.
+
+        Raises:
+            StoreError: somebody else can change it.
+            IncompatibleArtifactError: as `manifest.open_verified`.
+        """
+        path = folder / library.file
+        try:
+            with self.guard.opened(folder) as inside:
+                return manifests.verified(self.guard.open_file(inside, library.file, path), library, path)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(path, str(error)) from error
+        except OSError as error:
+            raise manifests.unreadable(path, error) from error
+
+    def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
+        """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined.
+
+        Args:
+            fingerprint: the entry's name.
+            damaged: called with the new place of an entry that was quarantined.
+
+        Raises:
+            StoreError: as `read`.
+            IncompatibleArtifactError: the entry is damaged, and the Store is read-only.
+        """
+        folder = self.root / fingerprint
+        if not os.path.lexists(folder):
+            return None
+        try:
+            entry = self.read(folder)
+            entry.verify()
+        except UnreadableArtifactError as error:
+            raise UnreadableStoreError(
+                error.problem, required=error.required, found=error.found, remedies=error.remedies
+            ) from error
+        except IncompatibleArtifactError as error:
+            place = self.quarantine(folder, error)
+            if damaged:
+                damaged(place, error)
+            return None
+        return entry
+
+    def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
+        """Move a damaged entry to the quarantine folder and return its new place.
+
+        Raises:
+            IncompatibleArtifactError: the Store is read-only, so the entry stays; `because`, with how to fix it.
+            StoreError: the Store cannot be written.
+        """
+        if not self.own:
+            raise IncompatibleArtifactError(
+                "the compiled kernels are damaged",
+                required="an unchanged manifest and unchanged libraries",
+                found=because.found if because else str(folder),
+                remedies=[f"remove {folder}", f"or remove {self.folder} from {self._variable}"],
+            ) from because
+        place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
+        try:
+            self.guard.make(place.parent, PRIVATE)
+            with suppress(FileNotFoundError):  # another process was faster
+                folder.rename(place)
+        except OSError as error:
+            raise self.unwritable(error) from error
+        return place
+
+    @property
+    def guard(self) -> Guard:
+        """The Guard that refuses what other users could have put here."""
+        trusted = own_variable(self.package, "trusted-owners")
+        return Guard(self.folder, self.trust, "the store of compiled kernels", self._variable, trusted)
+
+    @property
+    def builds(self) -> Path:
+        """The parent of the build folders, which hold the Plans of all versions."""
+        return self.root.parent / ".build"
+
+    @property
+    def _variable(self) -> str:
+        return own_variable(self.package, "cache-dir" if self.own else "cache-path")
+
+    def unreadable(self, error: OSError) -> UnreadableStoreError:
+        """The error for a Store that cannot be read, for any reason."""
+        return UnreadableStoreError(
+            "the store of compiled kernels cannot be read",
+            required=f"a folder that this user can read: {self.root}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error), f"or set {self._variable} to another folder"],
+        )
+
+    def unwritable(self, error: OSError) -> StoreError:
+        """The error for a Store that cannot be written, for any reason."""
+        remedies = [
+            f"set {own_variable(self.package, 'cache-dir')} to a writable folder with enough free space",
+            f"or free some space: {command(self.package)} cache prune",
+        ]
+        return StoreError(
+            "compiled kernels cannot be stored",
+            required=f"a writable folder with enough free space: {self.root}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
+        )

@@ -1,0 +1,115 @@
+"""The lock of a Store: one process at a time makes entries, and the others learn who it is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from .locks import exclusive
+from .permissions import FILE, FOLDER, PRIVATE
+from .platforms import HERE
+from .store import Store
+
+# After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.
+DAY = 86400.0
+
+
+@contextmanager
+def making(store: Store, waiting: Callable[[str], None]) -> Iterator[int | None]:
+    """Hold the right to make entries: one process makes an entry, and others wait and then find it.
+
+    After entering, check again whether the entry exists before making it. If the filesystem has no working locks, every
+    process enters at once: each makes its own entry, and the first to finish publishes it.
+
+    Args:
+        store: where.
+        waiting: called now and then with a description of the process that holds the lock.
+
+    Yields:
+        The lock's file descriptor, which a compiler inherits; None if the filesystem has no locks.
+
+    Raises:
+        StoreError: the Store cannot be written, or is not safe.
+    """
+    prepare(store)
+    with ExitStack() as held:
+        lock = None
+        try:
+            lock = held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
+        except OSError as error:
+            if error.errno not in HERE.no_locks:
+                raise store.unwritable(error) from error
+        else:
+            sign(store)
+            _remove_leftovers(store)
+        yield lock
+
+
+def sign(store: Store, log: str = "") -> None:
+    """Tell waiting processes who is making an entry, since when, and where its log is."""
+    text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
+    with suppress(OSError):  # only informative
+        (store.root / ".maker").touch(mode=FILE)
+        (store.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
+
+
+def prepare(store: Store) -> None:
+    """Make the Store's folders, writable by nobody else, or check those that exist."""
+    try:
+        store.guard.make(store.root, FOLDER)
+        store.guard.make(store.root / ".work", PRIVATE)
+    except OSError as error:
+        raise store.unwritable(error) from error
+
+
+def require_writable(store: Store) -> None:
+    """Raise the error with which `prepare` would fail, as far as can be seen without making anything."""
+    try:
+        with suppress(FileNotFoundError):
+            store.guard.check(store.root / ".work")
+        for folder in (store.root, store.root / ".work"):
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+                if os.statvfs(there).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
+                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
+    except OSError as error:
+        raise store.unwritable(error) from error
+
+
+def mark() -> str:
+    """The suffix of private folders' names: the machine that made them."""
+    return "@" + platform.node().replace("/", "_")
+
+
+def _maker(store: Store) -> str:
+    try:
+        said = (store.root / ".maker").read_text(encoding="utf-8") or "another process"
+    except OSError:
+        said = "another process"
+    stopped = HERE.stopped_holder(store.root / ".lock")
+    ways = f"kill -CONT {stopped} lets it go on, kill -9 {stopped} ends it"
+    return f"{said}; process {stopped} is stopped: {ways}" if stopped else said
+
+
+def _remove_leftovers(store: Store) -> None:
+    """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
+    now = _now(store)
+    for left in (store.root / ".work").iterdir():
+        with suppress(FileNotFoundError):
+            elsewhere = "@" in left.name and not left.name.endswith(mark())
+            if not elsewhere or now - left.lstat().st_mtime > DAY:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _now(store: Store) -> float:
+    """The filesystem's time at the last `sign`, because this machine's own clock may have been changed."""
+    try:
+        return (store.root / ".maker").stat().st_mtime
+    except OSError:
+        return time.time()

@@ -1,0 +1,62 @@
+"""Pruning a Store: removing the entries that a policy selects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..runtime.inventory import Entry, take_inventory, versions
+from ..runtime.maintenance import BUILDS_ARE_KEPT, Cleaning, clean, clean_builds, together
+from ..runtime.store import Store
+from ..runtime.store_lock import DAY
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which entries to remove: those of other versions, old ones, and the oldest until the rest fits.
+
+    Attributes:
+        foreign_versions: remove every entry of another version.
+        older_than: in seconds; remove every entry made longer ago.
+        max_size: in bytes; entries of other versions go first, then the oldest.
+    """
+
+    foreign_versions: bool = False
+    older_than: float | None = None
+    max_size: int | None = None
+
+
+def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -> dict[Path, str]:
+    """The entries to remove under a policy, by folder, each with the reason.
+
+    Args:
+        entries: all entries.
+        version: the version in use.
+        policy: which of them to remove.
+        now: seconds since 1970.
+    """
+    reasons: dict[Path, str] = {}
+    for each in entries:
+        age = now - each.made
+        if policy.foreign_versions and each.version != version:
+            reasons[each.folder] = f"for version {each.version}; {version} is installed"
+        elif policy.older_than is not None and age > policy.older_than:
+            reasons[each.folder] = f"made {int(age / DAY)} days ago"
+    if policy.max_size is not None:
+        left = [each for each in entries if each.folder not in reasons]
+        size = sum(each.size for each in left)
+        for each in sorted(left, key=lambda each: (each.version == version, each.made)):
+            if size <= policy.max_size:
+                break
+            reasons[each.folder] = "the oldest, and the total size is over the limit"
+            size -= each.size
+    return reasons
+
+
+def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cleaning:
+    """Remove the entries that a policy selects, everything in quarantine, dead makers' leftovers, and old builds."""
+    reasons = choose(take_inventory(store).entries, store.version, policy, now)
+    age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
+    builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days", dry_run)
+    return together(clean(versions(store), reasons, dry_run), builds)
