@@ -101,7 +101,7 @@ def make_editable(folder: Path, sources: Mapping[str, str] | None = None) -> Edi
     """A checkout of tiny below `folder`, with these sources or its own, and its user."""
     checkout = folder / "checkout"
     shutil.copytree(TESTS / "packages" / "tiny", checkout, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    (checkout / "tiny" / "_kernelwheel").symlink_to(TESTS.parent / "backend" / "kernelwheel")
+    (checkout / "tiny" / "_kernelwheel").symlink_to(TESTS.parent / "backend" / "kernelwheel" / "runtime")
     if sources is not None:
         shutil.rmtree(checkout / "native")
         for name, text in sources.items():

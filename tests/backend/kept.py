@@ -8,12 +8,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from kernelwheel.cli import cache_build
 from kernelwheel.runtime import Kernels
-from kernelwheel.runtime import compile_into_store as obtain
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.find import find
 from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store_lock import making
 from kernelwheel.store import publishing
 from samples import Values, rewrite_manifest
 
@@ -25,12 +26,12 @@ def compile_entry(checkout: Path, cache: Path) -> Path:
 
 def build_cpu(kernels: Kernels) -> Artifact:
     """What `cache build` finds or makes of CPU kernels."""
-    return obtain.build(kernels.installed, kernels.host, False, "", lambda line: None).artifact
+    return cache_build.build(kernels.installed, kernels.host, False, "", lambda line: None).artifact
 
 
 def find_cpu(kernels: Kernels) -> Artifact | None:
     """What `cache build` would find of CPU kernels."""
-    request = obtain.build_request(kernels.installed, False, "")
+    request = cache_build.build_request(kernels.installed, False, "")
     return find(kernels.installed, kernels.host, request, Artifact.verify).artifact
 
 
@@ -61,7 +62,7 @@ def publish(store: Store, entry: Path, change: Callable[[Values], object]) -> Ar
             for path in made.iterdir():
                 shutil.copy(path, folder)
 
-        with publishing.making(store, lambda maker: None):
+        with making(store, lambda maker: None):
             return publishing.publish(store, values["fingerprint"], make)
 
 

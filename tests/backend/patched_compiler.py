@@ -3,7 +3,7 @@
 It is a program of its own, so a test cannot patch it; a test's script can start another program in its place:
 
     from tiny._kernelwheel import compiler_process
-    compiler_process.PROGRAM = Path("…/patched_compiler.py")
+    compiler_process.program = lambda: Path("…/patched_compiler.py")
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from pathlib import Path
 BACKEND = Path(__file__).parents[2] / "backend" / "kernelwheel"
 
 
-def patched_compiler(folder: Path, patch: str, kernelwheel: Path = BACKEND) -> Path:
+def patched_compiler(folder: Path, patch: str) -> Path:
     """Write a program to `folder` that executes `patch` and then is the compiler; returns its file.
 
     Args:
         folder: where.
-        patch: statements; the compiler's modules are below `kernelwheel`, whatever package it belongs to.
-        kernelwheel: the copy of the backend whose compiler it is.
+        patch: statements.
     """
     program = folder / "patched_compiler.py"
     program.write_text(f"""
 import importlib.util, sys
-spec = importlib.util.spec_from_file_location("compiler_main", {str(kernelwheel / "compiler" / "__main__.py")!r})
+spec = importlib.util.spec_from_file_location("compiler_main", {str(BACKEND / "compiler" / "__main__.py")!r})
 main = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(main)
 program = main._import_program()

@@ -23,8 +23,10 @@ from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.project.package import Abi, PackageFacts
+from kernelwheel.project.source_files import source_digests
 from kernelwheel.runtime import settings
 from kernelwheel.runtime.settings import Settings
+from kernelwheel.runtime.sources import Sources
 
 # What `nvcc --list-gpu-code` of each release prints.
 GPU_CODES = {
@@ -292,7 +294,18 @@ class Machine:
     def draw_for(self, facts: PackageFacts, root: Path, version: str = "1.2.3", **options: str) -> Plan:
         """The Plan that this machine draws for a package with sources in `root`."""
         chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
-        return draw_plan(facts, version, root, chosen, self.toolchain(chosen))
+        return plan_of(facts, version, root, chosen, self.toolchain(chosen))
+
+
+def plan_of(facts: PackageFacts, version: str, root: Path, chosen: Settings, tools: Toolchain) -> Plan:
+    """The Plan for a package with sources in `root`, with these settings."""
+    content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
+    return draw_plan(content, root, chosen, tools)
+
+
+def sources_of(facts: PackageFacts, root: Path) -> Sources:
+    """What an editable install of a package with these sources finds."""
+    return Sources(facts.content("1.2.3", source_digests(root, facts.files), {}), root, {})
 
 
 TWICE = "#include <torch/csrc/stable/library.h>\n#include <vector>\nint twice;\n"

@@ -15,9 +15,10 @@ from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import cache_commands, explain
 from kernelwheel.runtime import Kernels, architectures, compatible
+from kernelwheel.runtime.cache_commands import run
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.store import Store
-from kernelwheel.store.publishing import making
+from kernelwheel.runtime.store_lock import making
 
 Copy = Callable[[], Path]
 
@@ -40,10 +41,13 @@ class Cache:
     def run(self, *words: object, **environ: str) -> tuple[int, str, str]:
         """Run it; returns the exit status, standard output and standard error."""
         parser = argparse.ArgumentParser(prog="tiny cache")
-        cache_commands.add_arguments(parser)
+        commands = parser.add_subparsers(dest="cache_command", required=True)
+        for name, each in cache_commands.COMMANDS.items():
+            each.declare(commands.add_parser(name))
         self.capsys.readouterr()
         try:
-            status = cache_commands.run(parser.parse_args([str(word) for word in words]), self.kernels(**environ))
+            args = parser.parse_args([str(word) for word in words])
+            status = run(cache_commands.COMMANDS[args.cache_command], args, self.kernels(**environ))
         except SystemExit as stop:
             status = int(stop.code or 0)
         out, err = self.capsys.readouterr()

@@ -24,7 +24,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(program: str, message: Any = "hello") -> tuple[Any, list[str]]:
         (tmp_path / "program.py").write_text(f"import json, os, sys, time\n{program}\n")
-        monkeypatch.setattr(compiler_process, "PROGRAM", tmp_path / "program.py")
+        monkeypatch.setattr(compiler_process, "program", lambda: tmp_path / "program.py")
         said: list[str] = []
         return compiler_process._run({"message": message}, said.append), said
 

@@ -19,7 +19,6 @@ from kernelwheel.compiler.configuration import cache_entries, told
 from kernelwheel.compiler.cross import target_platform
 from kernelwheel.compiler.cross.toolchain_file import toolchain_file
 from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
-from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.headers import header_folders
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
@@ -49,7 +48,9 @@ from standins import (
     make_target_python,
     make_toolkit,
     make_torch,
+    plan_of,
     settings_with,
+    sources_of,
 )
 
 pytestmark = [
@@ -648,7 +649,7 @@ def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp
 
     def draw() -> Plan:
         tools = with_target_torch(machine, tmp_path / "packages")
-        return draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+        return plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
 
     assert draw() == machine.draw(**FOR_ARM)
     (theirs / "include/torch/csrc/stable/library.h").write_text("// another ABI\n", encoding="utf-8")
@@ -675,7 +676,7 @@ def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) 
     facts = PackageFacts("tiny", "native", "2.10", "torch")
     machine = Machine(tmp_path / "machine")
 
-    plan = draw_plan(facts, "1.2.3", machine.sources, tools.settings, tools)
+    plan = plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
 
     assert plan.binding == Binding("cp312", "2.11.0+cu990")
     assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
@@ -763,7 +764,6 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
     from kernelwheel.compiler import make
-    from kernelwheel.project.kernel_source import Source
     from kernelwheel.runtime.compile_into_store import compile_request
     from kernelwheel.runtime.installed import InstalledPackage
     from kernelwheel.runtime.selection import Request
@@ -772,7 +772,7 @@ def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(make, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
-    vars(package)["source"] = Source(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources, {})
+    vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
     request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
     return make.draw_plan_for(request, {}).plan.platform
 

@@ -16,7 +16,6 @@ from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nv
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
-from kernelwheel.project.kernel_source import Source
 from kernelwheel.project.package import Abi, PackageFacts, split_table
 from kernelwheel.runtime import Kernels, compiler_process
 from kernelwheel.runtime.compile_into_store import compile_request
@@ -29,7 +28,17 @@ from kernelwheel.runtime.request import CompileRequest
 from kernelwheel.runtime.selection import Request
 from kernelwheel.runtime.settings import Settings
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
-from standins import GPU_CODES, NOWHERE, make_cxx, make_machine, make_toolkit, make_torch, run_here, settings_with
+from standins import (
+    GPU_CODES,
+    NOWHERE,
+    make_cxx,
+    make_machine,
+    make_toolkit,
+    make_torch,
+    run_here,
+    settings_with,
+    sources_of,
+)
 
 pytestmark = pytest.mark.once
 
@@ -232,7 +241,9 @@ def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
 
 def limits_of(chosen: Settings) -> NvccLimits:
     """The limits of a wheel's build of operators with these settings."""
-    return nvcc_limits(CompileRequest(PackageFacts("tiny", "native", "2.10", "stable"), "1.2.3", Path(), chosen))
+    return nvcc_limits(
+        CompileRequest(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen)
+    )
 
 
 def test_without_an_nvcc_for_old_drivers_the_error_says_which_would_do(cuda_torch: Path, tmp_path: Path) -> None:
@@ -260,7 +271,7 @@ def test_a_compile_at_run_time_serves_this_machine_s_driver_alone(earlier_cuda: 
 def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> str:
     """The release of CUDA that a compile at run time would use."""
     package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
-    vars(package)["source"] = Source(PackageFacts("tiny", "native", "2.10", abi), folder, {})
+    vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", abi), folder)
     request = compile_request(package, host, Request("cuda"), settings_with({**os.environ, **environ}))
     plan = draw_plan_for(request, os.environ).plan
     assert plan.cuda is not None

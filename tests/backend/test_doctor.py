@@ -484,7 +484,8 @@ def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
     examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patch = "import scikit_build_core.program_search as found; found.best_program = lambda *_, **__: None"
-    monkeypatch.setattr(compiler_process, "PROGRAM", patched_compiler(tmp_path, patch))
+    program = patched_compiler(tmp_path, patch)
+    monkeypatch.setattr(compiler_process, "program", lambda: program)
 
     view, _ = examine()
 

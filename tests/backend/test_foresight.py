@@ -29,7 +29,7 @@ from kernelwheel.runtime import compiler_process
 from kernelwheel.cli import cache_commands
 from kernelwheel.cli import doctor
 from kernelwheel.runtime import Kernels
-compiler_process.PROGRAM = Path(sys.argv[2])
+compiler_process.program = lambda: Path(sys.argv[2])
 parser = argparse.ArgumentParser()
 cache_commands.add_arguments(parser)
 view = doctor.examine(Kernels("tiny", "1.2.3", Path(sys.argv[1])), os.environ, sys.path)

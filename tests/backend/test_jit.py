@@ -530,11 +530,11 @@ def test_a_wheel_s_library_is_compiled_again_with_other_flags_or_if_all_is_to_be
 
 def gpu_with(installed: Editable, patch: str) -> str:
     """The script GPU, with a compiler that executes `patch` before anything else."""
-    program = patched_compiler(installed.folder, patch, installed.checkout / "tiny" / "_kernelwheel")
+    program = patched_compiler(installed.folder, patch)
     start = f"""
 from pathlib import Path
 from tiny._kernelwheel import compiler_process
-compiler_process.PROGRAM = Path({str(program)!r})
+compiler_process.program = lambda: Path({str(program)!r})
 """
     return GPU.replace("tiny.KERNELS", start + "tiny.KERNELS")
 

@@ -20,14 +20,13 @@ import pytest
 from builds import TORCH, Wheel, build
 from editables import SMALL, make_editable
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import settings
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import clean_environment
-from standins import PRESENT, make_cxx, make_machine, make_program, settings_with
+from standins import PRESENT, make_cxx, make_machine, make_program, plan_of, settings_with
 
 pytestmark = pytest.mark.once
 
@@ -133,7 +132,7 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
         chosen = settings_with(cuda="off", **option)
         tools = toolchain.find_toolchain(chosen, os.environ)
         native = editable.checkout / "native"
-        plan = draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
+        plan = plan_of(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
         compile_plan(
             plan,
             tools,

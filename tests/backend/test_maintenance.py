@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
+from kernelwheel.runtime import maintenance
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.inventory import Entry, size_of, take_inventory, versions
 from kernelwheel.runtime.locks import exclusive
 from kernelwheel.runtime.store import Store
-from kernelwheel.store import maintenance
-from kernelwheel.store.maintenance import Policy
-from kernelwheel.store.publishing import DAY
+from kernelwheel.runtime.store_lock import DAY
+from kernelwheel.store import pruning
+from kernelwheel.store.pruning import Policy
 
 pytestmark = pytest.mark.once
 
@@ -99,7 +100,7 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
     before = contents(store.folder / "other")
 
     maintenance.verify_entries(store)
-    maintenance.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
+    pruning.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
     cleaning = maintenance.clear(store, all_versions=True)
 
     assert before
@@ -232,7 +233,7 @@ POLICIES = {
 
 @pytest.mark.parametrize(("policy", "gone"), POLICIES.values(), ids=POLICIES)
 def test_a_policy_chooses_what_goes(policy: Policy, gone: str) -> None:
-    reasons = maintenance.choose(KEPT, "1.2.3", policy, NOW)
+    reasons = pruning.choose(KEPT, "1.2.3", policy, NOW)
 
     assert "".join(sorted(folder.name[0] for folder in reasons)) == gone
     assert all(reasons.values())
@@ -249,9 +250,9 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     (left / "part.so").write_bytes(b"x" * 1000)
     size = size_of(old) + size_of(store.root / ".quarantine") + 1000
 
-    dry = maintenance.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
+    dry = pruning.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
     assert left.is_dir()
-    done = maintenance.prune(store, Policy(foreign_versions=True), time.time())
+    done = pruning.prune(store, Policy(foreign_versions=True), time.time())
 
     assert sorted(removed.kind for removed in done.removed) == ["entry", "leftover", "quarantine"]
     assert sorted(dry.removed, key=repr) == sorted(done.removed, key=repr)
@@ -266,7 +267,7 @@ def test_a_dry_run_changes_nothing(store: Store, entry: Path) -> None:
     fill(store._replace(version="1.2.2"), entry)
     before = contents(store.folder)
 
-    cleaning = maintenance.prune(store, Policy(max_size=0), time.time(), dry_run=True)
+    cleaning = pruning.prune(store, Policy(max_size=0), time.time(), dry_run=True)
 
     assert len(cleaning.removed) == 2
     assert contents(store.folder) == before
@@ -281,7 +282,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
             pass
     before = [lock.stat().st_ino for lock in locks]
 
-    maintenance.prune(store, Policy(foreign_versions=True), time.time())
+    pruning.prune(store, Policy(foreign_versions=True), time.time())
     maintenance.clear(store, all_versions=True)
 
     assert fingerprints(store) == []
@@ -294,7 +295,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
     old = fill(foreign, entry).folder
     with holding_the_lock(foreign):
         cleanings = [
-            maintenance.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
+            pruning.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
             for dry in (True, False)
         ]
         assert (foreign.root / ".work" / "half").is_dir()
@@ -303,7 +304,7 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
         assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
         assert "version 1.2.2: in use by another process" in cleaning.skipped[0]
     assert fingerprints(store) == [("1.2.2", old.name)]
-    assert [r.name for r in maintenance.prune(store, Policy(), time.time()).removed] == ["half"]
+    assert [r.name for r in pruning.prune(store, Policy(), time.time()).removed] == ["half"]
 
 
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
@@ -374,14 +375,14 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     old, young = make_build(store, "kernelwheel-a", 31), make_build(store, "kernelwheel-b", 29)
 
-    dry = maintenance.prune(store, Policy(), time.time(), dry_run=True)
+    dry = pruning.prune(store, Policy(), time.time(), dry_run=True)
     assert old.exists()
-    wet = maintenance.prune(store, Policy(), time.time())
+    wet = pruning.prune(store, Policy(), time.time())
 
     assert [(r.kind, r.name, r.size) for r in wet.removed] == [("build", old.name, 4)]
     assert dry.removed == wet.removed
     assert [old.exists(), young.exists()] == [False, True]
-    assert [r.name for r in maintenance.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
+    assert [r.name for r in pruning.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from kernelwheel.compiler import configuration
-from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import architectures
@@ -21,7 +20,7 @@ from kernelwheel.runtime.options import OPTIONS, REGISTRY, Option
 from kernelwheel.runtime.platforms import PLATFORMS, platform_name
 from kernelwheel.runtime.settings import Settings
 from processes import RunPython
-from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, settings_with
+from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, plan_of, settings_with
 
 pytestmark = pytest.mark.once
 
@@ -262,7 +261,7 @@ def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, 
     def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
         chosen = settings_with({**environ, **{OPTIONS[name].variable("tiny"): options[name] for name in options}})
         facts = PackageFacts("tiny", "native", "2.10")
-        return chosen, draw_plan(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
+        return chosen, plan_of(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
 
     return draw
 
@@ -377,7 +376,7 @@ def test_other_options_for_nvcc_are_not_taken_for_architectures(machine: Machine
 
 
 def test_options_for_nvcc_do_not_matter_without_cuda_kernels(machine: Machine) -> None:
-    plan = draw_plan(
+    plan = plan_of(
         PackageFacts("tiny", "native", "2.10"), "1.2.3", machine.sources,
         settings_with({"CUDAFLAGS": "-arch=native"}, cuda="off"),
         machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off")),

@@ -65,7 +65,7 @@ def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_pyth
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [lambda: obtain.have_compiled(*[None] * 5), lambda: program.answer_to({}, None)])
+@pytest.mark.parametrize("build", [lambda: obtain.compile_into_store(*[None] * 5), lambda: program.answer_to({}, None)])
 def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything(
     monkeypatch: pytest.MonkeyPatch, build: Callable[..., object]
 ) -> None:

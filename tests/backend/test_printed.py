@@ -19,6 +19,7 @@ from kernelwheel.__main__ import main
 from kernelwheel.cli import cache_commands, doctor
 from kernelwheel.packing import page
 from kernelwheel.runtime import Kernels, progress
+from kernelwheel.runtime.cache_commands import run
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.exit_status import finish
 from kernelwheel.runtime.printable import printable
@@ -88,8 +89,11 @@ def _tags(text: str) -> str:
 
 def run_cache(kernels: Kernels, *words: str) -> int:
     parser = argparse.ArgumentParser()
-    cache_commands.add_arguments(parser)
-    return finish("tiny", lambda: cache_commands.run(parser.parse_args(words), kernels))
+    commands = parser.add_subparsers(dest="cache_command", required=True)
+    for name, each in cache_commands.COMMANDS.items():
+        each.declare(commands.add_parser(name))
+    args = parser.parse_args(words)
+    return finish("tiny", lambda: run(cache_commands.COMMANDS[args.cache_command], args, kernels))
 
 
 def test_cache_import_of_a_wheel(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -19,7 +19,6 @@ import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.toolchain import Torch
 from kernelwheel.compiler.toolchain.torch_files import read_torch
@@ -29,7 +28,7 @@ from kernelwheel.runtime.digests import file_sha256
 from kernelwheel.runtime.errors import BuildError
 from processes import run
 from programs import find_optional
-from standins import PRESENT, make_machine, settings_with
+from standins import PRESENT, make_machine, plan_of, settings_with
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
@@ -218,7 +217,7 @@ class Project:
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
         tools = toolchain.find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
-        self.plan = draw_plan(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
+        self.plan = plan_of(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
             compile_plan(

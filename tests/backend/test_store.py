@@ -15,12 +15,13 @@ from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime import store_lock
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.runtime.permissions import Trust
 from kernelwheel.runtime.store import Store
-from kernelwheel.store import publishing
-from kernelwheel.store.publishing import making, prepare, publish
+from kernelwheel.runtime.store_lock import making, prepare
+from kernelwheel.store.publishing import publish
 
 pytestmark = pytest.mark.once
 
@@ -413,10 +414,10 @@ def test_an_entry_is_only_made_under_a_fingerprint(fresh: Store, name: str) -> N
 
 def test_leftovers_of_this_machine_go_and_those_of_others_have_a_day(fresh: Store) -> None:
     prepare(fresh)
-    names = {"dead": f"0.1{publishing.mark()}", "theirs": "0.2@another", "old": "0.3@another", "removed": "removed.1"}
+    names = {"dead": f"0.1{store_lock.mark()}", "theirs": "0.2@another", "old": "0.3@another", "removed": "removed.1"}
     for name in names.values():
         (fresh.root / ".work" / name).mkdir()
-    old = time.time() - 2 * publishing.DAY
+    old = time.time() - 2 * store_lock.DAY
     os.utime(fresh.root / ".work" / names["old"], (old, old))
 
     with making(fresh, print):
@@ -430,7 +431,7 @@ def test_a_clock_that_was_set_forward_takes_no_grace_away(fresh: Store, monkeypa
     theirs = fresh.root / ".work" / "0.2@another"
     theirs.mkdir()
     now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 10 * publishing.DAY)
+    monkeypatch.setattr(time, "time", lambda: now() + 10 * store_lock.DAY)
 
     with making(fresh, print):
         assert theirs.is_dir()
@@ -442,7 +443,7 @@ def test_without_locks_nobody_removes_what_another_may_be_making(fresh: Store, m
 
     monkeypatch.setattr("fcntl.flock", flock)
     prepare(fresh)
-    theirs = fresh.root / ".work" / f"0.1{publishing.mark()}"
+    theirs = fresh.root / ".work" / f"0.1{store_lock.mark()}"
     theirs.mkdir()
 
     with making(fresh, lambda maker: pytest.fail("waited")):

@@ -341,7 +341,7 @@ import os, signal, sys, time
 from pathlib import Path
 import tiny
 from tiny._kernelwheel import compiler_process
-compiler_process.PROGRAM = Path(sys.argv[1])
+compiler_process.program = lambda: Path(sys.argv[1])
 kernels = tiny.KERNELS
 for line in sys.stdin:
     word, _, argument = line.strip().partition(" ")
@@ -375,7 +375,7 @@ class Zygote:
     def __init__(self, editable: Editable) -> None:
         self.editable = editable
         self.errors = (editable.folder / "errors").open("w+")
-        program = patched_compiler(editable.folder, DIE_AT, editable.checkout / "tiny" / "_kernelwheel")
+        program = patched_compiler(editable.folder, DIE_AT)
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", ZYGOTE, program],
             cwd=editable.folder,
@@ -867,13 +867,13 @@ WITH_COMPILER = """
 import sys
 from pathlib import Path
 from tiny._kernelwheel import compiler_process
-compiler_process.PROGRAM = Path(sys.argv[1])
+compiler_process.program = lambda: Path(sys.argv[1])
 """
 
 
 def without_locks(editable: Editable, place: str, script: str, patch: str = "") -> subprocess.Popen[str]:
     """A process that can import tiny, where files whose paths contain `place` cannot be locked."""
-    program = patched_compiler(editable.folder, NO_LOCKS + patch, editable.checkout / "tiny" / "_kernelwheel")
+    program = patched_compiler(editable.folder, NO_LOCKS + patch)
     return start(editable, NO_LOCKS + WITH_COMPILER + script, program, NO_LOCKS_IN=place)
 
 

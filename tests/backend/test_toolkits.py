@@ -17,7 +17,6 @@ import pytest
 from builds import TORCH, needs_cuda_torch
 from kernelwheel.compiler import cmake_build
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.draw_plan import draw_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.cxx import host_limits
@@ -29,7 +28,7 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.store import Store
 from packaging.version import Version
 from programs import find_optional
-from standins import NOWHERE, PRESENT, make_cxx, make_program, settings_with
+from standins import NOWHERE, PRESENT, make_cxx, make_program, plan_of, settings_with
 
 # A kernel and a function that include nothing: what is tested is who compiles them.
 SOURCES = {
@@ -62,7 +61,7 @@ def compile_small(
     chosen = settings_with(archs="9.0", **options)
     tools = toolchain.find_toolchain(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
-    plan = draw_plan(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
+    plan = plan_of(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     store = Store(folder / "cache", "tiny", "1.2.3")
     return compile_plan(plan, tools, None, root, folder / "artifact", caller=PRESENT, jobs=1, say=print, store=store)
 
