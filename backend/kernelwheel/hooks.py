@@ -15,15 +15,19 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from . import requirements
-from .runtime import platforms, settings
+from .project import build_settings
+from .project.build_settings import BuildSettings
+from .runtime import platforms
 from .runtime.errors import KernelWheelError, SettingsError
 from .runtime.platforms import platform_name
 from .runtime.progress import print_line
+from .runtime.settings import Origin
 from .runtime.variables import variable_set
 
 with requirements.imports_checked_later():
     from setuptools import build_meta
 
+    from .compiler.compile_job import CompileJob
     from .compiler.draw_plan import require_cuda
     from .compiler.make import parts_to_install, toolchain_for
     from .compiler.toolchain.binding import torch_release
@@ -90,7 +94,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     """
     ours, theirs = _split(config_settings)
     facts, options = _read_project()
-    torch = _bound_torch(facts, settings.resolve(facts.import_name, options, os.environ, ours))
+    torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
     with _outside_checkout(torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
     _complete(Path(metadata_directory) / name / "METADATA", torch.version, licences.FILE)
@@ -121,7 +125,7 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     ours, theirs = _split(config_settings)
     with _outside_checkout():
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
-    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *parts_to_install(_request(ours), os.environ)]
+    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *parts_to_install(_job(ours), os.environ)]
 
 
 @_errors_as_messages()
@@ -136,7 +140,7 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """The sdist from setuptools, with the native sources."""
     facts, options = _read_project()
     facts = facts.located(Path.cwd())
-    epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
+    epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     with _outside_checkout():
         name = str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
     sources = Path(facts.sources)
@@ -162,7 +166,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         )
     facts, options = _read_project()
     facts = facts.located(Path.cwd())  # so that a mistake in the tables is found now
-    epoch = settings.resolve(facts.import_name, options, os.environ).source_date_epoch
+    epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
     with tempfile.TemporaryDirectory() as temporary:
         with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
@@ -197,9 +201,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()
     ours, theirs = _split(config_settings)
-    request = _request(ours)
-    facts, chosen = PackageFacts.from_content(request.content), request.settings
-    tools = toolchain_for(request, os.environ)
+    job = _job(ours)
+    facts, chosen = job.facts, job.settings
+    tools = toolchain_for(job, os.environ)
     for candidate in tools.cuda.candidates:
         _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
     for passed_over in tools.cxx.passed_over:
@@ -217,8 +221,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         wheel.refuse_native_files(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
-        content = {**request.content, "version": _version(pure)}
-        request = request._replace(content=content, scratch=Path(temporary) / "artifact")
+        content = {**job.content, "version": _version(pure)}
+        request = CompileRequest(content, job.sources, chosen, scratch=Path(temporary) / "artifact")
         artifact = _ask(request)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
         components = components_of(artifact.manifest, tools)
@@ -227,7 +231,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         contents = wheel.Contents(
             facts.native,
             artifact,
-            request.sources,
+            job.sources,
             chosen.source_date_epoch,
             tag.platform,
             components,
@@ -239,16 +243,16 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     return name
 
 
-def _request(ours: Mapping[str, Any]) -> CompileRequest:
+def _job(ours: Mapping[str, Any]) -> CompileJob:
     """What the compiler is asked for this checkout's wheel; its version is not known yet."""
     facts, options = _read_project()
     facts = facts.located(Path.cwd())
-    chosen = settings.resolve(facts.import_name, options, os.environ, ours)
+    chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
     if not facts.can_use_cuda:
-        chosen = chosen.changed("cuda", "off", settings.Origin("no extension uses CUDA"))
+        chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     sources = Path(facts.sources).resolve()
     content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
-    return CompileRequest(content, sources, chosen)
+    return CompileJob(content, sources, chosen)
 
 
 @contextmanager
@@ -267,7 +271,7 @@ def _outside_checkout(version_tag: str = "") -> Iterator[None]:
 
 def _ask(request: CompileRequest) -> Artifact:
     """The Artifact that the compiler makes, with the decisions of this build, whenever its libraries were compiled."""
-    answer = compiler_process.ask(request, _say)
+    answer = compiler_process.ask(request, _say, {})
     manifest = manifests.read(answer.folder, request.content["package"])
     assert manifest is not None
     built_with = {**manifest.built_with, **answer.decisions}
@@ -290,7 +294,7 @@ class _Bound(NamedTuple):
     version_tag: str = ""
 
 
-def _bound_torch(facts: PackageFacts, chosen: settings.Settings, torch: Torch | None = None) -> _Bound:
+def _bound_torch(facts: PackageFacts, chosen: BuildSettings, torch: Torch | None = None) -> _Bound:
     if not facts.binds_torch:
         return _Bound()
     version = (torch or find_torch()).version
@@ -324,14 +328,13 @@ def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    settings.check_config(config)
+    build_settings.check_config(config)
     return config, {"--quiet": "1", **theirs}
 
 
 def _variables(ours: Mapping[str, Any]) -> list[str]:
     """The environment variables that correspond to `-C` settings."""
-    package = _read_project()[0].import_name
-    return [settings.option_of(key, "-C").variable(package) for key in ours]
+    return build_settings.variables_of(_read_project()[0].import_name, ours)
 
 
 def _version(pure: Path) -> str:

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from .project.build_settings import REGISTRY, BuildSettings
 from .project.extension import EXTENSION, KEYS, Key
-from .runtime.options import OPTIONS, REGISTRY, Decides, Option
+from .runtime.options import Decides, Option
 from .runtime.settings import TABLE
 
 _RECORDED: dict[Decides, str] = {
@@ -103,7 +104,7 @@ def settings_page(package: str) -> str:
         keys="\n".join(["| key | meaning | takes | default |", "|---|---|---|---|", *map(_key_row, KEYS)]),
         several=_names(option for option in REGISTRY if option.separator is not None),
         cuda_only=_names(option for option in REGISTRY if option.cuda_only),
-        trusted=OPTIONS["trusted-owners"].variable(package),
+        trusted=BuildSettings.OPTIONS["trusted-owners"].variable(package),
     )
 
 

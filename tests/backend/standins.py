@@ -22,9 +22,9 @@ from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.project import build_settings as settings
 from kernelwheel.project.package import Abi, PackageFacts
 from kernelwheel.project.source_files import source_digests
-from kernelwheel.runtime import settings
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.sources import Sources
 

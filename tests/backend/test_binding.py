@@ -197,7 +197,7 @@ def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> 
     make_torch(tmp_path / "site", "2.13.0+cpu")
     script = """
 from kernelwheel.compiler.toolchain import binding
-from kernelwheel.runtime import settings
+from kernelwheel.project import build_settings as settings
 from kernelwheel.compiler.toolchain import toolchain
 tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
 assert binding.bind(tools, python=True).torch == "2.13.0+cpu"

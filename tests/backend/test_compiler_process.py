@@ -91,7 +91,7 @@ def test_a_folder_of_modules_with_a_colon_in_its_name_is_not_two(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [f"{tmp_path}/nowhere:elsewhere", *sys.path])
 
-    assert compiler_process.preview([]) == {"plans": [], "toolchain": None}
+    assert compiler_process.preview([], None, {}) == {"plans": [], "toolchain": None}
     assert not (tmp_path / "ran").exists()
 
 
@@ -100,7 +100,7 @@ def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> No
     (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
     backend = str(Path(compiler_process.__file__).parents[2])
     script = f"import sys; sys.path.append({backend!r})\n"
-    script += "from kernelwheel.runtime import compiler_process\nprint(compiler_process.preview([]))\n"
+    script += "from kernelwheel.runtime import compiler_process\nprint(compiler_process.preview([], None, {}))\n"
 
     for options, ran in ((["-I"], False), (["-E"], False), ([], True)):
         command = [sys.executable, *options, "-c", script]

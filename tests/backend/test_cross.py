@@ -764,6 +764,7 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
     from kernelwheel.compiler import make
+    from kernelwheel.compiler.compile_job import read_job
     from kernelwheel.runtime.compile_into_store import compile_request
     from kernelwheel.runtime.installed import InstalledPackage
     from kernelwheel.runtime.selection import Request
@@ -774,7 +775,7 @@ def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
     request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
-    return make.draw_plan_for(request, {}).plan.platform
+    return make.draw_plan_for(read_job(request.to_json(), {}), {}).plan.platform
 
 
 @needs_compiler

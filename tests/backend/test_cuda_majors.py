@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.cli.foresight import look_ahead
+from kernelwheel.compiler.compile_job import CompileJob, read_job
 from kernelwheel.compiler.make import draw_plan_for, nvcc_limits
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
@@ -24,7 +25,6 @@ from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.presentation import manifest_text, targets_text
-from kernelwheel.runtime.request import CompileRequest
 from kernelwheel.runtime.selection import Request
 from kernelwheel.runtime.settings import Settings
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
@@ -242,7 +242,7 @@ def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
 def limits_of(chosen: Settings) -> NvccLimits:
     """The limits of a wheel's build of operators with these settings."""
     return nvcc_limits(
-        CompileRequest(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen)
+        CompileJob(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen)
     )
 
 
@@ -273,7 +273,7 @@ def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> 
     package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", abi), folder)
     request = compile_request(package, host, Request("cuda"), settings_with({**os.environ, **environ}))
-    plan = draw_plan_for(request, os.environ).plan
+    plan = draw_plan_for(read_job(request.to_json(), {**os.environ, **environ}), os.environ).plan
     assert plan.cuda is not None
     assert plan.cuda.sass == ("9.0",)
     return plan.cuda.toolkit["version"]

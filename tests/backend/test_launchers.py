@@ -22,8 +22,8 @@ from editables import SMALL, make_editable
 from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
+from kernelwheel.project import build_settings as settings
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime import settings
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import clean_environment
 from standins import PRESENT, make_cxx, make_machine, make_program, plan_of, settings_with

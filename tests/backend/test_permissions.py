@@ -22,10 +22,10 @@ from pathlib import Path
 import kernelwheel
 import pytest
 from kernelwheel.compiler.work_folder import claimed
+from kernelwheel.project.build_settings import resolve
 from kernelwheel.runtime import places
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
 from kernelwheel.runtime.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
-from kernelwheel.runtime.settings import resolve
 from kernelwheel.runtime.store import Store
 from standins import make_machine
 

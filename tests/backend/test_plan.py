@@ -13,10 +13,11 @@ import pytest
 from hypothesis import strategies as st
 from kernelwheel.compiler import configuration
 from kernelwheel.compiler.plan import Plan
+from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import architectures
 from kernelwheel.runtime.errors import BuildError, SettingsError
-from kernelwheel.runtime.options import OPTIONS, REGISTRY, Option
+from kernelwheel.runtime.options import Option
 from kernelwheel.runtime.platforms import PLATFORMS, platform_name
 from kernelwheel.runtime.settings import Settings
 from processes import RunPython
@@ -259,7 +260,9 @@ def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, 
     tools = {cuda: machine.toolchain(settings_with(environ, cuda=cuda)) for cuda in ("on", "off")}
 
     def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
-        chosen = settings_with({**environ, **{OPTIONS[name].variable("tiny"): options[name] for name in options}})
+        chosen = settings_with(
+            {**environ, **{BuildSettings.OPTIONS[name].variable("tiny"): options[name] for name in options}}
+        )
         facts = PackageFacts("tiny", "native", "2.10")
         return chosen, plan_of(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import kernelwheel
 from kernelwheel import reference
+from kernelwheel.project.build_settings import REGISTRY
 from kernelwheel.project.extension import KEYS
-from kernelwheel.runtime.options import REGISTRY
 from processes import RunPython
 
 BACKEND = Path(kernelwheel.__path__[0]).parent

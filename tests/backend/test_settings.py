@@ -6,10 +6,11 @@ import os
 from typing import Any
 
 import pytest
+from kernelwheel.project import build_settings as settings
+from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import split_table
-from kernelwheel.runtime import options, settings
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.options import REGISTRY, Option
+from kernelwheel.runtime.options import Option
 
 pytestmark = pytest.mark.once
 
@@ -152,7 +153,7 @@ def test_variables_of_others_with_the_same_beginning_are_left_alone() -> None:
     ],
 )  # fmt: skip
 def test_a_malformed_value_is_refused_with_what_the_option_takes_and_where_it_stood(name: str, bad: str) -> None:
-    option = options.OPTIONS[name]
+    option = BuildSettings.OPTIONS[name]
     variable = option.variable("tiny")
 
     with pytest.raises(SettingsError) as caught:

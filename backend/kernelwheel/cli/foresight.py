@@ -85,7 +85,7 @@ def look_ahead(
     wanted = build_request is not None and (whole or build.outcome == "compile")
     settings = cache_build.build_settings(package, archs) if wanted else None
     asked.append(_asked(package, host, build_request, settings) if build_request and settings else _Asked(None))
-    asked, toolchain = _answered(asked, _machine(package, host) if whole else None)
+    asked, toolchain = _answered(asked, _machine(package, host) if whole else None, package.environ)
     of_build, no_store = asked[-1], _no_store(package)
     return Foresight(
         tuple(
@@ -136,17 +136,19 @@ def _machine(package: InstalledPackage, host: Host) -> CompileRequest | None:
         source, content = package.source, package.wanted.content
         if source is None or content is None:
             return None
-        return CompileRequest(content, source.folder, package.settings, host.driver)
+        return CompileRequest(content, source.folder, package.settings, source.options, host.driver)
     except KernelWheelError:  # whoever needs them gets the same error
         return None
 
 
-def _answered(asked: list[_Asked], machine: CompileRequest | None) -> tuple[list[_Asked], Mapping[str, Any] | None]:
+def _answered(
+    asked: list[_Asked], machine: CompileRequest | None, environ: Mapping[str, str]
+) -> tuple[list[_Asked], Mapping[str, Any] | None]:
     requests = [each.request for each in asked if each.request]
     if not requests and machine is None:
         return asked, None
     try:
-        told = preview(requests, machine)
+        told = preview(requests, machine, environ)
     except KernelWheelError as error:
         return [each._replace(refused=error) if each.request else each for each in asked], None
     answers = iter(told["plans"])

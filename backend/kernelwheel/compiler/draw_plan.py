@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from ..project.build_settings import BuildSettings
 from ..project.package import PackageFacts
 from ..project.source_files import source_digests
 from ..runtime import architectures
@@ -16,7 +17,6 @@ from ..runtime.digests import json_sha256
 from ..runtime.errors import BuildError, SettingsError
 from ..runtime.no_kernels import changed_sources
 from ..runtime.platforms import PLATFORMS
-from ..runtime.settings import Settings
 from ..runtime.variables import own_variable
 from .configuration import recipe_of
 from .headers import digests, headers_of, refuse_other_headers
@@ -30,7 +30,7 @@ from .toolchain.toolkit_identity import toolkit_identity
 def draw_plan(
     content: Content,
     source_root: Path,
-    settings: Settings,
+    settings: BuildSettings,
     toolchain: Toolchain,
     taken: Mapping[str, str] | None = None,
 ) -> Plan:
@@ -102,7 +102,7 @@ def require_cuda(facts: PackageFacts, toolchain: Toolchain) -> None:
         )
 
 
-def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) -> CudaPlan | None:
+def _draw_cuda(facts: PackageFacts, settings: BuildSettings, toolchain: Toolchain) -> CudaPlan | None:
     require_cuda(facts, toolchain)
     nvcc = toolchain.cuda.nvcc
     if nvcc is None or not facts.can_use_cuda:
@@ -125,7 +125,7 @@ def _draw_cuda(facts: PackageFacts, settings: Settings, toolchain: Toolchain) ->
     )
 
 
-def _refuse_archs_in_flags(settings: Settings) -> None:
+def _refuse_archs_in_flags(settings: BuildSettings) -> None:
     """Reject nvcc options that choose architectures: nvcc would add them to the Plan's, or fail on both."""
     found = architectures.chosen_by(settings.cuda_flags)
     if found:

@@ -7,32 +7,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..runtime.errors import BuildError, KernelWheelError
-from ..runtime.request import CompileRequest
+from .compile_job import CompileJob
 from .tools import INSTALLED, find_tools, require_tools
 
 
-def dry_run(
-    requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """What would be compiled for each request, or why not, and what is found for `machine`; as plain JSON values."""
+def dry_run(requests: Sequence[CompileJob], machine: CompileJob | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What would be compiled for each job, or why not, and what is found for `machine`; as plain JSON values."""
     return {
         "plans": [_plan(each, environ) for each in requests],
         "toolchain": _toolchain(machine, environ) if machine else None,
     }
 
 
-def _plan(request: CompileRequest, environ: Mapping[str, str]) -> dict[str, Any]:
+def _plan(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     try:
         require_tools()
         from .make import draw_plan_for
 
-        plan = draw_plan_for(request, environ).plan
+        plan = draw_plan_for(job, environ).plan
     except KernelWheelError as error:
         return {"error": error.to_json()}
     return {"plan": plan.to_json(), "fingerprint": plan.fingerprint}
 
 
-def _toolchain(request: CompileRequest, environ: Mapping[str, str]) -> dict[str, Any]:
+def _toolchain(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     """Programs and packages as text by name, and `candidates`: every place where nvcc may be, with the outcome."""
     view: dict[str, Any] = {"candidates": [], **{k: v for k, v in find_tools().items() if v != INSTALLED}}
     if "missing" in find_tools().values():  # without them, the rest cannot be imported
@@ -42,7 +40,7 @@ def _toolchain(request: CompileRequest, environ: Mapping[str, str]) -> dict[str,
     from .toolchain.cxx import find_cxx
     from .toolchain.torch_files import find_torch
 
-    settings, limits, taken = request.settings, nvcc_limits(request), None
+    settings, limits, taken = job.settings, nvcc_limits(job), None
     candidates = []
     try:
         torch = find_torch()

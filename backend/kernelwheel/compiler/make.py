@@ -1,4 +1,4 @@
-"""Making the Artifact for a request: the Plan, an entry of a Store with its fingerprint, or a compile."""
+"""Making the Artifact for a job: the Plan, an entry of a Store with its fingerprint, or a compile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..project.package import PackageFacts
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.content import Content, without_cuda
@@ -20,12 +19,13 @@ from ..runtime.manifest import Manifest
 from ..runtime.places import stores, trust_of
 from ..runtime.platforms import platform_name
 from ..runtime.progress import Say
-from ..runtime.request import CompileAnswer, CompileRequest
+from ..runtime.request import CompileAnswer
 from ..runtime.store import Store
 from ..runtime.store_lock import making, sign
 from ..store.publishing import publish
 from .caller import Caller
 from .compile import compile_plan, decisions
+from .compile_job import CompileJob
 from .draw_plan import draw_plan
 from .jobs import known_peak
 from .plan import Plan
@@ -37,58 +37,58 @@ from .work_folder import LOG, work_path
 
 
 class Planned(NamedTuple):
-    """The Plan for a request, what it is compiled with, and the wheel's Artifact that libraries are taken from."""
+    """The Plan for a job, what it is compiled with, and the wheel's Artifact that libraries are taken from."""
 
     plan: Plan
     tools: Toolchain
     wheel: Artifact | None
 
 
-def make(request: CompileRequest, caller: Caller, say: Say) -> CompileAnswer:
-    """The Artifact for a request, from a Store or compiled now.
+def make(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
+    """The Artifact for a job, from a Store or compiled now.
 
     Raises:
         BuildError: it does not compile.
-        StoreError: it cannot be stored, and the request names no folder for it instead.
+        StoreError: it cannot be stored, and the job names no folder for it instead.
     """
-    planned = draw_plan_for(request, caller.environ)
-    plan, settings, scratch = planned.plan, request.settings, request.scratch
+    planned = draw_plan_for(job, caller.environ)
+    plan, settings, scratch = planned.plan, job.settings, job.scratch
     answer = CompileAnswer(Path(), False, decisions(plan, planned.tools))
     try:
-        for store in stores(settings, plan.package, plan.version) if request.lock is None else ():
+        for store in stores(settings, plan.package, plan.version) if job.lock is None else ():
             if entry := _look(store, plan.fingerprint, say):
                 say(f"nothing to compile: reusing {entry.folder}")
                 return answer._replace(folder=entry.folder)
         *_, store = stores(settings, plan.package, plan.version)
-        with _making(store, request.lock, say):
-            entry, compiled = _compile_once(request, planned, store, caller, say)
+        with _making(store, job.lock, say):
+            entry, compiled = _compile_once(job, planned, store, caller, say)
             return answer._replace(folder=entry.folder, compiled=compiled)
     except StoreError as error:
         if scratch is None:
             raise
         say(f"the compiled kernels will not be cached for other builds: {_in_a_line(error)}")
     trust = trust_of(settings)
-    compile_plan(*planned, request.sources, scratch, jobs=settings.jobs, caller=caller, say=say, trust=trust)
+    compile_plan(*planned, job.sources, scratch, jobs=settings.jobs, caller=caller, say=say, trust=trust)
     return answer._replace(folder=scratch, compiled=True)
 
 
-def draw_plan_for(request: CompileRequest, environ: Mapping[str, str]) -> Planned:
-    """The Plan for a request, with the Toolchain that is found for it.
+def draw_plan_for(job: CompileJob, environ: Mapping[str, str]) -> Planned:
+    """The Plan for a job, with the Toolchain that is found for it.
 
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
-    tools = toolchain_for(request, environ)
-    wheel = _wheel_of(request) if tools.cuda.nvcc else None
-    taken = takes(wheel.manifest, request.content) if wheel else {}
-    plan = draw_plan(request.content, request.sources, request.settings, tools, taken)
+    tools = toolchain_for(job, environ)
+    wheel = _wheel_of(job) if tools.cuda.nvcc else None
+    taken = takes(wheel.manifest, job.content) if wheel else {}
+    plan = draw_plan(job.content, job.sources, job.settings, tools, taken)
     return Planned(plan, tools, wheel if taken else None)
 
 
-def toolchain_for(request: CompileRequest, environ: Mapping[str, str]) -> Toolchain:
-    """What a request is compiled with; raises as `find_toolchain`."""
-    facts, settings = PackageFacts.from_content(request.content), request.settings
-    tools = find_toolchain(settings, environ, limits=nvcc_limits(request))
+def toolchain_for(job: CompileJob, environ: Mapping[str, str]) -> Toolchain:
+    """What a job is compiled with; raises as `find_toolchain`."""
+    facts, settings = job.facts, job.settings
+    tools = find_toolchain(settings, environ, limits=nvcc_limits(job))
     if facts.binds_torch and tools.cross:
         from .cross.target_platform import on_its_torch
 
@@ -96,13 +96,13 @@ def toolchain_for(request: CompileRequest, environ: Mapping[str, str]) -> Toolch
     return tools
 
 
-def nvcc_limits(request: CompileRequest) -> NvccLimits:
+def nvcc_limits(job: CompileJob) -> NvccLimits:
     """Which nvcc will do: for kernels that must run here, one that serves the driver; for others, `drivers` says."""
-    oldest = tuple(map(int, request.settings.drivers.split("."))) if request.settings.drivers else None
-    return NvccLimits(not PackageFacts.from_content(request.content).binds_cuda, request.driver, oldest)
+    oldest = tuple(map(int, job.settings.drivers.split("."))) if job.settings.drivers else None
+    return NvccLimits(not job.facts.binds_cuda, job.driver, oldest)
 
 
-def parts_to_install(request: CompileRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
+def parts_to_install(job: CompileJob, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What pip must install besides the build requirements: the parts of CUDA 12 for clang, where nothing else will do.
 
     Without torch there are none; the build itself says that it is missing.
@@ -111,7 +111,7 @@ def parts_to_install(request: CompileRequest, environ: Mapping[str, str]) -> tup
         torch = find_torch()
     except BuildError:
         return ()
-    return parts_for_clang(request.settings, torch, environ, sys.path, nvcc_limits(request))
+    return parts_for_clang(job.settings, torch, environ, sys.path, nvcc_limits(job))
 
 
 def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
@@ -131,9 +131,9 @@ def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
     return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
 
 
-def _wheel_of(request: CompileRequest) -> Artifact | None:
-    manifest = manifests.read(request.wheel, request.content["package"]) if request.wheel else None
-    return Artifact(request.wheel, manifest) if request.wheel and manifest else None
+def _wheel_of(job: CompileJob) -> Artifact | None:
+    manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel else None
+    return Artifact(job.wheel, manifest) if job.wheel and manifest else None
 
 
 @contextmanager
@@ -146,11 +146,9 @@ def _making(store: Store, lock: int | None, say: Say) -> Iterator[None]:
         yield
 
 
-def _compile_once(
-    request: CompileRequest, planned: Planned, store: Store, caller: Caller, say: Say
-) -> tuple[Artifact, bool]:
+def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:
     """The Store's entry for a Plan, and whether it was compiled just now. Call it inside `making`."""
-    plan, jobs = planned.plan, request.settings.jobs
+    plan, jobs = planned.plan, job.settings.jobs
     built = [each.artifact.manifest for each in take_inventory(store).entries if each.artifact]
     peak_mb = known_peak(built, plan.cuda is not None)
     compiled = False
@@ -158,7 +156,7 @@ def _compile_once(
     def compile_into(folder: Path) -> None:
         nonlocal compiled
         compiled = True
-        sources = request.sources
+        sources = job.sources
         compile_plan(*planned, sources, folder, jobs=jobs, caller=caller, say=say, known_peak_mb=peak_mb, store=store)
 
     sign(store, log=f"{work_path(store, plan)}/{LOG}")

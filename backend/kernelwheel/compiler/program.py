@@ -21,8 +21,8 @@ from typing import Any
 
 from ..runtime.errors import KernelWheelError
 from ..runtime.platforms import require_supported
-from ..runtime.request import CompileRequest
 from .caller import Caller
+from .compile_job import read_job
 from .tools import require_tools
 
 
@@ -49,8 +49,8 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
         from .dry_run import dry_run
 
         question = message["dry-run"]
-        machine = CompileRequest.from_json(question["machine"]) if question["machine"] else None
-        return dry_run([CompileRequest.from_json(each) for each in question["requests"]], machine, caller.environ)
+        machine = read_job(question["machine"], caller.environ) if question["machine"] else None
+        return dry_run([read_job(each, caller.environ) for each in question["requests"]], machine, caller.environ)
     if "describe" in message:
         from ..project.describe import describe
 
@@ -58,7 +58,7 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
     require_tools()
     from .make import make
 
-    answer = make(CompileRequest.from_json(message["make"]), caller, lambda line: _tell({"say": line}))
+    answer = make(read_job(message["make"], caller.environ), caller, lambda line: _tell({"say": line}))
     return {**answer._asdict(), "folder": str(answer.folder)}
 
 

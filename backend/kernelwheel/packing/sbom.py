@@ -20,8 +20,8 @@ from cyclonedx.model.license import LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+from ..project.build_settings import OLDEST_ZIP_TIME
 from ..runtime.manifest import Library, Manifest
-from ..runtime.options import OLDEST_ZIP_TIME
 from ..version import VERSION
 from .components import Component
 

@@ -18,9 +18,9 @@ from auditwheel.policy import Policy, WheelPolicies
 
 from ..compiler.cross.target_platform import cross_platform
 from ..compiler.readback import NeededSymbol, needed, needed_symbols
+from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.platforms import HERE, Platform, numbers
-from ..runtime.settings import Settings
 
 MOST_REASONS = 20
 
@@ -54,7 +54,7 @@ def python_tag(abi: str | None) -> str:
     return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
 
 
-def platform_tag(libraries: Sequence[Path], settings: Settings, brought: Collection[str] = ()) -> Tag:
+def platform_tag(libraries: Sequence[Path], settings: BuildSettings, brought: Collection[str] = ()) -> Tag:
     """The platform tag of a wheel with these libraries.
 
     Args:
@@ -113,7 +113,7 @@ def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterato
             yield f"{needs.name}: {name} of {library}, which newer releases lack"
 
 
-def _checked(tag: Tag, settings: Settings) -> Tag:
+def _checked(tag: Tag, settings: BuildSettings) -> Tag:
     if settings.manylinux == "required" and tag.reasons:
         raise BuildError(
             f"the libraries do not earn the tag that is required: they earn {tag.platform}",

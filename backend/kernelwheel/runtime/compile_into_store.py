@@ -12,7 +12,6 @@ from .find import find
 from .host import Host
 from .installed import InstalledPackage
 from .no_kernels import no_sources
-from .options import NATIVE
 from .platforms import require_supported
 from .request import CompileRequest
 from .selection import Request, compiles_cuda, own_cpu_kernels
@@ -58,7 +57,7 @@ def compile_into_store(
         if not request.build:
             kernels = f"{request.device.upper()} kernels for this machine"
             say(f"no {kernels} ({selection.because}): compiling them now")
-        answer = compiler_process.ask(asked, say)
+        answer = compiler_process.ask(asked, say, package.environ)
         return Obtained(store.read(answer.folder), answer.compiled)
 
 
@@ -95,6 +94,5 @@ def compile_request(package: InstalledPackage, host: Host, request: Request, set
     settings = settings.changed(
         "cuda", "on" if cuda and can_use_cuda(content) else "off", Origin("what this call needs")
     )
-    settings = settings.changed("platform", NATIVE, Origin("kernels that are compiled at run time"))
-    settings = settings.changed("drivers", "", Origin("kernels for this machine's driver"))
-    return CompileRequest(content, source.folder, settings, host.driver, wheel.folder if wheel else None)
+    taken_from = wheel.folder if wheel else None
+    return CompileRequest(content, source.folder, settings, source.options, host.driver, taken_from)

@@ -25,18 +25,19 @@ from .request import CompileAnswer, CompileRequest
 MOST_LINES = 20  # of what it says as it crashes
 
 
-def ask(request: CompileRequest, say: Callable[[str], None]) -> CompileAnswer:
+def ask(request: CompileRequest, say: Callable[[str], None], environ: Mapping[str, str]) -> CompileAnswer:
     """Have an Artifact compiled, unless a store has it.
 
     Args:
         request: what to compile.
         say: receives progress, one line per call.
+        environ: what is set besides this process's environment.
 
     Raises:
         KernelWheelError: as the compiler answers.
         BuildError: it ended without an answer.
     """
-    answer = _run({"make": request.to_json()}, say, () if request.lock is None else (request.lock,))
+    answer = _run({"make": request.to_json()}, say, environ, () if request.lock is None else (request.lock,))
     return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"])
 
 
@@ -48,11 +49,13 @@ def describe(package: str, version: str, project: Path) -> dict[str, Any] | None
     Raises:
         BuildError: its pyproject.toml or its sources cannot be read, or are not right.
     """
-    found = _run({"describe": {"package": package, "version": version, "project": str(project)}}, lambda line: None)
+    found = _run({"describe": {"package": package, "version": version, "project": str(project)}}, lambda line: None, {})
     return dict(found) if found else None
 
 
-def preview(requests: Sequence[CompileRequest], machine: CompileRequest | None = None) -> dict[str, Any]:
+def preview(
+    requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
+) -> dict[str, Any]:
     """What would be compiled for these requests, and with what; nothing is.
 
     Returns:
@@ -62,13 +65,15 @@ def preview(requests: Sequence[CompileRequest], machine: CompileRequest | None =
         BuildError: the compiler ended without an answer.
     """
     question = {"requests": [each.to_json() for each in requests], "machine": machine.to_json() if machine else None}
-    return dict(_run({"dry-run": question}, lambda line: None))
+    return dict(_run({"dry-run": question}, lambda line: None, environ))
 
 
-def _run(message: Mapping[str, Any], say: Callable[[str], None], inherited: tuple[int, ...] = ()) -> Any:
+def _run(
+    message: Mapping[str, Any], say: Callable[[str], None], environ: Mapping[str, str], inherited: tuple[int, ...] = ()
+) -> Any:
     """Start the compiler, send it a message and return its answer."""
     crash: deque[str] = deque(maxlen=MOST_LINES)
-    with _start(inherited) as process:
+    with _start(environ, inherited) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -123,13 +128,13 @@ def extra() -> str:
     return "'kernelwheel[jit]'"
 
 
-def _start(inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
+def _start(environ: Mapping[str, str], inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
     file = program()
     try:
         return subprocess.Popen(
             [sys.executable or "", *options(), "-u", str(file), str(os.getpid())],
             # Under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller".
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            env={**os.environ, **environ, "LC_ALL": "C.UTF-8"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -77,6 +77,6 @@ def without_cuda(content: Content) -> Content:
 
 
 def _is_for_cuda(name: str) -> bool:
-    from .options import OPTIONS  # imported only if needed, to keep a warm start fast
+    from .settings import Settings  # imported only if needed, to keep a warm start fast
 
-    return name in OPTIONS and OPTIONS[name].cuda_only
+    return name in Settings.OPTIONS and Settings.OPTIONS[name].cuda_only

@@ -46,7 +46,7 @@ class InstalledPackage:
         self.folder = folder
         self.manifest: Manifest | None = None
         self.in_use = False  # whether its kernels are loaded in this process
-        self._environ = environ
+        self.environ = environ
         self.damage: IncompatibleArtifactError | None = None  # what is wrong with the wheel's Artifact
         self._read()
 
@@ -79,12 +79,13 @@ class InstalledPackage:
             table: Mapping[str, Any] = settings.recorded(self.manifest.built_with["settings"])
         else:
             table = self.source.options if self.source else {}
-        return settings.resolve(self.package, table, self._environ)
+        known = {name: value for name, value in table.items() if name.replace("_", "-") in settings.Settings.OPTIONS}
+        return settings.Settings.resolve(self.package, known, self.environ)
 
     @property
     def jit(self) -> str:
         """The value of the option `jit`; for a wheel with the default, without the cost and errors of the others."""
-        said = variables.said(self._environ, variables.own_variable(self.package, "jit")).lower()
+        said = variables.said(self.environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
     @property

@@ -1,15 +1,14 @@
-"""The typed registry of all options: the class `Options`, with one attribute per option.
+"""The typed registry of options: the class `Options` has those that the loader needs, with one attribute for each.
 
 An option's environment variable is either a standard one (`TORCH_CUDA_ARCH_LIST`, `CXX`, `MAX_JOBS`) or the
-package's own, derived from both names: `SPLAT_CUDA` for the option `cuda` of the package `splat`. `reference` generates
-the page that lists them all, docs/settings.md. Their values are in `settings.Settings`.
+package's own, derived from both names: `SPLAT_CUDA` for the option `cuda` of the package `splat`. Their values are in
+`settings.Settings`. Those that only a build or the compiler needs are in project/build_settings.py.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
-TorchTag = Literal["build", "local", "none"]
-Manylinux = Literal["auto", "required", "off"]
-# What an option decides; it names the part of the Plan that it gets into (core/content.py, compiler/plan.py).
+# What an option decides; it names the part of the Plan that it gets into (runtime/content.py, compiler/plan.py).
 # content: what is compiled, and how. Its value is in the Plan; kernels with another value are other kernels.
 # target: what it is compiled for, which a machine is asked about. What came of it is in the Plan.
 # tools: where the compilers are. The Plan has what they are; the manifest records only the origin, as the value is a
@@ -31,9 +28,6 @@ Manylinux = Literal["auto", "required", "off"]
 # work: how and where the work is done. It is in no part, because it would make equal Artifacts differ.
 # The manifest records the value and the origin of the first two.
 Decides = Literal["content", "target", "tools", "work"]
-NATIVE = "native"  # the platform of the machine that builds
-OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
-NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, the latest
 
 T = TypeVar("T")
 
@@ -107,7 +101,9 @@ class Option(Generic[T]):
         return self.environment or own_variable(package, self.name)
 
 
-def _choice(*names: str) -> Callable[[str], Any]:
+def choice(*names: str) -> Callable[[str], Any]:
+    """A parser of one of several words, in any case."""
+
     def parse(text: str) -> Any:
         value = text.strip().lower()
         if value not in names:
@@ -118,36 +114,6 @@ def _choice(*names: str) -> Callable[[str], Any]:
     return parse
 
 
-def _platform(text: str) -> str:
-    value = text.strip().lower()
-    if value == NATIVE:
-        return value
-    from .platforms import PLATFORMS  # imported only if needed, to keep a warm start fast
-
-    return str(_choice(NATIVE, *PLATFORMS)(value))
-
-
-def _jobs(text: str) -> int:
-    value = int(text) if text.strip().isdecimal() else -1
-    if value < 0 or value > 4096:
-        raise ValueError
-    return value
-
-
-def _epoch(text: str) -> int:
-    value = int(text) if text.strip().isdecimal() else -1
-    if value < 0 or value > NEWEST_ZIP_TIME:
-        raise ValueError("A zip file cannot store such a time." if value >= 0 else "")
-    return max(value, OLDEST_ZIP_TIME)
-
-
-def _driver(text: str) -> str:
-    value = text.strip()
-    if value and not re.fullmatch(r"[1-9]\d\.\d", value):
-        raise ValueError("A driver is named by its CUDA version: 12.0 is 525.60, 13.0 is 580.65.")
-    return value
-
-
 def _glibc(text: str) -> str:
     value = text.strip()
     major, _, minor = value.partition(".")
@@ -156,18 +122,20 @@ def _glibc(text: str) -> str:
     return value
 
 
-def _text(text: str) -> str:
+def stripped(text: str) -> str:
+    """Any text, without spaces around it."""
     return text.strip()
 
 
-def _folder(text: str) -> str:
+def absolute_folder(text: str) -> str:
+    """The path of a folder, or nothing."""
     if text.strip() and not Path(text.strip()).is_absolute():
         raise ValueError("A relative path would mean a different folder in every process.")
     return text.strip()
 
 
 def _folders(text: str) -> tuple[str, ...]:
-    return tuple(_folder(part) for part in text.split(os.pathsep) if part.strip())
+    return tuple(absolute_folder(part) for part in text.split(os.pathsep) if part.strip())
 
 
 def _users(text: str) -> tuple[str, ...]:
@@ -183,14 +151,14 @@ def flags(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
 
 
-_FLAGS = "compiler options, split as by a shell"
+FLAGS = "compiler options, split as by a shell"
 
 
 class Options:
-    """All options."""
+    """The options that decide what kernels are wanted, and where they are found."""
 
     cuda: Option[Cuda] = Option(
-        _choice("on", "off", "auto"),
+        choice("on", "off", "auto"),
         takes="on, off or auto",
         default="auto",
         decides="target",
@@ -198,33 +166,8 @@ class Options:
         "run time, auto: for calls on a GPU; on: also for a call on the CPU, where one library serves both; "
         "off: never.",
     )
-    platform: Option[str] = Option(
-        _platform,
-        takes="native, linux-x86_64 or linux-aarch64",
-        default=NATIVE,
-        decides="target",
-        cross_only=True,
-        help="The platform that a wheel is built for. Kernels that are compiled at run time are for the machine they "
-        "run on.",
-    )
-    target_packages: Option[str] = Option(
-        _folder,
-        takes="an absolute path",
-        decides="tools",
-        cross_only=True,
-        help="In a build for another platform, the folder with packages for it, from pip install --target: the parts "
-        "of the CUDA toolkit that this machine's lacks, and its torch: modules are compiled for it, operators "
-        "only compare it with the one here.",
-    )
-    target_python: Option[str] = Option(
-        _folder,
-        takes="an absolute path",
-        decides="tools",
-        cross_only=True,
-        help="In a build of modules for another platform, the folder of its Python, which has include and lib.",
-    )
     archs: Option[str] = Option(
-        _text,
+        stripped,
         takes="a list such as 7.5;8.0+PTX",
         environment="TORCH_CUDA_ARCH_LIST",
         decides="target",
@@ -232,48 +175,9 @@ class Options:
         cuda_only=True,
         help="CUDA architectures to compile for; empty: the default list for the nvcc in use.",
     )
-    drivers: Option[str] = Option(
-        _driver,
-        takes="a CUDA version such as 12.0",
-        decides="tools",
-        cuda_only=True,
-        help="The oldest driver that a wheel's kernels must run on, by the CUDA version that it supports; the nvcc, or "
-        "a clang, is chosen accordingly. Empty: any. At run time, this machine's driver decides.",
-    )
-    nvcc: Option[str] = Option(
-        _text,
-        takes="a path",
-        environment="CUDACXX",
-        decides="tools",
-        cuda_only=True,
-        help="The nvcc to use, or a clang (19 or later) with pip's parts of CUDA 12; empty: searched for. For "
-        "operators, it may be of another CUDA major than torch's.",
-    )
-    cuda_home: Option[str] = Option(
-        _text,
-        takes="a path",
-        environment="CUDA_HOME",
-        decides="tools",
-        cuda_only=True,
-        help="The CUDA toolkit to use; empty: searched for.",
-    )
-    cxx: Option[str] = Option(
-        _text,
-        takes="a command or a path",
-        environment="CXX",
-        decides="tools",
-        help="The C++ compiler, also used as nvcc's host compiler; empty: c++, g++ or clang++ on PATH.",
-    )
-    compiler_launcher: Option[tuple[str, ...]] = Option(
-        flags,
-        takes="a command, such as sccache or ccache",
-        decides="work",
-        separator=" ",
-        help="Runs nvcc and the C++ compiler, and may cache their output; empty: none. Not a clang in nvcc's place.",
-    )
     cxx_flags: Option[tuple[str, ...]] = Option(
         flags,
-        takes=_FLAGS,
+        takes=FLAGS,
         environment="CXXFLAGS",
         decides="content",
         separator=" ",
@@ -281,7 +185,7 @@ class Options:
     )
     cuda_flags: Option[tuple[str, ...]] = Option(
         flags,
-        takes=_FLAGS,
+        takes=FLAGS,
         environment="CUDAFLAGS",
         decides="content",
         separator=" ",
@@ -290,7 +194,7 @@ class Options:
     )
     link_flags: Option[tuple[str, ...]] = Option(
         flags,
-        takes=_FLAGS,
+        takes=FLAGS,
         environment="LDFLAGS",
         decides="content",
         separator=" ",
@@ -303,40 +207,8 @@ class Options:
         decides="content",
         help="The oldest glibc that libraries are linked for, and so the manylinux tag to reach; empty: the one here.",
     )
-    jobs: Option[int] = Option(
-        _jobs,
-        takes="a whole number, 0 for automatic",
-        default="0",
-        environment="MAX_JOBS",
-        decides="work",
-        help="How many compilers run at once; 0: one per core, as far as memory allows.",
-    )
-    source_date_epoch: Option[int] = Option(
-        _epoch,
-        takes="seconds since 1970",
-        default=str(OLDEST_ZIP_TIME),
-        environment="SOURCE_DATE_EPOCH",
-        decides="work",
-        help="The timestamp of all files in the wheel.",
-    )
-    torch_tag: Option[TorchTag] = Option(
-        _choice("build", "local", "none"),
-        takes="build, local or none",
-        default="build",
-        decides="work",
-        help="How the file name of a wheel that is bound to one torch says which: by a build number, `213torch`, by a "
-        "local version, `+torch2.13`, or not at all.",
-    )
-    manylinux: Option[Manylinux] = Option(
-        _choice("auto", "required", "off"),
-        takes="auto, required or off",
-        default="auto",
-        decides="work",
-        help="Whether the wheel is tagged manylinux. auto: with the best tag that its libraries earn; required: the "
-        "build fails if they do not earn that of the option glibc; off: tagged for Linux alone.",
-    )
     jit: Option[Jit] = Option(
-        _choice("auto", "never", "always"),
+        choice("auto", "never", "always"),
         takes="auto, never or always",
         default="auto",
         decides="work",
@@ -344,7 +216,7 @@ class Options:
         "never use the wheel's Artifact.",
     )
     cache_dir: Option[str] = Option(
-        _folder,
+        absolute_folder,
         takes="an absolute path",
         decides="work",
         help="The cache folder; empty: kernelwheel in the user's cache folder.",
@@ -363,7 +235,3 @@ class Options:
         separator=",",
         help="Users whose cached files are loaded, besides root's and your own; everyone: nothing is checked.",
     )
-
-
-REGISTRY: tuple[Option[Any], ...] = tuple(each for each in vars(Options).values() if isinstance(each, Option))
-OPTIONS = {option.name: option for option in REGISTRY}

@@ -25,6 +25,7 @@ class CompileRequest(Record):
             kernels, then without these.
         sources: the folder with CMakeLists.txt, or with the files of the extensions.
         settings: the effective options, in which `cuda` and `archs` say what this request is for.
+        options: those of the package's own table, for the options that only the compiler knows.
         driver: the CUDA version that the driver of this machine supports, if the kernels must run here.
         wheel: the folder of the wheel's own Artifact, if its CPU libraries are taken where they are the same.
         lock: the descriptor of the store's lock, which the asking process holds; None: the compiler takes it.
@@ -34,6 +35,7 @@ class CompileRequest(Record):
     content: Content
     sources: Path
     settings: Settings
+    options: Mapping[str, Any] = {}
     driver: tuple[int, int] | None = None
     wheel: Path | None = None
     lock: int | None = None
@@ -41,21 +43,8 @@ class CompileRequest(Record):
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain JSON values."""
-        paths = {name: str(path) if path else None for name, path in self._paths().items()}
-        return {"contract": CONTRACT, **self._asdict(), **paths, "settings": self.settings.to_json()}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> CompileRequest:
-        """The request that `to_json` described."""
-        typed = {
-            "settings": Settings.from_json(values["settings"]),
-            "driver": tuple(values["driver"]) if values["driver"] else None,
-            **{name: Path(values[name]) if values[name] else None for name in ("sources", "wheel", "scratch")},
-        }
-        return cls(**{name: typed.get(name, values[name]) for name in cls._fields})
-
-    def _paths(self) -> dict[str, Path | None]:
-        return {"sources": self.sources, "wheel": self.wheel, "scratch": self.scratch}
+        values = {name: str(each) if isinstance(each, Path) else each for name, each in self._asdict().items()}
+        return {"contract": CONTRACT, **values, "settings": self.settings.to_json()}
 
 
 class CompileAnswer(Record):

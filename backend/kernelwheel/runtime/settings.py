@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import SettingsError
-from .options import NATIVE, OPTIONS, REGISTRY, Option, Options, flags
+from .options import Option, Options, flags
 from .record import Record
 from .variables import own_variable, prefix, said
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TABLE = "[tool.kernelwheel]"
 VARIABLE = "environment variable"
 CONFIG = "-C"
+
+
+Registry = Mapping[str, Option[Any]]  # by name
 
 
 class Origin(Record):
@@ -39,6 +45,11 @@ class Settings(Options):
         origins: where each was set, by option name.
     """
 
+    OPTIONS: ClassVar[Registry]
+
+    def __init_subclass__(cls) -> None:
+        cls.OPTIONS = _options_of(cls)
+
     def __init__(self, package: str, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
         self.package = package
         self.values = values
@@ -46,20 +57,62 @@ class Settings(Options):
 
     def variable(self, name: str) -> str:
         """The environment variable that sets an option: `SPLAT_CUDA`."""
-        return OPTIONS[name].variable(self.package)
+        return self.OPTIONS[name].variable(self.package)
 
     def origin(self, name: str) -> Origin:
         """Where an option was set."""
         return self.origins[name]
 
-    def changed(self, name: str, value: Any, origin: Origin) -> Settings:
+    def changed(self, name: str, value: Any, origin: Origin) -> Self:
         """The same settings with one option changed."""
-        return Settings(self.package, {**self.values, name: value}, {**self.origins, name: origin})
+        return type(self)(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
     def content(self, cuda: bool) -> dict[str, Any]:
         """The options that are part of the content of kernels, as JSON values; with those for CUDA only, or without."""
-        chosen = {each.name: self.values[each.name] for each in REGISTRY if each.in_content(cuda)}
+        chosen = {each.name: self.values[each.name] for each in self.OPTIONS.values() if each.in_content(cuda)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
+
+    @classmethod
+    def resolve(
+        cls,
+        package: str,
+        table: Mapping[str, Any],
+        environ: Mapping[str, str],
+        config: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The effective settings: defaults < `table` < `environ` < `config`.
+
+        Args:
+            package: the package's name, from which the names of its own environment variables are derived.
+            table: `[tool.kernelwheel]`, options only.
+            environ: the process environment; an empty variable counts as not set.
+            config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
+                was given several times, as pip and uv pass them.
+
+        Raises:
+            SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
+                where it was set.
+        """
+        options = cls.OPTIONS
+        raw = {name: (option.default, DEFAULT) for name, option in options.items()}
+        raw |= _written(options, table, TABLE)
+        _refuse_unknown_variables(options, package, environ)
+        for option in options.values():
+            variable = option.variable(package)
+            if text := said(environ, variable):
+                raw[option.name] = (text, Origin(VARIABLE, variable))
+        raw |= _written(options, config or {}, CONFIG)
+        values = {name: _parse(options[name], *setting) for name, setting in raw.items()}
+        settings = cls(package, values, {name: origin for name, (_, origin) in raw.items()})
+        settings.refuse_contradictions()
+        return settings
+
+    def refuse_contradictions(self) -> None:
+        """Refuse architectures that are none. Those in the standard variable are checked where they are used."""
+        if self.archs and self.origin("archs").place != VARIABLE:
+            from . import architectures  # imported only if needed, to keep a warm start fast
+
+            architectures.parse(self.archs, str(self.origin("archs")))
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain JSON values, for `from_json` in another process."""
@@ -67,7 +120,7 @@ class Settings(Options):
         return {"package": self.package, "values": dict(self.values), "origins": origins}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The settings that `to_json` described."""
         typed = {name: tuple(each) if isinstance(each, list) else each for name, each in values["values"].items()}
         return cls(values["package"], typed, {name: Origin(*each) for name, each in values["origins"].items()})
@@ -76,25 +129,13 @@ class Settings(Options):
         """Every option as {name: {value, origin}}."""
         return {name: {"value": self.values[name], "origin": str(origin)} for name, origin in self.origins.items()}
 
-    def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
-        """The manifest's record of the options that decide an Artifact: {name: {value, origin}}.
 
-        Args:
-            archs: the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
-                effect and are left out, except those of the package's own table: a compile at run time needs them. So
-                are options for another platform, in a build for this one.
-        """
-        record = {}
-        for option in REGISTRY:
-            origin = self.origins[option.name]
-            without_cuda, native = option.cuda_only and archs is None, option.cross_only and self.platform == NATIVE
-            had_no_effect = (without_cuda or native) and origin.place != TABLE
-            if option.decides != "work" and not had_no_effect:
-                value = self.values[option.name] if option.decides != "tools" else None
-                record[option.name] = {"value": value, "origin": str(origin)}
-        if archs is not None:
-            record["archs"]["value"] = archs  # normalised spelling, with the default list written out
-        return record
+def _options_of(kind: type) -> dict[str, Option[Any]]:
+    every = (each for base in reversed(kind.__mro__) for each in vars(base).values() if isinstance(each, Option))
+    return {option.name: option for option in every}
+
+
+Settings.OPTIONS = _options_of(Settings)
 
 
 def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -103,60 +144,12 @@ def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in written.items() if value is not None and name != "archs"}
 
 
-def resolve(
-    package: str,
-    table: Mapping[str, Any],
-    environ: Mapping[str, str],
-    config: Mapping[str, Any] | None = None,
-) -> Settings:
-    """The effective settings: defaults < `table` < `environ` < `config`.
-
-    Args:
-        package: the package's name, from which the names of its own environment variables are derived.
-        table: `[tool.kernelwheel]`, options only.
-        environ: the process environment; an empty variable counts as not set.
-        config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one was
-            given several times, as pip and uv pass them.
-
-    Raises:
-        SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says where
-            it was set.
-    """
-    raw = {name: (option.default, DEFAULT) for name, option in OPTIONS.items()}
-    raw |= _written(table, TABLE)
-    _refuse_unknown_variables(package, environ)
-    for option in REGISTRY:
-        variable = option.variable(package)
-        if text := said(environ, variable):
-            raw[option.name] = (text, Origin(VARIABLE, variable))
-    raw |= _written(config or {}, CONFIG)
-    values = {name: _parse(OPTIONS[name], *setting) for name, setting in raw.items()}
-    settings = Settings(package, values, {name: origin for name, (_, origin) in raw.items()})
-    _refuse_contradictions(settings)
-    return settings
-
-
-def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse `-C` settings that no build could use, here rather than later in another process.
-
-    Raises:
-        SettingsError: as `resolve`.
-    """
-    resolve("", {}, {}, config)
-
-
-def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of options that are set: {name: value}."""
-    names = (option.variable(package) for option in REGISTRY)
-    return {name: environ[name] for name in names if said(environ, name)}
-
-
-def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:
+def _written(options: Registry, values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:
     """The options set in the table or the config settings: {name: (text, origin)}."""
     keys: dict[str, str] = {}
     found = {}
     for key, value in values.items():
-        option = option_of(key, place)
+        option = option_of(options, key, place)
         if option.name in keys:
             raise SettingsError(
                 f"option {option.name!r} is set twice",
@@ -169,28 +162,28 @@ def _written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Orig
     return found
 
 
-def option_of(key: str, place: str) -> Option[Any]:
+def option_of(options: Registry, key: str, place: str) -> Option[Any]:
     """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message.
 
     Raises:
         SettingsError: there is no such option; names the closest match.
     """
-    option = OPTIONS.get(key.replace("_", "-"))
+    option = options.get(key.replace("_", "-"))
     if option is None:
-        near = difflib.get_close_matches(key.replace("_", "-"), OPTIONS, n=1)
+        near = difflib.get_close_matches(key.replace("_", "-"), options, n=1)
         raise SettingsError(
             f"unknown option {key!r}",
-            required="one of " + ", ".join(OPTIONS),
+            required="one of " + ", ".join(options),
             found=f"{key!r} in {place}",
             remedies=[f"write {near[0]!r}" if near else "remove it or correct its name"],
         )
     return option
 
 
-def _refuse_unknown_variables(package: str, environ: Mapping[str, str]) -> None:
+def _refuse_unknown_variables(options: Registry, package: str, environ: Mapping[str, str]) -> None:
     """Refuse a misspelled `SPLAT_CUDDA`, or `SPLAT_ARCHS` for a standard variable: it would silently do nothing."""
-    own = {option.variable(package) for option in REGISTRY if option.environment is None}
-    standard = {own_variable(package, o.name): o.environment for o in REGISTRY if o.environment is not None}
+    own = {option.variable(package) for option in options.values() if option.environment is None}
+    standard = {own_variable(package, o.name): o.environment for o in options.values() if o.environment is not None}
     others = tuple(name.removeprefix(prefix(package)) for name in own)  # SPLAT_EXTRA_CUDA belongs to splat-extra
     for variable in environ:
         if not variable.startswith(prefix(package) + "_") or variable in own:
@@ -246,25 +239,3 @@ def _parse(option: Option[Any], text: str, origin: Origin) -> Any:
             found=f"{text!r} from {origin}",
             remedies=[f"{hint} Correct it, or omit it to use the default ({option.default or 'searched for'})".strip()],
         ) from None
-
-
-def _refuse_contradictions(settings: Settings) -> None:
-    """Refuse combinations that nobody can have meant.
-
-    A standard variable such as TORCH_CUDA_ARCH_LIST may be set for other packages: without CUDA kernels it has no
-    effect, so it contradicts nothing. Options in the table may be meant for a build with CUDA.
-    """
-    if settings.archs and settings.origin("archs").place != VARIABLE:
-        from . import architectures  # imported only if needed, to keep a warm start fast
-
-        # The standard variable is checked where it is used.
-        architectures.parse(settings.archs, str(settings.origin("archs")))
-    for option in REGISTRY:
-        if settings.cuda == "off" and option.cuda_only and settings.origin(option.name).place == CONFIG:
-            said_to = settings.origin(option.name)
-            raise SettingsError(
-                f"{said_to} is only for CUDA kernels, but cuda is off",
-                required=f"a build with CUDA kernels, for {said_to}",
-                found=f"cuda is off ({settings.origin('cuda')})",
-                remedies=[f"leave out {said_to}", "or add -C cuda=on"],
-            )

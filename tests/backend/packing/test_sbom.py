@@ -16,9 +16,9 @@ from kernelwheel.packing import sbom
 from kernelwheel.packing.components import Component, components_of, without_text
 from kernelwheel.packing.licences import licence_texts
 from kernelwheel.packing.sbom import Subject
+from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
 from kernelwheel.runtime.digests import file_sha256
 from kernelwheel.runtime.manifest import Manifest
-from kernelwheel.runtime.options import OLDEST_ZIP_TIME
 from packageurl import PackageURL
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import Machine, make_machine, settings_with

@@ -14,11 +14,11 @@ from zipfile import ZipFile, ZipInfo
 
 import pytest
 from kernelwheel.packing import tags, wheel
+from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.digests import file_sha256
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.options import OLDEST_ZIP_TIME
 from samples import sample
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
-from ...runtime.options import NATIVE
 from ...runtime.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
-from ...runtime.settings import Settings
 from ..toolchain.linked_toolkit import CUDART
 from ..toolchain.nvcc import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
@@ -49,7 +48,7 @@ class CrossTarget:
     site: Path | None = None
 
 
-def platform_of(settings: Settings) -> Platform:
+def platform_of(settings: BuildSettings) -> Platform:
     """The platform that the settings ask for.
 
     Raises:
@@ -69,13 +68,13 @@ def platform_of(settings: Settings) -> Platform:
     return wanted
 
 
-def cross_platform(settings: Settings) -> Platform | None:
+def cross_platform(settings: BuildSettings) -> Platform | None:
     """The platform that the settings ask for, if it is another than this machine's; raises as `platform_of`."""
     wanted = platform_of(settings)
     return wanted if wanted.name != platform_name() else None
 
 
-def find_target(settings: Settings, platform: Platform, torch: Torch) -> CrossTarget:
+def find_target(settings: BuildSettings, platform: Platform, torch: Torch) -> CrossTarget:
     """The target of a build, compared with the torch on this machine, whose headers are compiled in.
 
     Raises:
@@ -155,7 +154,7 @@ def _incomplete(tools: Toolchain, platform: Platform, *, python: bool) -> BuildE
     )
 
 
-def for_target(nvcc: Nvcc, settings: Settings, platform: Platform) -> Nvcc:
+def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
     """The same nvcc with the headers and libraries that it compiles for a platform with.
 
     Raises:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...project.build_settings import BuildSettings
 from ...requirements import install
 from ...runtime.errors import BuildError, SettingsError
-from ...runtime.settings import Settings
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
 from .nvcc import LIKE_TORCH, Nvcc, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .torch_files import Torch
@@ -24,7 +24,7 @@ class CudaDecision:
 
 
 def look_for_nvcc(
-    settings: Settings,
+    settings: BuildSettings,
     torch: Torch,
     environ: Mapping[str, str],
     path: Sequence[str],
@@ -45,7 +45,7 @@ def look_for_nvcc(
 
 
 def decide_cuda(
-    settings: Settings,
+    settings: BuildSettings,
     torch: Torch,
     environ: Mapping[str, str],
     path: Sequence[str] = (),
@@ -108,7 +108,7 @@ def _reason(torch: Torch, nvcc: Nvcc) -> str:
 
 
 def _refuse_two_toolkits(
-    settings: Settings,
+    settings: BuildSettings,
     taken: NvccCandidate,
     torch_cuda: str,
     sites: Sequence[Path],
@@ -141,7 +141,7 @@ def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
 def no_nvcc(
     torch: Torch,
     candidates: list[NvccCandidate],
-    settings: Settings,
+    settings: BuildSettings,
     limits: NvccLimits = LIKE_TORCH,
     sites: Sequence[Path] = (),
 ) -> BuildError:
@@ -165,7 +165,7 @@ def no_nvcc(
 
 
 def parts_for_clang(
-    settings: Settings, torch: Torch, environ: Mapping[str, str], path: Sequence[str], limits: NvccLimits
+    settings: BuildSettings, torch: Torch, environ: Mapping[str, str], path: Sequence[str], limits: NvccLimits
 ) -> tuple[str, ...]:
     """What pip must install for a clang to compile with CUDA 12: nothing if CUDA 13 will do, or an nvcc is there."""
     major = limits.oldest[0] if limits.oldest else torch.cuda_major or 0
@@ -190,7 +190,7 @@ def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     return "", f"nvcc from CUDA {torch.cuda_major}.x, or of another major, {other}"
 
 
-def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: Settings, sites: Sequence[Path]) -> list[str]:
+def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: BuildSettings, sites: Sequence[Path]) -> list[str]:
     """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
     clang = f"install clang {OLDEST} or later (Debian, Ubuntu: apt-get install clang-{OLDEST}), and in torch's "
     clang += f"environment, which a build in isolation does by itself: {install([*missing_parts(sites), FATBINARY])}"

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
 from ...runtime.platforms import Platform
-from ...runtime.settings import Settings
 from .launchers import split_cxx
 from .nvcc import Nvcc
 from .programs import last_line, output_of, passed_on
@@ -60,7 +60,7 @@ class Cxx:
 
 
 def find_cxx(
-    settings: Settings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: Platform | None = None
+    settings: BuildSettings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: Platform | None = None
 ) -> Cxx:
     """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
 
@@ -138,7 +138,7 @@ def host_limits(nvcc: Nvcc) -> dict[str, int]:
     return {**({"gcc": int(gcc[1])} if gcc else {}), **({"clang": int(clang[1]) - 1} if clang else {})}
 
 
-def _is_unchecked(settings: Settings) -> bool:
+def _is_unchecked(settings: BuildSettings) -> bool:
     return any(flag in UNCHECKED or flag.startswith(f"{UNCHECKED[-1]}=") for flag in settings.cuda_flags)
 
 
@@ -163,7 +163,7 @@ def _lacks(cxx: Cxx, target: Platform) -> str:
     return f"lacks {', '.join(missing)} of {target.triple}" if missing else ""
 
 
-def _no_cross_compiler(settings: Settings, target: Platform, found: Sequence[str]) -> BuildError:
+def _no_cross_compiler(settings: BuildSettings, target: Platform, found: Sequence[str]) -> BuildError:
     named = f", as set by {settings.origin('cxx')}" if settings.cxx else ""
     install = f"apt-get install g++-{target.triple.replace('_', '-')}"
     return BuildError(
@@ -184,7 +184,7 @@ def _taken(limits: Mapping[str, int], kind: str) -> str:
 
 
 def _too_new(
-    settings: Settings, nvcc: Nvcc, limits: Mapping[str, int], found: Cxx, passed_over: Sequence[str]
+    settings: BuildSettings, nvcc: Nvcc, limits: Mapping[str, int], found: Cxx, passed_over: Sequence[str]
 ) -> BuildError:
     newest = " or ".join(f"{kind} <= {major}" for kind, major in limits.items())
     named = f" (set by {settings.origin('cxx')})" if settings.cxx else ""

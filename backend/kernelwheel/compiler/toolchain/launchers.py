@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError, SettingsError
-from ...runtime.settings import Origin, Settings
+from ...runtime.settings import Origin
 
 # The variables that launchers see in addition to those that compilers see: their own settings, and those of their
 # storage. Variables that would change the command they run, and thus the binary, are excluded.
@@ -36,7 +37,7 @@ class Launchers:
         return {**wanted, "CCACHE_BASEDIR": ""}  # overrides ccache.conf too: a base folder makes paths relative
 
 
-def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -> Launchers:
+def find_launchers(settings: BuildSettings, environ: Mapping[str, str], cuda: bool) -> Launchers:
     """The launchers set by `compiler-launcher`; of the C++ compiler, also by the first words of `cxx`.
 
     Args:
@@ -63,7 +64,7 @@ def find_launchers(settings: Settings, environ: Mapping[str, str], cuda: bool) -
     )
 
 
-def split_cxx(settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+def split_cxx(settings: BuildSettings, environ: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
     """The setting `cxx` as launcher and compiler: `ccache g++` is ccache and g++.
 
     Raises:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from ...project.build_settings import BuildSettings
 from ...runtime.architectures import Arch
 from ...runtime.errors import BuildError
 from ...runtime.files import is_seen
 from ...runtime.platforms import HERE, PLATFORMS, numbers
-from ...runtime.settings import Settings
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .linked_toolkit import CUDART
 from .programs import last_line, output_of
@@ -126,7 +126,9 @@ class NvccCandidate:
     outcome: str
 
 
-def nvcc_places(settings: Settings, sites: Sequence[Path], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def nvcc_places(
+    settings: BuildSettings, sites: Sequence[Path], environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist.
 
     Args:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.host import python_abi
-from ...runtime.options import NATIVE
 from ...runtime.platforms import platform_name, require_supported
 from ...runtime.remembered import remembered
-from ...runtime.settings import Settings
 from .binding import cuda_folders, python_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
@@ -37,7 +36,7 @@ class Toolchain:
     cuda: CudaDecision
     cuobjdump: Path | None
     launchers: Launchers
-    settings: Settings
+    settings: BuildSettings
     cross: CrossTarget | None = None
 
     @property
@@ -66,7 +65,7 @@ class Toolchain:
 
 
 def find_toolchain(
-    settings: Settings,
+    settings: BuildSettings,
     environ: Mapping[str, str],
     nvccs: Iterable[NvccCandidate] | None = None,
     limits: NvccLimits = LIKE_TORCH,

@@ -1,0 +1,74 @@
+"""The job that a request asks the compiler for: with all options, of which the loader knows only its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..project.build_settings import NATIVE, BuildSettings
+from ..project.package import PackageFacts
+from ..runtime.content import Content
+from ..runtime.errors import BuildError
+from ..runtime.record import Record
+from ..runtime.request import CONTRACT
+from ..runtime.settings import Origin, Settings
+
+OF_RUN_TIME = Origin("kernels that are compiled at run time")
+
+
+class CompileJob(Record):
+    """The attributes of a CompileRequest, with the options of a build."""
+
+    content: Content
+    sources: Path
+    settings: BuildSettings
+    driver: tuple[int, int] | None = None
+    wheel: Path | None = None
+    lock: int | None = None
+    scratch: Path | None = None
+
+    @property
+    def facts(self) -> PackageFacts:
+        """The facts of the package."""
+        return PackageFacts.from_content(self.content)
+
+
+def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJob:
+    """The job for a request, as plain JSON values, of any contract up to ours.
+
+    Args:
+        values: the request.
+        environ: the process environment, for options that the loader does not know.
+
+    Raises:
+        BuildError: the loader is newer than this compiler; or an option is malformed.
+    """
+    if values["contract"] > CONTRACT:
+        raise BuildError(
+            f"the kernels of {values['content']['package']} ask for a newer kernelwheel",
+            required=f"a kernelwheel that serves requests of contract {values['contract']}",
+            found=f"one that serves contracts up to {CONTRACT}",
+            remedies=["pip install -U kernelwheel"],
+        )
+    driver = values["driver"]
+    paths = {name: Path(values[name]) if values[name] else None for name in ("wheel", "scratch")}
+    settings = _settings(values, environ)
+    return CompileJob(
+        values["content"],
+        Path(values["sources"]),
+        settings,
+        tuple(driver) if driver else None,
+        lock=values["lock"],
+        **paths,
+    )
+
+
+def _settings(values: Mapping[str, Any], environ: Mapping[str, str]) -> BuildSettings:
+    asked = values["settings"]
+    if asked["values"].keys() == BuildSettings.OPTIONS.keys():  # a wheel's build
+        return BuildSettings.from_json(asked)
+    known = Settings.from_json(asked)
+    own = BuildSettings.resolve(known.package, values["options"], environ)
+    settings = BuildSettings(known.package, {**own.values, **known.values}, {**own.origins, **known.origins})
+    return settings.changed("platform", NATIVE, OF_RUN_TIME).changed("drivers", "", Origin("this machine's driver"))

@@ -1,0 +1,216 @@
+"""All options: those of the loader, and those that only a build or the compiler needs. `reference` lists them.
+
+A build takes them from `[tool.kernelwheel]`, the environment and `-C`, the compiler from a request and the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ..runtime.errors import SettingsError
+from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
+from ..runtime.platforms import PLATFORMS
+from ..runtime.settings import CONFIG, TABLE, Settings, option_of
+from ..runtime.variables import said
+
+TorchTag = Literal["build", "local", "none"]
+Manylinux = Literal["auto", "required", "off"]
+NATIVE = "native"  # the platform of the machine that builds
+OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
+NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, the latest
+
+
+def _platform(text: str) -> str:
+    value = text.strip().lower()
+    if value == NATIVE:
+        return value
+    return str(choice(NATIVE, *PLATFORMS)(value))
+
+
+def _jobs(text: str) -> int:
+    value = int(text) if text.strip().isdecimal() else -1
+    if value < 0 or value > 4096:
+        raise ValueError
+    return value
+
+
+def _epoch(text: str) -> int:
+    value = int(text) if text.strip().isdecimal() else -1
+    if value < 0 or value > NEWEST_ZIP_TIME:
+        raise ValueError("A zip file cannot store such a time." if value >= 0 else "")
+    return max(value, OLDEST_ZIP_TIME)
+
+
+def _driver(text: str) -> str:
+    value = text.strip()
+    if value and not re.fullmatch(r"[1-9]\d\.\d", value):
+        raise ValueError("A driver is named by its CUDA version: 12.0 is 525.60, 13.0 is 580.65.")
+    return value
+
+
+class BuildOptions(Options):
+    """All options."""
+
+    platform: Option[str] = Option(
+        _platform,
+        takes="native, linux-x86_64 or linux-aarch64",
+        default=NATIVE,
+        decides="target",
+        cross_only=True,
+        help="The platform that a wheel is built for. Kernels that are compiled at run time are for the machine they "
+        "run on.",
+    )
+    target_packages: Option[str] = Option(
+        absolute_folder,
+        takes="an absolute path",
+        decides="tools",
+        cross_only=True,
+        help="In a build for another platform, the folder with packages for it, from pip install --target: the parts "
+        "of the CUDA toolkit that this machine's lacks, and its torch: modules are compiled for it, operators "
+        "only compare it with the one here.",
+    )
+    target_python: Option[str] = Option(
+        absolute_folder,
+        takes="an absolute path",
+        decides="tools",
+        cross_only=True,
+        help="In a build of modules for another platform, the folder of its Python, which has include and lib.",
+    )
+    drivers: Option[str] = Option(
+        _driver,
+        takes="a CUDA version such as 12.0",
+        decides="tools",
+        cuda_only=True,
+        help="The oldest driver that a wheel's kernels must run on, by the CUDA version that it supports; the nvcc, or "
+        "a clang, is chosen accordingly. Empty: any. At run time, this machine's driver decides.",
+    )
+    nvcc: Option[str] = Option(
+        stripped,
+        takes="a path",
+        environment="CUDACXX",
+        decides="tools",
+        cuda_only=True,
+        help="The nvcc to use, or a clang (19 or later) with pip's parts of CUDA 12; empty: searched for. For "
+        "operators, it may be of another CUDA major than torch's.",
+    )
+    cuda_home: Option[str] = Option(
+        stripped,
+        takes="a path",
+        environment="CUDA_HOME",
+        decides="tools",
+        cuda_only=True,
+        help="The CUDA toolkit to use; empty: searched for.",
+    )
+    cxx: Option[str] = Option(
+        stripped,
+        takes="a command or a path",
+        environment="CXX",
+        decides="tools",
+        help="The C++ compiler, also used as nvcc's host compiler; empty: c++, g++ or clang++ on PATH.",
+    )
+    compiler_launcher: Option[tuple[str, ...]] = Option(
+        flags,
+        takes="a command, such as sccache or ccache",
+        decides="work",
+        separator=" ",
+        help="Runs nvcc and the C++ compiler, and may cache their output; empty: none. Not a clang in nvcc's place.",
+    )
+    jobs: Option[int] = Option(
+        _jobs,
+        takes="a whole number, 0 for automatic",
+        default="0",
+        environment="MAX_JOBS",
+        decides="work",
+        help="How many compilers run at once; 0: one per core, as far as memory allows.",
+    )
+    source_date_epoch: Option[int] = Option(
+        _epoch,
+        takes="seconds since 1970",
+        default=str(OLDEST_ZIP_TIME),
+        environment="SOURCE_DATE_EPOCH",
+        decides="work",
+        help="The timestamp of all files in the wheel.",
+    )
+    torch_tag: Option[TorchTag] = Option(
+        choice("build", "local", "none"),
+        takes="build, local or none",
+        default="build",
+        decides="work",
+        help="How the file name of a wheel that is bound to one torch says which: by a build number, `213torch`, by a "
+        "local version, `+torch2.13`, or not at all.",
+    )
+    manylinux: Option[Manylinux] = Option(
+        choice("auto", "required", "off"),
+        takes="auto, required or off",
+        default="auto",
+        decides="work",
+        help="Whether the wheel is tagged manylinux. auto: with the best tag that its libraries earn; required: the "
+        "build fails if they do not earn that of the option glibc; off: tagged for Linux alone.",
+    )
+
+
+class BuildSettings(Settings, BuildOptions):
+    """The effective options of one build or compile."""
+
+    def refuse_contradictions(self) -> None:
+        """Refuse combinations that nobody can have meant.
+
+        A standard variable such as TORCH_CUDA_ARCH_LIST may be set for other packages: without CUDA kernels it has no
+        effect, so it contradicts nothing. Options in the table may be meant for a build with CUDA.
+        """
+        super().refuse_contradictions()
+        for option in self.OPTIONS.values():
+            if self.cuda == "off" and option.cuda_only and self.origin(option.name).place == CONFIG:
+                said_to = self.origin(option.name)
+                raise SettingsError(
+                    f"{said_to} is only for CUDA kernels, but cuda is off",
+                    required=f"a build with CUDA kernels, for {said_to}",
+                    found=f"cuda is off ({self.origin('cuda')})",
+                    remedies=[f"leave out {said_to}", "or add -C cuda=on"],
+                )
+
+    def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
+        """The manifest's record of the options that decide an Artifact: {name: {value, origin}}.
+
+        Args:
+            archs: the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
+                effect and are left out, except those of the package's own table: a compile at run time needs them. So
+                are options for another platform, in a build for this one.
+        """
+        record = {}
+        for option in self.OPTIONS.values():
+            origin = self.origins[option.name]
+            without_cuda, native = option.cuda_only and archs is None, option.cross_only and self.platform == NATIVE
+            had_no_effect = (without_cuda or native) and origin.place != TABLE
+            if option.decides != "work" and not had_no_effect:
+                value = self.values[option.name] if option.decides != "tools" else None
+                record[option.name] = {"value": value, "origin": str(origin)}
+        if archs is not None:
+            record["archs"]["value"] = archs  # normalised spelling, with the default list written out
+        return record
+
+
+REGISTRY: tuple[Option[Any], ...] = tuple(BuildSettings.OPTIONS.values())
+resolve = BuildSettings.resolve
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Refuse `-C` settings that no build could use, here rather than later in another process.
+
+    Raises:
+        SettingsError: as `resolve`.
+    """
+    resolve("", {}, {}, config)
+
+
+def variables_of(package: str, config: Mapping[str, Any]) -> list[str]:
+    """The environment variables that correspond to `-C` settings."""
+    return [option_of(BuildSettings.OPTIONS, key, CONFIG).variable(package) for key in config]
+
+
+def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of options that are set: {name: value}."""
+    names = (option.variable(package) for option in REGISTRY)
+    return {name: environ[name] for name in names if said(environ, name)}
