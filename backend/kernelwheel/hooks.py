@@ -222,7 +222,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         wheel.refuse_native_files(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
         content = {**job.content, "version": _version(pure)}
-        request = CompileRequest(content, job.sources, chosen, scratch=Path(temporary) / "artifact")
+        request = CompileRequest(content, job.sources, chosen, None, scratch=Path(temporary) / "artifact")
         artifact = _ask(request)
         tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
         components = components_of(artifact.manifest, tools)

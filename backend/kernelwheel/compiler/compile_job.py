@@ -66,7 +66,7 @@ def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJo
 
 def _settings(values: Mapping[str, Any], environ: Mapping[str, str]) -> BuildSettings:
     asked = values["settings"]
-    if asked["values"].keys() == BuildSettings.OPTIONS.keys():  # a wheel's build
+    if values["options"] is None:
         return BuildSettings.from_json(asked)
     known = Settings.from_json(asked)
     own = BuildSettings.resolve(known.package, values["options"], environ)

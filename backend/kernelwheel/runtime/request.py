@@ -25,7 +25,8 @@ class CompileRequest(Record):
             kernels, then without these.
         sources: the folder with CMakeLists.txt, or with the files of the extensions.
         settings: the effective options, in which `cuda` and `archs` say what this request is for.
-        options: those of the package's own table, for the options that only the compiler knows.
+        options: those of the package's own table, for the options that only the compiler knows; None if `settings` has
+            all of them, as for a wheel.
         driver: the CUDA version that the driver of this machine supports, if the kernels must run here.
         wheel: the folder of the wheel's own Artifact, if its CPU libraries are taken where they are the same.
         lock: the descriptor of the store's lock, which the asking process holds; None: the compiler takes it.
