@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_resources import Use, describe, read
+from kernelwheel.project import arch_choice
 from measure import table
 from splat._kernelwheel import compiler_process
 from splat._kernelwheel.compiler.toolchain.cuda import look_for_nvcc
@@ -67,7 +68,7 @@ def found(archs: str) -> dict[str, str]:
     places: dict[str, str] = {}
     for nvcc, place in ((each.nvcc, each.place) for each in search if each.nvcc):
         try:
-            architectures.check_supported(wanted, nvcc.supported, nvcc.name, "TORCH_CUDA_ARCH_LIST", nvcc.virtual)
+            arch_choice.check_supported(wanted, nvcc.supported, nvcc.name, "TORCH_CUDA_ARCH_LIST", nvcc.virtual)
         except KernelWheelError:
             print(f"{nvcc.name} is left out: it does not make {archs}")
             continue

@@ -190,7 +190,7 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
     """
     sys.path.insert(0, str(ROOT / "backend"))
     from kernelwheel.compiler.cross.packaged_part import pip_words
-    from kernelwheel.runtime.platforms import PLATFORMS
+    from kernelwheel.project.build_platforms import PLATFORMS
 
     release = ".".join(nvcc.split()[-1].split(".")[:2])
     words = ["--target", folder, "--constraint", checkout / LOCK, *pip_words(release, PLATFORMS[platform])]

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 
+from .project.build_platforms import PLATFORMS
 from .runtime.errors import BuildError
-from .runtime.platforms import PLATFORMS, platform_name
+from .runtime.platforms import platform_name
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:
 TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 
-from .._kernelwheel.resources import MB, find_resources
 from ..fit.adapted_quality import judge_adapted
 from ..fit.fit_memory import FitMemory
 from ..fit.perceptual import measure_lpips
@@ -22,6 +21,7 @@ from ..scene.camera import Camera
 from ..scene.gaussians import Gaussians
 from .fit_arguments import default_size
 from .fit_outputs import Judged, pictures_size
+from .memory import available_memory
 from .printing import print_progress
 from .process_group import local_count
 
@@ -70,8 +70,8 @@ def sized(args: argparse.Namespace, photographs: bool, device: torch.device) -> 
 def read_pictures(args: argparse.Namespace, photographs: bool, device: torch.device, shards: Shards) -> Views:
     """All pictures that the command names; a line says how they are used, if they are photographs."""
     points = max(args.gaussians // 3, 1)
-    there = find_resources().memory_mb
-    reading = None if there is None else there * MB // local_count(shards)
+    there = available_memory()
+    reading = None if there is None else there // local_count(shards)
     memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA reports a lack of memory itself
     if not photographs:
         for source in args.sources:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..scene.names import one_line
@@ -42,6 +43,26 @@ def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
             raise
         message = f"{what()} needs more memory than there is{_amount(str(error))}; {remedy}"
         raise NotEnoughMemory(one_line(message)) from error
+
+
+def available_memory() -> int | None:
+    """The bytes that this process may still take; None if that cannot be told.
+
+    As the machine says (proc(5), MemAvailable), and a container's limit (the kernel's "Control Group v2", memory.max).
+    """
+    there = re.search(r"^MemAvailable:\s+(\d+) kB", _contents("/proc/meminfo"), re.MULTILINE)
+    left = [int(there[1]) * 1024] if there else []
+    limit, used = (_contents(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    if limit.isdecimal() and used.isdecimal():
+        left.append(max(0, int(limit) - int(used)))
+    return min(left, default=None)
+
+
+def _contents(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def try_memory(size: int, device: torch.device) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.content import PARTS, digests_of, fingerprint_of
-from kernelwheel.runtime.digests import json_sha256
+from kernelwheel.runtime.files import json_sha256
 from kernelwheel.runtime.manifest import Library, Manifest, Requires
+from kernelwheel.store import manifest_file
 
 Values = dict[str, Any]
 
@@ -105,7 +106,7 @@ def rewrite_manifest(folder: Path, change: Callable[[Values], object], into: Pat
     values: Values = json.loads((folder / manifests.FILE).read_text())
     change(values)
     follow_plan(values)
-    ((into or folder) / manifests.FILE).write_bytes(manifests.signed(values))
+    ((into or folder) / manifests.FILE).write_bytes(manifest_file.signed(values))
     return values
 
 

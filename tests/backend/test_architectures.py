@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernelwheel.project import arch_choice
 from kernelwheel.runtime import architectures
 from kernelwheel.runtime.architectures import Arch, ArchList
 from kernelwheel.runtime.errors import SettingsError
@@ -90,17 +91,17 @@ def test_a_list_survives_being_written_and_read_again(sass: list[Arch], data: st
     ],
 )
 def test_the_default_list_is_one_architecture_per_generation_and_the_newest_ptx(release: str, expected: str) -> None:
-    assert str(architectures.default(supported(release))) == expected
+    assert str(arch_choice.default(supported(release))) == expected
 
 
 def test_the_default_list_does_not_depend_on_the_order_in_which_nvcc_lists_it() -> None:
-    assert architectures.default(reversed(supported("13.0"))) == architectures.default(supported("13.0"))
+    assert arch_choice.default(reversed(supported("13.0"))) == arch_choice.default(supported("13.0"))
 
 
 def test_the_default_list_leaves_out_architectures_with_a_suffix() -> None:
     listed = [*supported("12.4"), Arch(9, 0, "a"), Arch(10, 0, "f")]
 
-    assert architectures.default(listed) == architectures.default(supported("12.4"))
+    assert arch_choice.default(listed) == arch_choice.default(supported("12.4"))
 
 
 # Every GPU generation that the default list of a release is for, by compute capability. Tegra chips other than 11.0,
@@ -113,18 +114,18 @@ GPUS = {
 
 @pytest.mark.parametrize(("release", "gpu"), [(release, gpu) for release, gpus in GPUS.items() for gpu in gpus])
 def test_the_default_list_has_sass_for_every_gpu_of_its_generations(release: str, gpu: tuple[int, int]) -> None:
-    assert any(arch.sass_runs_on(gpu) for arch in architectures.default(supported(release)).sass)
+    assert any(arch.sass_runs_on(gpu) for arch in arch_choice.default(supported(release)).sass)
 
 
 def test_the_default_list_serves_gpus_to_come_by_ptx() -> None:
-    assert any(arch.ptx_runs_on((13, 0)) for arch in architectures.default(supported("13.0")).ptx)
+    assert any(arch.ptx_runs_on((13, 0)) for arch in arch_choice.default(supported("13.0")).ptx)
 
 
 def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_does_list() -> None:
     wanted = architectures.parse("7.0;8.0+PTX", "environment variable TORCH_CUDA_ARCH_LIST")
 
     with pytest.raises(SettingsError) as caught:
-        architectures.check_supported(wanted, supported("13.0"), "13.0.88", "environment variable TORCH_CUDA_ARCH_LIST")
+        arch_choice.check_supported(wanted, supported("13.0"), "13.0.88", "environment variable TORCH_CUDA_ARCH_LIST")
 
     assert "7.0" in caught.value.problem
     assert "8.0" not in caught.value.problem
@@ -135,14 +136,14 @@ def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_doe
 
 def test_a_refused_list_of_which_nothing_would_be_left_is_not_mended_by_an_empty_list() -> None:
     with pytest.raises(SettingsError) as caught:
-        architectures.check_supported(architectures.parse("7.0", "a test"), supported("13.0"), "13.0.88", "a test")
+        arch_choice.check_supported(architectures.parse("7.0", "a test"), supported("13.0"), "13.0.88", "a test")
 
     assert 'TORCH_CUDA_ARCH_LIST=""' not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["9.0a", "10.0f", "12.0a+PTX"])
 def test_an_architecture_with_a_suffix_is_supported_where_its_base_is(text: str) -> None:
-    architectures.check_supported(architectures.parse(text, "a test"), supported("13.0"), "13.0.88", "a test")
+    arch_choice.check_supported(architectures.parse(text, "a test"), supported("13.0"), "13.0.88", "a test")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_ptx_runs_on_every_later_gpu_unless_a_suffix_binds_it(arch: str, gpu: tu
 
 
 def test_gencode_asks_for_sass_of_each_and_ptx_of_those_marked() -> None:
-    assert architectures.parse("7.5;9.0a;12.0f+PTX", "a test").gencode() == [
+    assert arch_choice.gencode(architectures.parse("7.5;9.0a;12.0f+PTX", "a test")) == [
         "-gencode=arch=compute_75,code=sm_75",
         "-gencode=arch=compute_90a,code=sm_90a",
         "-gencode=arch=compute_120f,code=sm_120f",

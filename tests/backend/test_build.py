@@ -38,11 +38,11 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_DT_FLAGS_1
 from elftools.elf.sections import SymbolTableSection
+from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.work_folder import work_name
 from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.presentation import manifest_text
 from standins import NOWHERE, make_program, make_torch, settings_with
 
 pytestmark = pytest.mark.once

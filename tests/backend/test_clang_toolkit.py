@@ -11,6 +11,7 @@ from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, parts
 from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
+from kernelwheel.project import arch_choice
 from kernelwheel.runtime import architectures
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from standins import GPU_CODES, make_clang, make_cuda12_parts, make_program, make_toolkit, make_torch, settings_with
@@ -68,7 +69,7 @@ def test_sass_is_for_what_ptxas_knows_and_ptx_for_what_clang_knows(clang: Path, 
     assert found is not None
     assert " ".join(f"sm_{arch.code}" for arch in found.supported) == GPU_CODES["12.8"]
     assert str(max(found.virtual)) == "9.0"
-    assert str(architectures.default(found.supported, virtual=found.virtual)) == "7.5;8.0;9.0+PTX;10.0;12.0"
+    assert str(arch_choice.default(found.supported, virtual=found.virtual)) == "7.5;8.0;9.0+PTX;10.0;12.0"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_what_neither_makes_is_refused_and_never_left_out(
     wanted = architectures.parse(archs, "a test")
 
     with pytest.raises(SettingsError) as caught:
-        architectures.check_supported(wanted, found.supported, found.name, "a test", found.virtual)
+        arch_choice.check_supported(wanted, found.supported, found.name, "a test", found.virtual)
 
     assert caught.value.problem == f"clang 19.1.7 with CUDA 12.9.86 cannot compile for {refused}"
     assert caught.value.found.endswith("; as PTX, up to 9.0")

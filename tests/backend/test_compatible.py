@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.compatible import Mismatch, Wanted, check, for_device
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.manifest import Library, Manifest, Requires
+from kernelwheel.store import manifest_file
 from processes import RunPython
 from samples import PLAN, sample
 
@@ -347,7 +347,10 @@ def test_the_check_reads_nothing_but_its_arguments(run_python: RunPython) -> Non
     values = [[*machine._asdict().values()] for machine in machines]
 
     done = run_python(
-        PURE, manifests.to_bytes(sample()).decode(), json.dumps(values), path=[Path(__file__).parents[2] / "backend"]
+        PURE,
+        manifest_file.to_bytes(sample()).decode(),
+        json.dumps(values),
+        path=[Path(__file__).parents[2] / "backend"],
     )
 
     assert json.loads(done.stdout) == []

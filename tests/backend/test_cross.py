@@ -32,6 +32,7 @@ from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.compiler.work_links import link_toolkit
 from kernelwheel.packing.tags import linux_tag
+from kernelwheel.project import build_platforms
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import compatible, platforms
 from kernelwheel.runtime import host as hosts
@@ -60,7 +61,7 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-AARCH64 = platforms.PLATFORMS["linux-aarch64"]
+AARCH64 = build_platforms.PLATFORMS["linux-aarch64"]
 FOR_ARM = {"platform": "linux-aarch64"}
 TARGET = "targets/sbsa-linux"
 # What the toolkit's part for a platform has, as far as it is looked at.
@@ -403,7 +404,7 @@ def test_an_unknown_platform_is_refused_with_what_there_is() -> None:
 def test_the_option_names_every_platform_that_there_is() -> None:
     takes = settings_with().__class__.platform.takes
 
-    assert takes == "native, " + " or ".join(platforms.PLATFORMS)
+    assert takes == "native, " + " or ".join(build_platforms.PLATFORMS)
 
 
 def test_a_machine_of_another_system_is_refused_in_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:

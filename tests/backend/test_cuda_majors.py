@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.cli.foresight import look_ahead
+from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.compile_job import CompileJob, read_job
 from kernelwheel.compiler.make import draw_plan_for, nvcc_limits
 from kernelwheel.compiler.toolchain import toolchain
@@ -24,7 +25,7 @@ from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Library
-from kernelwheel.runtime.presentation import manifest_text, targets_text
+from kernelwheel.runtime.presentation import targets_text
 from kernelwheel.runtime.selection import Request
 from kernelwheel.runtime.settings import Settings
 from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda

@@ -36,7 +36,7 @@ LIBRARY = """
 import ctypes, sys
 if "loaded" in sys.argv:
     ctypes.CDLL("libstdc++.so.6")
-from kernelwheel.runtime.platforms import HERE
+from kernelwheel.project.build_platforms import HERE
 print(HERE.newest_libstdcxx())
 """
 

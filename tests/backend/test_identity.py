@@ -25,7 +25,7 @@ from kernelwheel.runtime import host
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.reference import settings_page
 from kernelwheel.cli.explain import differences
-from kernelwheel.runtime.presentation import settings_text
+from kernelwheel.cli.manifest_text import settings_text
 from kernelwheel.compiler.make import takes
 from samples import sample
 from standins import make_machine, settings_with

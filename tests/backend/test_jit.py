@@ -14,7 +14,7 @@ import pytest
 from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
-from kernelwheel.runtime.presentation import manifest_text
+from kernelwheel.cli.manifest_text import manifest_text
 from patched_compiler import patched_compiler
 from samples import rewrite_manifest
 

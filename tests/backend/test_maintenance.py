@@ -16,12 +16,11 @@ import pytest
 from builds import contents
 from kept import fill, relabel
 from kernelwheel.runtime import maintenance
-from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.inventory import Entry, size_of, take_inventory, versions
 from kernelwheel.runtime.locks import exclusive
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import DAY
-from kernelwheel.store import pruning
+from kernelwheel.store import manifest_file, pruning
 from kernelwheel.store.pruning import Policy
 
 pytestmark = pytest.mark.once
@@ -177,7 +176,7 @@ def test_verify_finds_a_plan_that_is_not_the_fingerprint_s(store: Store, entry: 
     forged = relabel(store, entry, cxx_version="99.1")
     values = json.loads((forged / "manifest.json").read_text())
     values["plan"]["tools"]["cxx"]["version"] = "98.1"
-    (forged / "manifest.json").write_bytes(manifests.signed(values))
+    (forged / "manifest.json").write_bytes(manifest_file.signed(values))
 
     _, (found,) = maintenance.verify_entries(store)
 

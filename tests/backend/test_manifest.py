@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.runtime import Kernels, manifest_schema
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.compatible import Wanted, check
@@ -24,7 +25,7 @@ from kernelwheel.runtime.content import PARTS
 from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.manifest import Library
-from kernelwheel.runtime.presentation import manifest_text
+from kernelwheel.store import manifest_file
 from samples import CPU_LIBRARY, CUDA_LIBRARY, Values, follow_plan, sample
 from standins import make_machine
 
@@ -35,7 +36,7 @@ LIBRARY = Library("libtiny_cpu.so", hashlib.sha256(BYTES).hexdigest(), len(BYTES
 MANIFEST = sample(LIBRARY, CUDA_LIBRARY)
 MODULES = sample(LIBRARY._replace(file="_C.so", module="_C"), binding={"python": "cp312", "torch": "2.13.0+cpu"})
 MODULES = MODULES._replace(requires=MODULES.requires._replace(python="cp312", torch="2.13.*"))
-TEXT = manifests.to_bytes(MANIFEST)
+TEXT = manifest_file.to_bytes(MANIFEST)
 many = hypothesis_settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 Place = tuple[str | int, ...]
 
@@ -49,7 +50,7 @@ def artifact(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("manifest", [MANIFEST, MODULES, sample(LIBRARY)], ids=["CUDA", "modules", "CPU"])
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path, manifest: manifests.Manifest) -> None:
-    manifests.write(manifest, tmp_path)
+    manifest_file.write(manifest, tmp_path)
 
     assert manifests.read(tmp_path) == manifest
     assert manifest.to_json() == json.loads((tmp_path / "manifest.json").read_text())
@@ -58,8 +59,8 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path, manifest: manifest
 def test_the_same_manifest_is_written_as_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    manifests.write(MANIFEST, tmp_path / "a")
-    manifests.write(MANIFEST, tmp_path / "b")
+    manifest_file.write(MANIFEST, tmp_path / "a")
+    manifest_file.write(MANIFEST, tmp_path / "b")
 
     assert (tmp_path / "a/manifest.json").read_bytes() == (tmp_path / "b/manifest.json").read_bytes()
 
@@ -89,7 +90,7 @@ def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
 def test_anybody_can_check_the_digest_as_the_source_says(tmp_path: Path) -> None:
     """Runs the two commands in the module's docstring, verbatim."""
     commands = [line.strip() for line in (manifests.__doc__ or "").splitlines() if line.startswith("    ")]
-    manifests.write(MANIFEST, tmp_path)
+    manifest_file.write(MANIFEST, tmp_path)
 
     done = subprocess.run(["sh", "-c", "\n".join(commands)], cwd=tmp_path, capture_output=True, text=True, check=True)
 
@@ -116,7 +117,7 @@ def test_a_manifest_edited_by_hand_is_refused(tmp_path: Path) -> None:
 
 def refusal_of(folder: Path, values: Any) -> IncompatibleArtifactError:
     """The error for a manifest with these bytes or JSON values, raised when it is read, not at import."""
-    text = values if isinstance(values, bytes) else manifests.signed(values)
+    text = values if isinstance(values, bytes) else manifest_file.signed(values)
     (folder / "manifest.json").write_bytes(text)
     kernels = Kernels("tiny", "1.2.3", folder, {})
     kernels.load_if_usable()
@@ -350,7 +351,7 @@ def test_what_a_plan_takes_from_a_wheel_must_be_there(tmp_path: Path, taken: dic
     follow_plan(values)
 
     if fits:
-        assert manifests.from_bytes(manifests.signed(values), "a test").plan["tools"]["taken"] == taken
+        assert manifests.from_bytes(manifest_file.signed(values), "a test").plan["tools"]["taken"] == taken
     else:
         assert "is not the library that its Plan takes from a wheel" in refusal_of(tmp_path, values).found
 
@@ -380,7 +381,7 @@ def test_the_cuda_major_of_torch_is_required_where_it_binds(
     if why:
         assert why in refusal_of(tmp_path, values).found
     else:
-        assert manifests.from_bytes(manifests.signed(values), "a test").requires.cuda == cuda
+        assert manifests.from_bytes(manifest_file.signed(values), "a test").requires.cuda == cuda
 
 
 @pytest.mark.parametrize("name", ["package", "version", "sources", "fingerprint"])
@@ -470,7 +471,7 @@ def test_a_manifest_that_is_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_build_cannot_write_what_no_import_would_read(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="sources"):
-        manifests.write(sample(sources={"a\nb\0": "1" * 64}), tmp_path)
+        manifest_file.write(sample(sources={"a\nb\0": "1" * 64}), tmp_path)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -510,7 +511,7 @@ def mutants(draw: st.DrawFn) -> bytes:
     if draw(st.booleans()):
         with suppress(KeyError, TypeError, AttributeError):
             follow_plan(values)
-    return manifests.signed(values)
+    return manifest_file.signed(values)
 
 
 @given(text=mutants())
@@ -524,7 +525,7 @@ def test_what_is_read_of_a_changed_manifest_can_be_used(text: bytes) -> None:
         check(manifest, machine)
     check(manifest, MACHINES[0], Wanted("1.2.3", MANIFEST.content))
     manifest_text(manifest).encode()
-    assert manifests.from_bytes(manifests.to_bytes(manifest), "a test") == manifest
+    assert manifests.from_bytes(manifest_file.to_bytes(manifest), "a test") == manifest
 
 
 @given(

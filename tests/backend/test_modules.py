@@ -15,10 +15,10 @@ import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
 from kept import publish
+from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
 from kernelwheel.compiler.readback import needed
 from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.presentation import manifest_text
 from packaging.specifiers import SpecifierSet
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest, with_cuda

@@ -228,7 +228,7 @@ def test_a_program_with_one_user_s_rights_uses_a_cache(user: int) -> None:
 SAYS = """
 import os
 os.setresuid({0}, {0}, {0})
-from kernelwheel.runtime.platforms import HERE
+from kernelwheel.project.build_platforms import HERE
 print(HERE.has_other_privileges())
 """
 ENVIRON = {"PYTHONPATH": str(Path(kernelwheel.__path__[0]).parent), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import strategies as st
 from kernelwheel.compiler import configuration
 from kernelwheel.compiler.plan import Plan
+from kernelwheel.project.build_platforms import PLATFORMS
 from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import architectures
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.options import Option
-from kernelwheel.runtime.platforms import PLATFORMS, platform_name
+from kernelwheel.runtime.platforms import platform_name
 from kernelwheel.runtime.settings import Settings
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, plan_of, settings_with

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.compiler import program
+from kernelwheel.project.build_platforms import HERE, PLATFORMS
 from kernelwheel.runtime import compile_into_store as obtain
 from kernelwheel.runtime import platforms
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.platforms import HERE, PLATFORMS, library_file
+from kernelwheel.runtime.platforms import library_file
 from processes import RunPython
 
 pytestmark = pytest.mark.once

@@ -24,8 +24,8 @@ from kernelwheel.compiler.toolchain.toolchain import Torch
 from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.compiler.work_folder import Work, lay_out, work_path
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime.digests import file_sha256
 from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.files import file_sha256
 from processes import run
 from programs import find_optional
 from standins import PRESENT, make_machine, plan_of, settings_with

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from editables import Editable
 from kept import relabel
-from kernelwheel.compiler import jobs
+from kernelwheel.compiler import jobs, resources
 from kernelwheel.compiler.jobs import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB
+from kernelwheel.compiler.resources import Resources
 from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime import resources
-from kernelwheel.runtime.resources import Resources
 from kernelwheel.runtime.store import Store
 from processes import RunPython
 from samples import CUDA_LIBRARY, rewrite_manifest

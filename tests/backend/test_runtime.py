@@ -30,7 +30,7 @@ from kernelwheel.runtime.errors import (
     UnreadableArtifactError,
 )
 from kernelwheel.runtime.manifest import Library, Manifest
-from kernelwheel.runtime.remembered import remembered
+from kernelwheel.runtime.record import remembered
 from kernelwheel.runtime.store import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda

@@ -13,9 +13,9 @@ from zipfile import ZipFile
 import pytest
 from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
 from declared import PIP, REPOSITORY, make_user_index
+from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.readback import needed
 from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.presentation import manifest_text
 from processes import RunPython, run
 
 pytestmark = pytest.mark.slow

@@ -14,13 +14,13 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime import store_lock
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.runtime.permissions import Trust
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making, prepare
+from kernelwheel.store import manifest_file
 from kernelwheel.store.publishing import publish
 
 pytestmark = pytest.mark.once
@@ -115,7 +115,7 @@ def test_a_manifest_that_points_elsewhere_or_is_another_s_is_damage(compiled: Ed
     path = entry.folder / "manifest.json"
     text = path.read_text()
     assert old in text
-    path.write_bytes(manifests.signed(json.loads(text.replace(old, new))))
+    path.write_bytes(manifest_file.signed(json.loads(text.replace(old, new))))
 
     with pytest.raises(IncompatibleArtifactError, match="damaged"):
         list(compiled.store.entries())

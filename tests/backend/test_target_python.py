@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.compiler.cross.target_python import DATA, MOST_BYTES, read_python
-from kernelwheel.runtime import platforms
+from kernelwheel.project import build_platforms
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.host import python_abi
 from kernelwheel.runtime.platforms import platform_name
 from standins import make_target_python
 
 pytestmark = pytest.mark.once
-AARCH64 = platforms.PLATFORMS["linux-aarch64"]
+AARCH64 = build_platforms.PLATFORMS["linux-aarch64"]
 
 
 def refusal(root: Path) -> BuildError:
@@ -38,7 +38,7 @@ def test_its_abi_and_its_headers_are_read_from_files(tmp_path: Path) -> None:
     len(list(Path(sys.base_prefix).glob(DATA))) != 1, reason="this Python is not the only one in its folder"
 )
 def test_of_a_real_one_it_reads_what_that_one_says() -> None:
-    found = read_python(Path(sys.base_prefix), platforms.PLATFORMS[platform_name()])
+    found = read_python(Path(sys.base_prefix), build_platforms.PLATFORMS[platform_name()])
 
     assert (found.abi, found.soabi) == (python_abi(), sysconfig.get_config_var("SOABI"))
     assert str(found.include[0]) == sysconfig.get_path("include", vars={"installed_base": sys.base_prefix})

@@ -16,13 +16,13 @@ from editables import REQUIRE, Editable, make_editable, make_user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.cli.inspection import view_wheel
+from kernelwheel.project.build_platforms import PLATFORMS
 from kernelwheel.runtime import host as hosts
-from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.runtime.platforms import PLATFORMS, platform_name
+from kernelwheel.runtime.platforms import platform_name
 from kernelwheel.runtime.store import Store
-from kernelwheel.store import transfer
+from kernelwheel.store import manifest_file, transfer
 from samples import Values, rewrite_manifest
 
 pytestmark = pytest.mark.once
@@ -206,7 +206,7 @@ def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
     entry: Artifact, other: Store, tmp_path: Path, fingerprint: str
 ) -> None:
     members = contents(entry.folder)
-    members["manifest.json"] = manifests.signed({**entry.manifest.to_json(), "fingerprint": fingerprint})
+    members["manifest.json"] = manifest_file.signed({**entry.manifest.to_json(), "fingerprint": fingerprint})
     write(tmp_path / "kernels", members)
 
     assert "fingerprint" in refusal(tmp_path / "kernels", other)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ..project.build_platforms import HERE
 from ..requirements import install
 from ..runtime.errors import KernelWheelError
-from ..runtime.platforms import HERE
 from .project_copy import copied
 
 # What there is, as setup.py is told: a toolkit and no GPU; a GPU as well; neither.

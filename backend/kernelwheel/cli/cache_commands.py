@@ -17,14 +17,7 @@ from ..runtime.artifact import Artifact
 from ..runtime.cache_commands import Command, add_json, own_store, show, show_cleaning
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import (
-    call_row,
-    rows_text,
-    selection_row,
-    size_text,
-    targets_text,
-    view_selection,
-)
+from ..runtime.presentation import call_row, rows_text, selection_row, size_text, targets_text, view_selection
 from ..runtime.selection import Request, against
 from ..runtime.store_lock import DAY
 from ..store import pruning, transfer

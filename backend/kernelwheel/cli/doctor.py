@@ -10,21 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runtime.doctor import (
-    damage,
-    failures,
-    findings_text,
-    kernels_text,
-    look_at_stores,
-    machine_text,
-)
+from ..runtime.doctor import damage, failures, findings_text, kernels_text, look_at_stores, machine_text
 from ..runtime.errors import BuildError
 from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import call_row, rows_text, selection_row, settings_text, view_selection
+from ..runtime.presentation import call_row, rows_text, selection_row, view_selection
 from . import installation
 from .foresight import look_ahead
 from .installation import Installation
+from .manifest_text import manifest_text, settings_text
 
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -93,6 +87,8 @@ def _installation(package: InstalledPackage, path: Sequence[str]) -> Installatio
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The report as text."""
     lines = [*machine_text(kernels.host), "", "and compiles with", _toolchain_text(view["toolchain"]), ""]
+    if kernels.installed.manifest:
+        lines += [manifest_text(kernels.installed.manifest), ""]
     lines += kernels_text(view, kernels)
     build = [selection_row("cache build", view["build"])]
     lines += ["", "The next call", rows_text([*(call_row(each) for each in view["next"]), *build])]

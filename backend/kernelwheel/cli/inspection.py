@@ -15,10 +15,11 @@ from ..runtime import host as hosts
 from ..runtime.compatible import Mismatch, check
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..runtime.manifest import Manifest
-from ..runtime.presentation import manifest_text, verdict_text
+from ..runtime.presentation import verdict_text
 from ..runtime.printable import printable
 from ..store import archive
 from ..store.archive import Packed
+from .manifest_text import manifest_text
 
 LARGEST_SBOM = 1 << 20
 

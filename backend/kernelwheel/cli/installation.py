@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ..project.build_platforms import HERE
 from ..project.build_settings import set_variables
 from ..runtime.doctor import Finding
 from ..runtime.errors import REINSTALL
 from ..runtime.files import is_seen
 from ..runtime.manifest import Manifest
-from ..runtime.platforms import HERE
 from ..runtime.sources import editable_name, package_path
 from ..store.wheel_record import Recorded, parse_record, unlike_record
 

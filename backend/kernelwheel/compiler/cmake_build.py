@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
-from ..runtime.resources import find_resources, oom_kills
 from . import build_log
 from .caller import Caller
 from .cmake_driver import Job, run_cmake
@@ -16,6 +15,7 @@ from .configuration import cache_entries, configuration_rests_on, environment_fo
 from .headers import Headers
 from .jobs import fewer, lack_of_memory, out_of_memory, rounded_peak
 from .plan import Plan
+from .resources import find_resources, oom_kills
 from .toolchain.toolchain import Toolchain
 from .work_folder import Work, mark_rest_whole
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..project.build_platforms import HERE
 from ..runtime.locks import kept_in_child
-from ..runtime.platforms import HERE
 from .caller import Caller
 from .tools import CMAKE_VERSION, NINJA_VERSION
 

@@ -17,9 +17,9 @@ from ..runtime.errors import BuildError, way_out
 from ..runtime.manifest import Library, Manifest, Requires
 from ..runtime.permissions import NOBODY_ELSE, Trust
 from ..runtime.progress import Say
-from ..runtime.resources import find_resources
 from ..runtime.store import Store
 from ..runtime.variables import own_variable
+from ..store import manifest_file
 from ..version import VERSION
 from . import cmake_build, readback
 from .caller import Caller
@@ -27,6 +27,7 @@ from .configuration import made_files
 from .headers import check_headers, headers_of
 from .jobs import plan_jobs
 from .plan import Plan
+from .resources import find_resources
 from .toolchain.binding import torch_release
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
@@ -96,7 +97,7 @@ def compile_plan(
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
             shutil.copy2(work.path / "out" / library.file, destination)
-        manifests.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
+        manifest_file.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
         tidy(work)
     return Artifact(destination, manifest)
 
@@ -195,7 +196,7 @@ def _refuse_unique_symbols(paths: list[Path]) -> None:
 
 def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
     """Check a library against its extension's `kind`, and give it the name that it is imported by."""
-    extension = next(each for each in plan.extensions if each.file(plan.platform) == library.file)
+    extension = next(each for each in plan.extensions if each.file == library.file)
     if extension.kind == "module":
         if library.module != extension.module:
             refuse(

@@ -15,8 +15,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from ..runtime.digests import file_sha256, json_sha256
-from ..runtime.platforms import PLATFORMS
+from ..project.arch_choice import gencode
+from ..project.build_platforms import PLATFORMS
+from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .extension_lists import as_one, cmake_lists
 from .headers import header_folders
@@ -145,7 +146,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
             "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
             "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
-            "KERNELWHEEL_GENCODE": ";".join(plan.cuda.archs.gencode()),
+            "KERNELWHEEL_GENCODE": ";".join(gencode(plan.cuda.archs)),
             "KERNELWHEEL_CUDA_FLAGS": as_one(plan.flags("cuda-flags")),
         }
     return cache

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from ..project import arch_choice
+from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
 from ..project.package import PackageFacts
 from ..project.source_files import source_digests
 from ..runtime import architectures
 from ..runtime.content import Content, without_cuda
-from ..runtime.digests import json_sha256
 from ..runtime.errors import BuildError, SettingsError
+from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
-from ..runtime.platforms import PLATFORMS
 from ..runtime.variables import own_variable
 from .configuration import recipe_of
 from .headers import digests, headers_of, refuse_other_headers
@@ -111,13 +112,13 @@ def _draw_cuda(facts: PackageFacts, settings: BuildSettings, toolchain: Toolchai
     if settings.archs:
         origin = str(settings.origin("archs"))
         wanted = architectures.parse(settings.archs, origin)
-        architectures.check_supported(wanted, nvcc.supported, nvcc.name, origin, nvcc.virtual)
+        arch_choice.check_supported(wanted, nvcc.supported, nvcc.name, origin, nvcc.virtual)
     else:
-        wanted = architectures.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra, nvcc.virtual)
+        wanted = arch_choice.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra, nvcc.virtual)
     for each in facts.extensions:
         if each.archs:
             where = f"archs of {each.name}"
-            architectures.check_supported(each.own_archs, nvcc.supported, nvcc.name, where, nvcc.virtual)
+            arch_choice.check_supported(each.own_archs, nvcc.supported, nvcc.name, where, nvcc.virtual)
     return CudaPlan(
         sass=tuple(map(str, wanted.sass)),
         ptx=tuple(map(str, wanted.ptx)),
@@ -127,7 +128,7 @@ def _draw_cuda(facts: PackageFacts, settings: BuildSettings, toolchain: Toolchai
 
 def _refuse_archs_in_flags(settings: BuildSettings) -> None:
     """Reject nvcc options that choose architectures: nvcc would add them to the Plan's, or fail on both."""
-    found = architectures.chosen_by(settings.cuda_flags)
+    found = arch_choice.chosen_by(settings.cuda_flags)
     if found:
         raise SettingsError(
             "the options for nvcc choose architectures",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
+from ..project.arch_choice import gencode
 from ..project.extension import Extension
 from .plan import Plan
 
@@ -42,7 +43,7 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     if define := (*extension.define, *(extension.cuda_define if cuda else ())):
         yield f"target_compile_definitions({name} PRIVATE {_quoted(define)})"
     if extension.archs and cuda and extension.has_kernels:
-        yield f"kernelwheel_set_gencode({name} {_quoted(extension.own_archs.gencode())})"
+        yield f"kernelwheel_set_gencode({name} {_quoted(gencode(extension.own_archs))})"
     yield f"kernelwheel_add_flags({name} {_quoted([as_one(extension.cxx_flags), as_one(extension.cuda_flags)])})"
     for file, flags in extension.file_flags.items():
         if file in files:

@@ -17,8 +17,8 @@ from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..runtime.digests import json_sha256
 from ..runtime.errors import BuildError, way_out
+from ..runtime.files import json_sha256
 from .toolchain.cxx import search_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified

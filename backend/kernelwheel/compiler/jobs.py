@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..runtime.errors import BuildError
 from ..runtime.manifest import Manifest
-from ..runtime.resources import MB, Resources
+from .resources import MB, Resources
 
 # Assumed for one compiler if no manifest of the package has a measurement. A file that includes torch's stable headers
 # was measured at 0.15 GB (gcc 12), 0.39 GB (nvcc 13.0) and, with CUB, 0.53 GB; the rest is a safety margin.

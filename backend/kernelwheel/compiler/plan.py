@@ -15,7 +15,7 @@ from ..project.extension import Extension, to_json
 from ..runtime import architectures
 from ..runtime.architectures import ArchList
 from ..runtime.content import Content, digests_of, fingerprint_of, make_content
-from ..runtime.digests import json_sha256
+from ..runtime.files import json_sha256
 from .toolchain.binding import Binding
 
 SCHEMA = 6
@@ -139,7 +139,7 @@ class Plan:
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""
         assert self.cuda is not None
-        extension = next((each for each in self.extensions if each.file(self.platform) == file), None)
+        extension = next((each for each in self.extensions if each.file == file), None)
         if extension is None or (extension.has_kernels and not extension.archs):
             return self.cuda.sass, self.cuda.ptx
         archs = extension.own_archs if extension.has_kernels else ArchList((), ())

@@ -13,12 +13,12 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
+from ..project.build_platforms import HERE
 from ..project.extension import is_of_cuda_major
 from ..runtime.architectures import Arch
-from ..runtime.digests import file_sha256
 from ..runtime.errors import BuildError
+from ..runtime.files import file_sha256
 from ..runtime.manifest import Library
-from ..runtime.platforms import HERE
 
 CUDA_LIBRARY = HERE.shared("torch_cuda")
 # PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runtime.digests import file_sha256, json_sha256
 from ..runtime.errors import BuildError, StoreError
+from ..runtime.files import file_sha256, json_sha256
 from ..runtime.locks import exclusive
 from ..runtime.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.places import temporary_guard

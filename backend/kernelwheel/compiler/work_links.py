@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..runtime.platforms import HERE
+from ..project.build_platforms import HERE
 from .headers import header_folders
 from .plan import Plan
 from .toolchain.binding import find_cuda_library

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ..cli.inspection import existing_file, view_wheel
-from ..runtime.digests import file_sha256
+from ..cli.manifest_text import settings_text
 from ..runtime.errors import IncompatibleArtifactError
 from ..runtime.exit_status import Parser
+from ..runtime.files import file_sha256
 from ..runtime.manifest import Manifest
-from ..runtime.presentation import settings_text
 from ..runtime.printable import TEXT, printable
 
 MOST_MEMBERS = 25

@@ -18,9 +18,10 @@ from auditwheel.policy import Policy, WheelPolicies
 
 from ..compiler.cross.target_platform import cross_platform
 from ..compiler.readback import NeededSymbol, needed, needed_symbols
+from ..project.build_platforms import HERE, Platform
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
-from ..runtime.platforms import HERE, Platform, numbers
+from ..runtime.platforms import numbers
 
 MOST_REASONS = 20
 

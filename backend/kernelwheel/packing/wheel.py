@@ -14,13 +14,14 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile
 
+from ..project.build_platforms import HERE
 from ..project.extension import Extension, from_plan
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError
-from ..runtime.platforms import HERE
 from ..runtime.sources import package_path
 from ..runtime.variables import variable_set
+from ..store import manifest_file
 from . import licences, sbom
 from .components import Component
 from .core_metadata import completed, field_of
@@ -72,8 +73,8 @@ class Contents:
         for each in self.extensions:
             if each.by_path:
                 file = each.name.replace(".", "/") + HERE.suffix
-                yield file, (artifact.folder / each.file(artifact.manifest.plan["target"]["platform"])).read_bytes()
-        yield f"{native}/{manifests.FILE}", manifests.to_bytes(artifact.manifest)
+                yield file, (artifact.folder / each.file).read_bytes()
+        yield f"{native}/{manifests.FILE}", manifest_file.to_bytes(artifact.manifest)
         for name in sorted(self.artifact.manifest.content["sources"]):
             yield f"{native}/src/{name}", (self.sources / name).read_bytes()
 

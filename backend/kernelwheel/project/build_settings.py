@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from ..runtime.errors import SettingsError
 from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
-from ..runtime.platforms import PLATFORMS
 from ..runtime.settings import CONFIG, TABLE, Settings, option_of
 from ..runtime.variables import said
+from .build_platforms import PLATFORMS
 
 TorchTag = Literal["build", "local", "none"]
 Manylinux = Literal["auto", "required", "off"]

@@ -13,7 +13,9 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 from ..runtime import architectures
 from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
-from ..runtime.platforms import HERE, library_file
+from ..runtime.platforms import library_file
+from .arch_choice import chosen_by
+from .build_platforms import HERE
 
 EXTENSION = "[[tool.kernelwheel.extension]]"
 # What a library is: imported by Python (pybind11, Python/C API); operators on torch's stable ABI; or operators
@@ -75,9 +77,10 @@ class Extension:
         """The last part of its name, which is TORCH_EXTENSION_NAME."""
         return self.name.rpartition(".")[2]
 
-    def file(self, platform: str) -> str:
-        """The library's file in an Artifact for a platform."""
-        return library_file(platform, self.name)
+    @property
+    def file(self) -> str:
+        """The library's file in an Artifact."""
+        return library_file(self.name)
 
     @property
     def has_kernels(self) -> bool:
@@ -289,7 +292,7 @@ class _Reader:
         }
 
     def _cuda_flags(self, key: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        if chosen := architectures.chosen_by(flags):
+        if chosen := chosen_by(flags):
             refuse(
                 self.name,
                 key,

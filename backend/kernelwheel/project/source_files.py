@@ -8,9 +8,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from ..runtime.digests import file_sha256
 from ..runtime.errors import BuildError, SettingsError, way_out
-from ..runtime.files import is_file, is_folder
+from ..runtime.files import file_sha256, is_file, is_folder
 from .extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, refuse
 
 # Files that can reach a compiler. Files without a suffix count too: some libraries name headers so (Eigen/Core).

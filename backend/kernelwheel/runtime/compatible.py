@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .content import Content, can_use_cuda, without_cuda
-from .digests import json_sha256
 from .errors import REINSTALL, command
+from .files import json_sha256
 from .host import Host
 from .manifest import Library, Manifest, Requires
 from .platforms import numbers

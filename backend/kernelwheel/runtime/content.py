@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .digests import json_sha256
+from .files import json_sha256
 
 PARTS = ("content", "tools", "target")
 Content = dict[str, Any]  # as JSON, in a Plan and in a manifest

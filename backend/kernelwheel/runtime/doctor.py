@@ -19,7 +19,7 @@ from .inventory import UNREADABLE, find_damage, take_inventory
 from .kernels import Kernels
 from .loading import needed_for
 from .places import temporary_guard
-from .presentation import call_row, entry_text, manifest_text, rows_text, verdict_text, view_entry, view_selection
+from .presentation import call_row, entry_text, rows_text, targets_text, verdict_text, view_entry, view_selection
 from .printable import printable
 from .record import Record
 from .selection import Request, Selection, failed
@@ -187,7 +187,9 @@ def kernels_text(view: Mapping[str, Any], kernels: Kernels) -> list[str]:
     package, host = kernels.installed, kernels.host
     lines = [f"{package.package} {package.version}: {package.folder}"]
     if package.manifest:
-        lines += [manifest_text(package.manifest), verdict_text(package.mismatches(host))]
+        built = targets_text(package.manifest)
+        rows = rows_text([("fingerprint", package.manifest.fingerprint), ("kernels", built)])
+        lines += [rows, verdict_text(package.mismatches(host))]
     elif not package.damage:
         lines.append("  no kernels are installed with the package, as in an editable install")
     for store in view["stores"]:

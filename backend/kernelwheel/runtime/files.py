@@ -1,10 +1,29 @@
-"""File checks that tell a file that does not exist from one that this user cannot access."""
+"""Files: checks that tell one that does not exist from one that this user cannot access, and digests.
+
+Everything here is identified by sha256, of files and of JSON values.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a Protocol takes longer to make than the rest of this module
+    from typing import Protocol
+
+    class Stream(Protocol):
+        """An open binary file or archive member."""
+
+        def readinto(self, buffer: memoryview, /) -> int | None:
+            """Read into the buffer; return how many bytes, 0 at the end."""
+
+
+_BLOCK = 1 << 17  # bytes read at a time into the same memory: fresh memory takes longer than the digest
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 # errno values for a path that leads nowhere.
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -43,3 +62,23 @@ def _mode(path: Path) -> int:
         if error.errno in NOT_THERE:
             return 0
         raise
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex."""
+    with path.open("rb") as stream:
+        return stream_sha256(stream)
+
+
+def stream_sha256(stream: Stream) -> str:
+    """The sha256 of the rest of an open file, in hex."""
+    digest = hashlib.sha256()
+    block = memoryview(bytearray(_BLOCK))
+    while size := stream.readinto(block):
+        digest.update(block[:size])
+    return digest.hexdigest()
+
+
+def json_sha256(value: Any) -> str:
+    """The sha256 of a JSON value's canonical form: sorted keys, no white space, ASCII."""
+    return hashlib.sha256(_CANONICAL.encode(value).encode("ascii")).hexdigest()

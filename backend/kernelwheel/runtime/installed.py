@@ -15,12 +15,12 @@ from . import variables
 from .artifact import Artifact
 from .compatible import Mismatch, Wanted, check
 from .content import can_use_cuda, needs_cuda
-from .digests import json_sha256
 from .errors import IncompatibleArtifactError, UnreadableArtifactError
+from .files import json_sha256
 from .host import Host
 from .manifest import Manifest
 from .no_kernels import changed_sources, no_artifact, unusable_artifact
-from .remembered import remembered
+from .record import remembered
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
     from .settings import Settings

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import manifest_schema
-from .digests import stream_sha256
-from .errors import REINSTALL, BuildError, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
+from .errors import REINSTALL, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
+from .files import stream_sha256
 from .manifest_schema import Malformed, is_digest, short
 from .platforms import library_file
 from .record import Record
@@ -31,7 +31,7 @@ FILE = "manifest.json"
 LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
 LONGEST_NUMBER = 15  # digits
-_ZEROS = "0" * 64
+ZEROS = "0" * 64
 
 
 class Library(Record):
@@ -95,7 +95,10 @@ class Manifest(Record):
 
     def to_json(self) -> dict[str, Any]:
         """The content of `manifest.json`, as plain JSON values."""
-        values: dict[str, Any] = json.loads(to_bytes(self))
+        plain = {**self._asdict(), "schema": SCHEMA, "requires": self.requires._asdict()}
+        values: dict[str, Any] = json.loads(
+            json.dumps({**plain, "libraries": [each._asdict() for each in self.libraries]})
+        )
         return values
 
     @property
@@ -135,7 +138,7 @@ class Manifest(Record):
         return next((library for library in self.libraries if library.file == file), None)
 
     def _file_of(self, extension: str) -> str:
-        return library_file(self.requires.platform, extension)
+        return library_file(extension)
 
     def is_of_a_family(self, library: Library) -> bool:
         """Whether a library's kernels are for one family of GPUs only, as its extension declares."""
@@ -147,48 +150,6 @@ class Manifest(Record):
         """The libraries with device code that must run on every GPU: not those for one family of GPUs."""
         every = self.libraries_for("cuda")
         return tuple(each for each in every if (each.sass or each.ptx) and not self.is_of_a_family(each))
-
-
-def write(manifest: Manifest, folder: Path) -> None:
-    """Write `manifest.json` into the Artifact's folder.
-
-    Raises:
-        BuildError: as `to_bytes`.
-    """
-    (folder / FILE).write_bytes(to_bytes(manifest))
-
-
-def to_bytes(manifest: Manifest) -> bytes:
-    """The bytes of `manifest.json`, identical for equal manifests.
-
-    Raises:
-        BuildError: the manifest has a value that `read` would reject.
-    """
-    text = signed(
-        {
-            **manifest._asdict(),
-            "schema": SCHEMA,
-            "requires": manifest.requires._asdict(),
-            "libraries": [library._asdict() for library in manifest.libraries],
-        }
-    )
-    try:
-        _values(text)
-    except ValueError as error:
-        raise BuildError(
-            f"the manifest of {manifest.package} cannot be written",
-            required="a manifest that can be read back",
-            found=str(error),
-            remedies=["correct what the message names: a name, a version or an option of the package"],
-        ) from error
-    return text
-
-
-def signed(values: Mapping[str, Any]) -> bytes:
-    """JSON values as written to the file, with their digest."""
-    text = json.dumps({**values, "digest": _ZEROS}, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
-    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
-    return text.replace(f'\n "digest": "{_ZEROS}"', f'\n "digest": "{digest}"').encode("ascii")
 
 
 def read(folder: Path, package: str | None = None) -> Manifest | None:
@@ -233,7 +194,7 @@ def from_bytes(text: bytes, where: str | Path) -> Manifest:
         IncompatibleArtifactError: it has another schema, is damaged or is malformed.
     """
     try:
-        values = _values(text)
+        values = parse(text)
     except OtherSchema as error:
         raise OtherSchemaError(
             "the manifest has a schema that this version does not read",
@@ -256,7 +217,7 @@ class OtherSchema(Malformed):
     """The manifest was written by another version of this package."""
 
 
-def _values(text: bytes) -> dict[str, Any]:
+def parse(text: bytes) -> dict[str, Any]:
     """The JSON values of a manifest, fully checked.
 
     Raises:
@@ -274,7 +235,7 @@ def _values(text: bytes) -> dict[str, Any]:
     digest: Any = values.get("digest")
     if not is_digest(digest):
         raise Malformed("it has no digest")
-    if hashlib.sha256(text.replace(digest.encode("ascii"), _ZEROS.encode("ascii"))).hexdigest() != digest:
+    if hashlib.sha256(text.replace(digest.encode("ascii"), ZEROS.encode("ascii"))).hexdigest() != digest:
         raise Malformed("its digest does not match its content")
     manifest_schema.check_manifest(values)
     return values

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .content import digests_of, fingerprint_of
-from .digests import json_sha256
+from .files import json_sha256
 from .platforms import library_file
 
 if TYPE_CHECKING:
@@ -284,9 +284,9 @@ def _taken(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple
 
 def _devices(values: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """CUDA libraries must exist exactly if the Plan has a CUDA part, with its device code and their requirements."""
-    needs, cuda, platform = values["requires"], plan["target"]["cuda"], plan["target"]["platform"]
+    needs, cuda = values["requires"], plan["target"]["cuda"]
     declared = plan["content"]["extensions"]
-    extensions = {library_file(platform, extension["name"]): extension for extension in declared}
+    extensions = {library_file(extension["name"]): extension for extension in declared}
     if extensions:
         made = {library["file"] for library in values["libraries"]}
         yield made == extensions.keys(), "its libraries are not the extensions of its Plan"

@@ -1,6 +1,6 @@
-"""The platforms that kernels are built for and run on: what differs between them, with one class per system.
+"""What the loader asks of the system that it runs on, with one class per system.
 
-docs/design.md says what a port to another system needs besides a class here.
+docs/design.md says what a port needs besides a class here. What builds are for is in project/build_platforms.py.
 """
 
 # A plain class: every import of a package comes here, and a dataclass takes longer to define than all of this module.
@@ -12,7 +12,6 @@ import errno
 import os
 import platform
 import stat
-import struct
 import sys
 from bisect import bisect_left
 from functools import cache
@@ -24,95 +23,19 @@ if sys.platform == "linux":  # on other systems, this module says that builds ar
     import fcntl
 
 _AT_SECURE = 23  # elf.h
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-HEADER = 64  # bytes at the beginning of a library that say what it is for
 
 
 class Linux:
-    """Linux with glibc on one kind of CPU.
+    """Linux with glibc.
 
-    What is said of libraries and links holds for the platform that they are for. The functions at the end ask the
-    system that this process runs on, so only HERE has them called.
-
-    Attributes:
-        machine: the CPU as in the names of platforms and of wheel tags: `x86_64`.
-        elf: what its ELF headers say: class (2: 64 bits), byte order (1: little), machine number.
-        cuda_target: nvcc's name of the part of a toolkit for it, a folder in `targets`.
-        has_tegra: whether there are Tegra chips with it, whose GPUs run no other GPU's code.
+    The functions ask the system that this process runs on.
     """
 
     suffix = ".so"  # of the libraries of extensions, which Python imports by it
-    libc = "libc.so.6"
     cuda_driver = "libcuda.so.1"
     nvml_library = "libnvidia-ml.so.1"
-    # What torch, the driver and the system bring by themselves: a pattern of names of libraries.
-    brought = r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*"
-
-    # For the linker, as CMake writes it. torch loads its libraries with local scope, so each one that ours use must be
-    # named in them (DT_NEEDED), whether or not the linker sees a use. No symbols for debuggers.
-    link_options = ("LINKER:--no-as-needed", "LINKER:-s")
-    link_complete = ("LINKER:--no-undefined",)  # an undefined symbol is an error
-    cudart_libraries = ("rt", "pthread", "dl")  # what the static CUDA runtime needs
-
-    cmake_system = "Linux"  # CMAKE_SYSTEM_NAME, cmake-variables(7)
-    headers = ("/usr/include", "/usr/local/include")  # the folders in which every compiler looks for them
-    toolkits = "/usr/local"  # the folder with the usual ones of CUDA toolkits
     # errno values from a file system without working locks (some network file systems).
     no_locks = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-
-    def __init__(self, machine: str, elf: tuple[int, int, int], cuda_target: str, *, has_tegra: bool = False) -> None:
-        self.machine = machine
-        self.elf = elf
-        self.cuda_target = cuda_target
-        self.has_tegra = has_tegra
-
-    @property
-    def name(self) -> str:
-        """The name in Plans, manifests and settings: `linux-x86_64`."""
-        return f"linux-{self.machine}"
-
-    @property
-    def triple(self) -> str:
-        """What compilers call it, and the prefix of the names of cross compilers: `x86_64-linux-gnu`."""
-        return f"{self.machine}-linux-gnu"
-
-    @property
-    def tag(self) -> str:
-        """The tag of a wheel that promises nothing about its glibc: `linux_x86_64`."""
-        return f"linux_{self.machine}"
-
-    def is_target_of(self, compiler: str) -> bool:
-        """Whether a compiler's target, such as `aarch64-linux-gnu` or `aarch64-redhat-linux`, is this platform."""
-        machine, *rest = compiler.split("-")
-        return machine == self.machine and "linux" in rest
-
-    def is_library(self, head: bytes) -> bool:
-        """Whether a file with these first HEADER bytes is a shared library for it (System V ABI, "ELF Header")."""
-        if len(head) < HEADER or head[:4] != b"\x7fELF":
-            return False
-        bits, order, number = self.elf
-        kind, found = struct.unpack_from("<HH" if order == 1 else ">HH", head, 16)
-        return (head[4], head[5], kind, found) == (bits, order, 3, number)  # 3: ET_DYN
-
-    @staticmethod
-    def shared(stem: str) -> str:
-        """The file of a shared library: `libtorch_cpu.so` of `torch_cpu`."""
-        return f"lib{stem}.so"
-
-    @staticmethod
-    def static(stem: str) -> str:
-        """The file of a static library: `libcudart_static.a` of `cudart_static`."""
-        return f"lib{stem}.a"
-
-    @staticmethod
-    def stem(file: str) -> str:
-        """What a library is linked to as: `cublas` of `libcublas.so.13`. A stem stays as it is."""
-        return file.removeprefix("lib").partition(".")[0]
-
-    @staticmethod
-    def linkable(stem: str) -> tuple[str, ...]:
-        """Patterns of the files that can be linked to as `stem`, the best first."""
-        return f"lib{stem}.so", f"lib{stem}.so.*", f"lib{stem}.a"
 
     # The system that this process runs on
 
@@ -175,11 +98,6 @@ class Linux:
             except (OSError, IndexError):  # it has ended, or is another user's
                 continue
         return None
-
-    @staticmethod
-    def signal_without_parent(number: int) -> None:
-        """Have the kernel send this process a signal when its parent ends; not if it has ended already (prctl(2))."""
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
     @staticmethod
     def path_of(descriptor: int) -> str:
@@ -287,19 +205,8 @@ def _auxiliary(number: int) -> int:
     return int(getauxval(number))
 
 
-# A port adds its class, to these three.
-Platform = Linux
-PLATFORMS: dict[str, Platform] = {
-    each.name: each
-    for each in (
-        Linux("x86_64", (2, 1, 62), "x86_64-linux"),
-        Linux("aarch64", (2, 1, 183), "sbsa-linux", has_tegra=True),
-    )
-}
-HERE: type[Platform] = Linux  # also where no build is possible, which has neither version that a Host asks for
-# The builds for another platform that there are: on the first, for the second. Both are of one system, so the names of
-# libraries that HERE gives are the target's too.
-CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"),)
+HERE: type[Linux] = Linux  # also where no build is possible, which has neither version that a Host asks for
+SUPPORTED = ("linux-x86_64", "linux-aarch64")  # what kernels are built for
 
 
 def platform_name() -> str:
@@ -307,31 +214,24 @@ def platform_name() -> str:
     return f"{sys.platform}-{platform.machine()}"
 
 
-def require_supported() -> Platform:
-    """This machine's platform.
+def require_supported() -> None:
+    """Refuse to build anything on this machine.
 
     Raises:
         BuildError: kernels cannot be built on it.
     """
-    here = PLATFORMS.get(platform_name())
-    if here is None:
+    if platform_name() not in SUPPORTED:
         raise BuildError(
             f"kernels cannot be built on {platform_name()}",
-            required=f"one of {', '.join(PLATFORMS)}",
+            required=f"one of {', '.join(SUPPORTED)}",
             found=platform_name(),
             remedies=["build on one of them; docs/design.md of kernelwheel says what a port needs"],
         )
-    return here
 
 
-def library_file(platform: str, extension: str) -> str:
+def library_file(extension: str) -> str:
     """The file of an extension's library: `pkg._C.so`. On a platform that is not known, it is assumed to be as here."""
-    return extension + PLATFORMS.get(platform, HERE).suffix
-
-
-def is_library_for(platform: str, head: bytes) -> bool:
-    """Whether a file with these first HEADER bytes is a shared library for a platform such as `linux-x86_64`."""
-    return platform in PLATFORMS and PLATFORMS[platform].is_library(head)
+    return extension + HERE.suffix
 
 
 def numbers(version: str) -> tuple[int, ...]:

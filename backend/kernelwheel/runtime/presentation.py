@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -12,45 +11,6 @@ from .host import Host
 from .inventory import Entry
 from .manifest import Manifest
 from .selection import Selection
-
-
-def manifest_text(manifest: Manifest) -> str:
-    """A summary of a manifest."""
-    needs, built = manifest.requires, manifest.built_with
-    cuda = built.get("cuda", {})
-    torch = needs.torch if needs.torch.endswith(".*") else f">= {needs.torch}"
-    torch += f", Python {needs.python}" if needs.python else ""
-    tools = f"kernelwheel {built.get('kernelwheel')}, torch {built.get('torch')}, {built.get('cxx')}"
-    nvcc = str(built.get("nvcc") or "not used")
-    rows = [
-        ("package", f"{manifest.package} {manifest.version}"),
-        ("fingerprint", manifest.fingerprint),
-        ("built with", f"{tools}, {nvcc if nvcc.startswith('clang') else f'nvcc {nvcc}'}"),
-        ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
-        ("settings", settings_text(built.get("settings", {}))),
-        ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
-    ]
-    if manifest.uses_cuda:
-        torch = "any CUDA" if needs.cuda is None else f"CUDA {needs.cuda}"
-        rows.append(("", f"for CUDA: torch with {torch}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
-    for library in manifest.libraries:
-        kind = f", imported as {library.module}" if library.module else ""
-        kind += ", taken from the wheel" if library.file in manifest.plan["tools"]["taken"] else ""
-        rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
-        if library.device == "cuda":
-            rows.append(("", f"SASS {' '.join(library.sass)}; PTX {' '.join(library.ptx) or 'none'}"))
-    return rows_text(rows)
-
-
-def settings_text(record: Mapping[str, Any]) -> str:
-    """The options that were set, one per line: `archs = 9.0 (-C archs)`; for a path, only its origin."""
-    lines = []
-    for name, setting in record.items():
-        if setting["origin"] != "default":
-            value = setting["value"]
-            text = shlex.join(value) if isinstance(value, (list, tuple)) else value
-            lines.append(f"{name}{f' = {text}' if text is not None else ''} ({setting['origin']})")
-    return "\n".join(lines) or "none set"
 
 
 def view_selection(selection: Selection, capability: str | None = None) -> dict[str, Any]:

@@ -1,17 +1,36 @@
-"""Frozen records with named fields, for what every import reads: their classes are quick to make."""
+"""Frozen records, whose classes are quick to make, and properties that are computed once: what every import reads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from functools import cached_property
+
     from typing_extensions import Self, dataclass_transform
 
     @dataclass_transform(frozen_default=True)
     class _Typed:
         """Makes type checkers read the annotations of subclasses as fields (PEP 681)."""
+
+    remembered = cached_property
 else:
     _Typed = object
+
+    class remembered:
+        """A method whose result becomes an attribute of the object on first access.
+
+        Without a lock: before Python 3.12, a fork could leave that of functools' cached_property held for ever.
+        """
+
+        def __init__(self, make: Any) -> None:
+            self._make = make
+            self.__doc__ = make.__doc__
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            """Compute the value: Python calls this only if the object does not have the attribute yet."""
+            value = instance.__dict__[self._make.__name__] = self._make(instance)
+            return value
 
 
 class Record(_Typed):

@@ -36,7 +36,7 @@ class CompileRequest(Record):
     content: Content
     sources: Path
     settings: Settings
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, Any] | None
     driver: tuple[int, int] | None = None
     wheel: Path | None = None
     lock: int | None = None

@@ -19,55 +19,8 @@ from .record import Record
 from .variables import own_variable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Protocol
-
     from .architectures import ArchList
-
-    class Installed(Protocol):
-        """What a selection depends on besides the Artifacts; each is read only if it matters, as some are slow."""
-
-        package: str
-        folder: Path
-
-        @property
-        def damage(self) -> KernelWheelError | None:
-            """What is wrong with the package's own Artifact; if anything is, nothing else is tried."""
-
-        @property
-        def artifact(self) -> Artifact | None:
-            """The package's own Artifact, from its wheel; None if it has none."""
-
-        def wanted_of(self, artifact: Artifact) -> Wanted:
-            """What an Artifact is checked against."""
-
-        @property
-        def jit(self) -> str:
-            """The value of the option `jit`."""
-
-        @property
-        def jit_origin(self) -> str:
-            """Where `jit` was set."""
-
-        @property
-        def cuda(self) -> str:
-            """The value of the option `cuda`."""
-
-        @property
-        def cuda_origin(self) -> str:
-            """Where `cuda` was set."""
-
-        @property
-        def needs_cuda(self) -> bool:
-            """Whether it cannot be built without CUDA."""
-
-        @property
-        def untargeted(self) -> bool:
-            """Whether neither the option `cuda` nor `archs` says what to compile for without a GPU."""
-
-        @property
-        def has_sources(self) -> bool:
-            """Whether there are sources to compile."""
+    from .installed import InstalledPackage
 
 
 class Request(Record):
@@ -104,7 +57,7 @@ class Selection(Record):
     error: KernelWheelError | None = None
 
 
-def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: Installed) -> Selection:
+def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage) -> Selection:
     """Load the first candidate that fits, compile, or fail.
 
     Args:
@@ -151,14 +104,14 @@ def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) ->
     return (reason,) if reason else found
 
 
-def against_own(request: Request, host: Host, installed: Installed) -> tuple[Mismatch, ...]:
+def against_own(request: Request, host: Host, installed: InstalledPackage) -> tuple[Mismatch, ...]:
     """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
     if installed.artifact is None:
         return (no_artifact(installed.package, installed.folder),)
     return against(installed.artifact, request, host, installed.wanted_of(installed.artifact))
 
 
-def own_cpu_kernels(host: Host, installed: Installed) -> Artifact | None:
+def own_cpu_kernels(host: Host, installed: InstalledPackage) -> Artifact | None:
     """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
     fits = installed.jit != "always" and not against_own(Request("cpu"), host, installed)
     return installed.artifact if fits else None
@@ -178,7 +131,7 @@ def compiles_cuda(option: str, device: str, whole: bool = False, needed: bool = 
 
 
 def _first_that_fits(
-    request: Request, host: Host, candidates: Iterable[Artifact], installed: Installed
+    request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage
 ) -> Artifact | None:
     """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
     for_one = None
@@ -197,7 +150,7 @@ def _first_that_fits(
     return for_one
 
 
-def _where_none_fits(request: Request, host: Host, installed: Installed) -> Selection:
+def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) -> Selection:
     own = against_own(request, host, installed)
     because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
     if installed.artifact is None:
@@ -211,7 +164,7 @@ def _where_none_fits(request: Request, host: Host, installed: Installed) -> Sele
     return Selection(request.device, "compile", because)
 
 
-def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: Installed) -> str:
+def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: InstalledPackage) -> str:
     """Why nothing can be compiled, as far as that is known without a compiler; empty if nothing prevents it.
 
     An explicit `cache build` is not stopped by `never` or `off`.

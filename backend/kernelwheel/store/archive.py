@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
+from ..project.build_platforms import HEADER, is_library_for
 from ..runtime import manifest as manifests
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..runtime.manifest import Library, Manifest
 from ..runtime.manifest_schema import short
-from ..runtime.platforms import HEADER, is_library_for
 from ..runtime.sources import package_path
 from .wheel_record import LARGEST_RECORD, parse_record, unlike_record, wrong_member
 

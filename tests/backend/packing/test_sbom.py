@@ -17,7 +17,7 @@ from kernelwheel.packing.components import Component, components_of, without_tex
 from kernelwheel.packing.licences import licence_texts
 from kernelwheel.packing.sbom import Subject
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
-from kernelwheel.runtime.digests import file_sha256
+from kernelwheel.runtime.files import file_sha256
 from kernelwheel.runtime.manifest import Manifest
 from packageurl import PackageURL
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample

@@ -15,10 +15,10 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from kernelwheel.packing import tags, wheel
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
-from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.artifact import Artifact
-from kernelwheel.runtime.digests import file_sha256
 from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.files import file_sha256
+from kernelwheel.store import manifest_file
 from samples import sample
 from standins import SOURCES, make_machine
 from test_manifest import BYTES, LIBRARY
@@ -51,7 +51,7 @@ def parts(tmp_path: Path) -> tuple[Artifact, Path]:
     folder.mkdir()
     (folder / LIBRARY.file).write_bytes(BYTES)
     manifest = sample(LIBRARY, sources={name: file_sha256(sources / name) for name in SOURCES})
-    manifests.write(manifest, folder)
+    manifest_file.write(manifest, folder)
     (folder / "notes").write_text("what else is in its folder")
     return Artifact(folder, manifest), sources
 

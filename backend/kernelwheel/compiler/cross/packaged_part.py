@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...runtime.platforms import Platform
+from ...project.build_platforms import Platform
 from ..toolchain.clang_headers import HEADERS
 from ..toolchain.linked_toolkit import linked_folder
 from ..toolchain.nvcc import Nvcc

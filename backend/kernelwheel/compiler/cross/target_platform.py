@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from ...project.build_platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
-from ...runtime.platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform, platform_name, require_supported
+from ...runtime.platforms import platform_name, require_supported
 from ..toolchain.linked_toolkit import CUDART
 from ..toolchain.nvcc import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
@@ -55,7 +56,8 @@ def platform_of(settings: BuildSettings) -> Platform:
         BuildError: kernels cannot be built on this machine.
         SettingsError: they can, but not for that platform.
     """
-    here = require_supported()
+    require_supported()
+    here = PLATFORMS[platform_name()]
     wanted = here if settings.platform == NATIVE else PLATFORMS[settings.platform]
     if wanted != here and (here.name, wanted.name) not in CROSS_BUILDS:
         others = [f", and for {target}" for builder, target in CROSS_BUILDS if builder == here.name]

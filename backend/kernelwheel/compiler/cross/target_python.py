@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...project.build_platforms import Platform
 from ...runtime.errors import BuildError
-from ...runtime.platforms import Platform
 
 # What a Python's build wrote down (sysconfig.get_config_vars). It has 50 KB: more than this is something else.
 DATA = "lib*/python3.*/_sysconfigdata_*.py"

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...runtime.platforms import HERE
+from ...project.build_platforms import HERE
 from ..toolchain.older_libraries import stub_source
 from ..toolchain.torch_files import Torch
 

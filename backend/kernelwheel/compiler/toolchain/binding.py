@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from ...project.build_platforms import HERE
 from ...runtime.errors import BuildError
-from ...runtime.platforms import HERE
 from .nvcc import LIBRARY_FOLDERS, Nvcc
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ...project.build_platforms import HERE
 from ...requirements import install
-from ...runtime.platforms import HERE
 from .clang_headers import HEADERS
 from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of, passed_on

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ...project.build_platforms import Platform
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
-from ...runtime.platforms import Platform
 from .launchers import split_cxx
 from .nvcc import Nvcc
 from .programs import last_line, output_of, passed_on

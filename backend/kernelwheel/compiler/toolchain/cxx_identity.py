@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...runtime.digests import file_sha256, json_sha256
+from ...runtime.files import file_sha256, json_sha256
 from .cxx import Cxx
 
 # What becomes part of every shared library (GCC Internals, "Initialization"; ld(1), "crti.o").

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from ...project.build_platforms import HERE
 from ...runtime.errors import StoreError
 from ...runtime.permissions import NOBODY_ELSE, Guard
-from ...runtime.platforms import HERE
 
 CUDART = HERE.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
 

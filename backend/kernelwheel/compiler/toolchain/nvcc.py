@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from ...project.build_platforms import HERE, PLATFORMS
 from ...project.build_settings import BuildSettings
 from ...runtime.architectures import Arch
 from ...runtime.errors import BuildError
 from ...runtime.files import is_seen
-from ...runtime.platforms import HERE, PLATFORMS, numbers
+from ...runtime.platforms import numbers
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .linked_toolkit import CUDART
 from .programs import last_line, output_of

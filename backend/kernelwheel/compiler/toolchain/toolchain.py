@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.host import python_abi
 from ...runtime.platforms import platform_name, require_supported
-from ...runtime.remembered import remembered
+from ...runtime.record import remembered
 from .binding import cuda_folders, python_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx

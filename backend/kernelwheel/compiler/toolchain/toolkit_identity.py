@@ -13,7 +13,7 @@ from fnmatch import translate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...runtime.digests import file_sha256
+from ...runtime.files import file_sha256
 from ..nvcc_on_clang.passes import HEADER
 from .clang_toolkit import CLANG
 

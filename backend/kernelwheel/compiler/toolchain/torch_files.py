@@ -11,9 +11,9 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from ...project.build_platforms import HERE
 from ...runtime.errors import BuildError
 from ...runtime.files import is_file
-from ...runtime.platforms import HERE
 
 STABLE_HEADER = "include/torch/csrc/stable/library.h"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import TOO_MANY_OPEN
+from ..runtime.errors import TOO_MANY_OPEN
 
 MB = 1 << 20
 

@@ -1,0 +1,91 @@
+"""Which architectures a compile is for: the default list for a wheel, what nvcc can do, and how it is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence, Set
+
+from ..runtime.architectures import TEGRA, Arch, ArchList
+from ..runtime.errors import SettingsError
+
+OLDEST_DEFAULT = (7, 5)
+# The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
+_CHOOSES = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
+
+
+def gencode(archs: ArchList) -> list[str]:
+    """nvcc's options for a list (nvcc manual, `--generate-code`)."""
+    sass = [f"-gencode=arch=compute_{a.code},code=sm_{a.code}" for a in archs.sass]
+    return sass + [f"-gencode=arch=compute_{a.code},code=compute_{a.code}" for a in archs.ptx]
+
+
+def chosen_by(flags: Iterable[str]) -> list[str]:
+    """The options for nvcc that choose architectures: nvcc would add them to a Plan's, or fail on both."""
+    return [flag for flag in flags if _CHOOSES.match(flag)]
+
+
+def default(supported: Iterable[Arch], has_tegra: bool = False, virtual: Sequence[Arch] = ()) -> ArchList:
+    """The list for a wheel: the first architecture of every major generation from 7.5 on, the newest also as PTX.
+
+    SASS runs on every later minor revision of its generation, so one per generation is enough. A Tegra chip counts
+    only if its generation has no other, or if the wheel's platform has such chips. There is nothing to leave out for
+    Arm: even 7.5 has been beside an Arm CPU (NVIDIA T4G).
+
+    Args:
+        supported: the architectures that this nvcc can compile for (`nvcc --list-gpu-code`).
+        has_tegra: whether the platform has Tegra chips.
+        virtual: those that it makes PTX for; empty: all.
+    """
+    first: dict[int, Arch] = {}
+    supported = list(supported)
+    for arch in sorted(supported, reverse=True):
+        if not arch.suffix and (arch.major, arch.minor) >= OLDEST_DEFAULT:
+            first[arch.major] = arch
+    tegra = [
+        arch for arch in supported if has_tegra and not arch.suffix and arch[:2] in TEGRA and arch[:2] >= OLDEST_DEFAULT
+    ]
+    sass = tuple(sorted({*first.values(), *tegra}))
+    return ArchList(sass, tuple(arch for arch in sass if not virtual or arch in virtual)[-1:])
+
+
+def check_supported(
+    archs: ArchList, supported: Sequence[Arch], nvcc: str, origin: str, virtual: Sequence[Arch] = ()
+) -> None:
+    """Refuse architectures that this nvcc does not support.
+
+    Args:
+        archs: the requested architectures.
+        supported: `nvcc --list-gpu-code`, which omits the suffixes `a` and `f`: only the base is checked.
+        nvcc: nvcc's name, for the message.
+        origin: where the list was set.
+        virtual: `nvcc --list-gpu-arch`: those that it makes PTX for, and machine code for features; empty: all.
+
+    Raises:
+        SettingsError: nvcc cannot compile for some of them; names each one.
+    """
+    bases, portable = ({(arch.major, arch.minor) for arch in listed} for listed in (supported, virtual or supported))
+    unknown = {a for a in archs.sass if (a.major, a.minor) not in (portable if a.suffix else bases)}
+    as_ptx = {a for a in archs.ptx if (a.major, a.minor) not in portable} - unknown
+    if unknown or as_ptx:
+        names = [*map(str, sorted(unknown)), *(f"{arch} as PTX" for arch in sorted(as_ptx))]
+        found = "architectures of this compiler: " + " ".join(map(str, sorted(supported)))
+        raise SettingsError(
+            f"{nvcc} cannot compile for {', '.join(names)}",
+            required=f"{archs} (from {origin})",
+            found=found + (f"; as PTX, up to {max(virtual)}" if virtual and {*supported} - {*virtual} else ""),
+            remedies=[
+                _without(archs, unknown, as_ptx),
+                "or build with a CUDA toolkit that supports it",
+            ],
+        )
+
+
+def _without(archs: ArchList, unknown: Set[Arch], as_ptx: Set[Arch]) -> str:
+    left = ArchList(
+        tuple(arch for arch in archs.sass if arch not in unknown),
+        tuple(arch for arch in archs.ptx if arch not in unknown | as_ptx),
+    )
+    if not left.sass:
+        return "omit the list to use this nvcc's default architectures"
+    out = [*map(str, sorted(unknown)), *(f"+PTX of {arch}" for arch in sorted(as_ptx))]
+    return f'leave out {" and ".join(out)}: TORCH_CUDA_ARCH_LIST="{left}"'

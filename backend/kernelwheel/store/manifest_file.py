@@ -1,0 +1,47 @@
+"""Writing `manifest.json`, with its own digest; runtime/manifest.py reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..runtime.errors import BuildError
+from ..runtime.manifest import FILE, ZEROS, Manifest, parse
+
+
+def write(manifest: Manifest, folder: Path) -> None:
+    """Write `manifest.json` into the Artifact's folder.
+
+    Raises:
+        BuildError: as `to_bytes`.
+    """
+    (folder / FILE).write_bytes(to_bytes(manifest))
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """The bytes of `manifest.json`, identical for equal manifests.
+
+    Raises:
+        BuildError: the manifest has a value that `read` would reject.
+    """
+    text = signed(manifest.to_json())
+    try:
+        parse(text)
+    except ValueError as error:
+        raise BuildError(
+            f"the manifest of {manifest.package} cannot be written",
+            required="a manifest that can be read back",
+            found=str(error),
+            remedies=["correct what the message names: a name, a version or an option of the package"],
+        ) from error
+    return text
+
+
+def signed(values: Mapping[str, Any]) -> bytes:
+    """JSON values as written to the file, with their digest."""
+    text = json.dumps({**values, "digest": ZEROS}, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    return text.replace(f'\n "digest": "{ZEROS}"', f'\n "digest": "{digest}"').encode("ascii")
