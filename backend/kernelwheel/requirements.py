@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 
-from .project.build_platforms import PLATFORMS
 from .runtime.errors import BuildError
-from .runtime.platforms import platform_name
+from .runtime.platforms import SUPPORTED, platform_name
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:
 TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
@@ -73,5 +72,5 @@ def imports_checked_later() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if platform_name() in PLATFORMS and (error.name or "").partition(".")[0] not in dict(TO_BUILD):
+        if platform_name() in SUPPORTED and (error.name or "").partition(".")[0] not in dict(TO_BUILD):
             raise

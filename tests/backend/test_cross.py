@@ -431,7 +431,8 @@ hooks.get_requires_for_build_wheel()
 
 
 def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platforms, "platform_name", lambda: "linux-aarch64")
+    for module in (platforms, target_platform):
+        monkeypatch.setattr(module, "platform_name", lambda: "linux-aarch64")
 
     caught = error(lambda: target_platform.platform_of(settings_with(platform="linux-x86_64")))
 

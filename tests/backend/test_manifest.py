@@ -53,7 +53,8 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path, manifest: manifest
     manifest_file.write(manifest, tmp_path)
 
     assert manifests.read(tmp_path) == manifest
-    assert manifest.to_json() == json.loads((tmp_path / "manifest.json").read_text())
+    written = json.loads((tmp_path / "manifest.json").read_text())
+    assert written == {**manifest.to_json(), "digest": written["digest"]}
 
 
 def test_the_same_manifest_is_written_as_the_same_bytes(tmp_path: Path) -> None:

@@ -20,9 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_an_extension_s_library_has_the_suffix_of_its_platform() -> None:
-    found = {platform: library_file(platform, "light._C") for platform in [*PLATFORMS, "plan9-mips"]}
-
-    assert set(found.values()) == {"light._C.so"}
+    assert library_file("light._C") == "light._C.so"
 
 
 @pytest.mark.parametrize(
