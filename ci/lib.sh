@@ -194,8 +194,14 @@ make_cuda_venv() {
   cuda=$venv
 }
 
+# link_kernelwheel: what compiles at run time, as it is in the checkout, can be imported in $venv.
+link_kernelwheel() {
+  echo "$root/backend" >"$(echo "$venv"/lib/python3*/site-packages)/kernelwheel-checkout.pth"
+}
+
 # install_wheel: $wheel and what it depends on, into $venv.
 install_wheel() {
+  link_kernelwheel
   if [ "$(cat "$venv/installed-wheel" 2>/dev/null)" != "$wheel" ]; then
     say "installing $(basename "$wheel") into $(basename "$venv")"
     "$venv/bin/pip" uninstall --quiet --yes splat >/dev/null 2>&1 || true # the distribution's name until 2026-11

@@ -101,9 +101,8 @@ def test_what_an_error_advises_can_be_run(compiled: Editable) -> None:
 
 def test_what_takes_a_compiler_is_asked_of_kernelwheel(compiled: Editable) -> None:
     done = json.loads(succeed(compiled, *OWN, "cache", "build", "--cuda", "off", "--json"))
-    without = warm_python.run(
-        (*OWN, "cache", "build"), cwd=compiled.folder, env=without_kernelwheel(compiled), check=False
-    )
+    words = [sys.executable, *OWN, "cache", "build"]
+    without = run(words, cwd=compiled.folder, env=without_kernelwheel(compiled), check=False)
 
     assert (done["compiled"], done["kernels"]) == (False, "CPU")
     assert "kernels cannot be compiled here: the compiler is not installed" in message(without)
