@@ -31,8 +31,8 @@ def test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release(splat_wh
     from_checkout = resolve(tmp_path, f"torch=={TORCH}", str(REPOSITORY / "backend"), f"{splat_wheel}[jit]")
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    (wheels / splat_wheel.name).symlink_to(splat_wheel)
-    make_distribution(wheels)
+    for wheel in (splat_wheel, make_distribution(tmp_path / "made")):
+        (wheels / wheel.name).symlink_to(wheel)
     chosen = resolve(tmp_path, f"torch=={TORCH}", "splat-kernels[jit]", f"--find-links={wheels}")
 
     assert chosen == from_checkout
