@@ -33,9 +33,9 @@ takes_minutes = pytest.mark.skipif(not os.environ.get("SPLAT_TEST_SLOW"), reason
 # Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
 DRAW = """
 import hashlib, json, sys, torch, splat
-from splat._kernelwheel.runtime import host as hosts
-from splat._kernelwheel.runtime import manifest as manifests
-from splat._kernelwheel.runtime import verdict
+from splat._kernelwheel import host as hosts
+from splat._kernelwheel import manifest as manifests
+from splat._kernelwheel import verdict
 from splat._kernelwheel.platforms import platform_name
 from pathlib import Path
 
