@@ -1,4 +1,4 @@
-"""`python -m splat convert`: parts of scenes, other formats, what is lost, and what cannot be converted."""
+"""`splat convert`: parts of scenes, other formats, what is lost, and what cannot be converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m splat export`: what is in the page, without a browser; test_export_browser.py has one."""
+"""`splat export`: what is in the page, without a browser; test_export_browser.py has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m splat fit FOLDER`: photographs become a scene and a page, and nothing is lost on the way."""
+"""`splat fit FOLDER`: photographs become a scene and a page, and nothing is lost on the way."""
 
 from __future__ import annotations
 

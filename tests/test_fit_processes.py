@@ -1,4 +1,4 @@
-"""`python -m splat fit` in several processes: the scene of one, errors once, and nothing lost on the way."""
+"""`splat fit` in several processes: the scene of one, errors once, and nothing lost on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m splat render --path`: videos and folders of frames, their options, and what is left after an early end."""
+"""`splat render --path`: videos and folders of frames, their options, and what is left after an early end."""
 
 from __future__ import annotations
 

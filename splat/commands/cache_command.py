@@ -1,4 +1,4 @@
-"""The command `python -m splat cache`: manage the store of compiled kernels."""
+"""The command `splat cache`: manage the store of compiled kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `python -m splat convert`: write scenes in another format, whole or in part, turned, moved, together."""
+"""The command `splat convert`: write scenes in another format, whole or in part, turned, moved, together."""
 
 from __future__ import annotations
 

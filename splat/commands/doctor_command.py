@@ -1,4 +1,4 @@
-"""The command `python -m splat doctor`: what is installed, what this machine has, and whether they fit."""
+"""The command `splat doctor`: what is installed, what this machine has, and whether they fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `python -m splat export`: write a scene as a page that draws it in the reader's browser."""
+"""The command `splat export`: write a scene as a page that draws it in the reader's browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `python -m splat fit`."""
+"""The options of `splat fit`."""
 
 from __future__ import annotations
 

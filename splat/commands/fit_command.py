@@ -1,4 +1,4 @@
-"""The command `python -m splat fit`: fit a scene to pictures."""
+"""The command `splat fit`: fit a scene to pictures."""
 
 from __future__ import annotations
 

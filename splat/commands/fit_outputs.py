@@ -1,4 +1,4 @@
-"""The files that `python -m splat fit` writes, and what it prints once they are there."""
+"""The files that `splat fit` writes, and what it prints once they are there."""
 
 from __future__ import annotations
 

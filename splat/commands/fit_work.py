@@ -1,4 +1,4 @@
-"""What `python -m splat fit` works on: the options in full, the pictures, the trainer."""
+"""What `splat fit` works on: the options in full, the pictures, the trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `python -m splat inspect`: what a wheel contains, and whether it fits this machine."""
+"""The command `splat inspect`: what a wheel contains, and whether it fits this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `python -m splat render`: render a picture of a scene, or moving ones."""
+"""The command `splat render`: render a picture of a scene, or moving ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `python -m splat view`: look at scenes in a browser."""
+"""The command `splat view`: look at scenes in a browser."""
 
 from __future__ import annotations
 
