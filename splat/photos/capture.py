@@ -50,12 +50,16 @@ class Capture:
 NO_POINTS: Final = (np.zeros((0, 3)), np.zeros((0, 3), np.uint8))
 
 
-class PictureFolder:
+class CaptureFolder:
     """A folder whose files are named by untrusted data: no name and no link may lead out of it."""
 
-    def __init__(self, folder: Path, within: Path | None = None) -> None:
-        """Links may lead to anywhere in `within`, which is the folder itself if it is not given."""
+    def __init__(self, folder: Path, within: Path | None = None, option: str = "") -> None:
+        """Links may lead to anywhere in `within`, which is the folder itself if it is not given.
+
+        `option` is that of the command by which its user can name another folder.
+        """
         self.path = folder
+        self._remedy = f"copy it there, or name its folder with {option}" if option else "copy it there"
         self._root = os.path.realpath(within or folder)
 
     def file(self, name: str, what: str) -> Path:
@@ -68,7 +72,7 @@ class PictureFolder:
         if os.path.commonpath([self._root, target]) != self._root:
             raise SceneError(
                 f"{what}: a file inside {self._root} is required, found a link from {name_end(name)} to {target}; "
-                "copy it there, or name the folder that has the pictures with --images"
+                f"{self._remedy}"
             )
         return path
 

@@ -22,7 +22,7 @@ import numpy as np
 from ..scene.gaussians import SceneError
 from ..scene.json_input import JsonLimits, read_json
 from ..scene.names import listed, name_end, quoted
-from .capture import NO_POINTS, Capture, Floats, Photograph, PictureFolder, are_there, read_cloud, rigid
+from .capture import NO_POINTS, Capture, CaptureFolder, Floats, Photograph, are_there, read_cloud, rigid
 from .distortion import PANORAMA, POLYNOMIAL
 from .found_names import find_files
 from .lens import LENS_MODELS, Lens, lens_of
@@ -86,12 +86,12 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None)
     clouds: list[Path] = []
     for path, held_out in paths.items():
         values = _object(path)
-        frames += _frames(path, values, PictureFolder(path.parent if pictures is None else pictures), held_out)
+        frames += _frames(path, values, CaptureFolder(pictures or path.parent, option="--images"), held_out)
         unused |= set(values) - _OF_FILES
         unused |= {name for frame in values["frames"] for name in frame} - _OF_FRAMES
         if "ply_file_path" in values:
             name = str(values["ply_file_path"])
-            clouds.append(find_files(path, PictureFolder(path.parent), {name: f"{path}: ply_file_path"})[name])
+            clouds.append(find_files(path, CaptureFolder(path.parent), {name: f"{path}: ply_file_path"})[name])
     source = next(iter(paths))
     frames = list(compress(frames, are_there(source, [frame.picture for frame in frames])))
     masks = [frame.mask for frame in frames if frame.mask]
@@ -111,7 +111,7 @@ def _object(path: Path) -> dict[str, Any]:
     return values
 
 
-def _frames(path: Path, values: dict[str, Any], folder: PictureFolder, held_out: bool | None) -> Iterable[_Frame]:
+def _frames(path: Path, values: dict[str, Any], folder: CaptureFolder, held_out: bool | None) -> Iterable[_Frame]:
     frames = values.get("frames")
     if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
         raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
