@@ -27,8 +27,8 @@ from .sog_meta import ANTIALIASED, MAX_DEGREE, META, MOST_PALETTE
 _STEPS: Final = 65535
 _FEW_STEPS: Final = 4096
 """Fewer than these in the extent of 96 % of the centres are said."""
-_SMALLEST: Final = 1e-38
-"""Standard deviations are written as at least so much, since their logarithm is."""
+_DEVIATIONS: Final = (1e-38, 3.4e38)
+"""Standard deviations are written as no less and no more, since float32 holds what their logarithms stand for."""
 _GENERATOR: Final = "splat"
 
 Bytes = npt.NDArray[np.uint8]
@@ -67,7 +67,7 @@ def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
     order = nearby(coordinates)
     quats, scales, opacities, sh = (value.detach().cpu().double().numpy()[order] for value in scene.tensors[1:])
     low, high, limits = _positions(coordinates[order])
-    deviations, scale_bytes = codebook(np.log(np.maximum(scales, _SMALLEST)).astype(np.float32))
+    deviations, scale_bytes = codebook(np.log(np.clip(scales, *_DEVIATIONS)).astype(np.float32))
     colors, color_bytes = codebook(sh[:, 0].astype(np.float32))
     alphas = np.clip(np.rint(opacities * 255), 0, 255).astype(np.uint8)
     images = {
