@@ -340,3 +340,13 @@ def test_a_few_far_gaussians_make_all_coarse_and_that_is_said(tmp_path: Path) ->
     assert step
     assert float(step.group(1)) / 4 < np.abs(error[:-1]).max() < float(step.group(1))
     assert losses_of(".sog", scene.select(slice(1, None))) == []
+
+
+def test_a_scene_of_a_large_scale_is_coarse_and_that_is_said() -> None:
+    scene = some_scene(200, degree=0)
+    scene.means.mul_(1e7)
+    (said,) = losses_of(".sog", scene)
+    advised = re.search(r"because the scene's scale is large; `splat convert --scale ([\de-]+)` makes it small$", said)
+    assert advised
+    scene.means.mul_(float(advised.group(1)))
+    assert losses_of(".sog", scene) == []

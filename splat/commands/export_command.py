@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
         with enough_memory(lambda: f"exporting {name}", "choose a scene of fewer Gaussians"):
             # A page has coordinates of its own, so it loses nothing of a map's.
             scene = replace(limit_degree(scene, min(args.sh_degree, scene.degree)), offset=NO_OFFSET)
+            write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)
             for loss in losses_of(".spz", replace(scene, up=None)):  # a page is told what is up
                 print_warning(f"{args.output}: {loss}")
-            write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)
     except (SceneError, OSError) as error:
         print_error(error)
         return 1

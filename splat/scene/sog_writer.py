@@ -110,17 +110,25 @@ def _logarithms(coordinates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def _coarse(coordinates: npt.NDArray[np.float64]) -> list[str]:
-    """That far Gaussians leave few steps to the others, of which there are 65536 if none is far."""
+    """That there are few steps for most centres: far ones take them, or those next to 0 in a scene of a large scale."""
     if not len(coordinates):
         return []
-    low, high = np.quantile(coordinates, (0.02, 0.98), axis=0)
-    step = np.ptp(_logarithms(coordinates), axis=0) / _STEPS * (1 + np.maximum(np.abs(low), np.abs(high)))
-    if step.max() * _FEW_STEPS <= (high - low).max():
+    box = np.quantile(coordinates, (0.02, 0.98), axis=0)
+    extent = float(np.ptp(box, axis=0).max())
+
+    def step(of: npt.NDArray[np.float64]) -> float:
+        """The largest in the box, if logarithms extend as those `of` these points."""
+        return float((np.ptp(_logarithms(of), axis=0) / _STEPS * (1 + np.abs(box).max(axis=0))).max())
+
+    found = step(coordinates)
+    if found * _FEW_STEPS <= extent:
         return []
-    return [
-        f"centres are rounded to steps of {step.max():.2g}, because a few lie far from the others; "
-        "`splat convert --crop` leaves them out"
-    ]
+    if step(box) * _FEW_STEPS <= extent:
+        why = "a few lie far from the others; `splat convert --crop` leaves them out"
+    else:
+        factor = 10 ** -np.floor(np.log10(extent))
+        why = f"the scene's scale is large; `splat convert --scale {factor:.0g}` makes it small"
+    return [f"centres are rounded to steps of {found:.2g}, because {why}"]
 
 
 def _positions(coordinates: npt.NDArray[np.float64]) -> tuple[Bytes, Bytes, dict[str, list[float]]]:
