@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
-from .arguments import ProjectionSettings, Sizes, check_scene
+from .arguments import EPS2D, FAR_PLANE, NEAR_PLANE, ProjectionSettings, Sizes, check_scene
 from .autocast import in_float32
 from .checks import check_shape, check_tensor
 from .packing import SparseRows, Splats, pack
@@ -94,9 +94,9 @@ def fully_fused_projection(
     Ks: Tensor,
     width: int,
     height: int,
-    eps2d: float = 0.3,
-    near_plane: float = 0.01,
-    far_plane: float = 1e10,
+    eps2d: float = EPS2D,
+    near_plane: float = NEAR_PLANE,
+    far_plane: float = FAR_PLANE,
     radius_clip: float = 0.0,
     packed: bool = False,
     sparse_grad: bool = False,

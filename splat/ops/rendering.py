@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from .arguments import (
+    EPS2D,
+    FAR_PLANE,
+    NEAR_PLANE,
     RASTERIZE_MODES,
     RENDER_MODES,
     ProjectionSettings,
@@ -42,10 +45,10 @@ def rasterization(
     Ks: Tensor,
     width: int,
     height: int,
-    near_plane: float = 0.01,
-    far_plane: float = 1e10,
+    near_plane: float = NEAR_PLANE,
+    far_plane: float = FAR_PLANE,
     radius_clip: float = 0.0,
-    eps2d: float = 0.3,
+    eps2d: float = EPS2D,
     sh_degree: int | None = None,
     packed: bool = True,
     tile_size: int = 16,
