@@ -15,8 +15,8 @@ import torch
 import splat
 from splat import _kernels
 from splat.ops import camera_models
-from splat.ops.arguments import EPS2D
 from splat.ops.camera_models import CAMERA_MODELS
+from splat.ops.defaults import EPS2D
 
 _kernels.require(torch.device("cpu"))
 REPOSITORY = Path(__file__).resolve().parent.parent

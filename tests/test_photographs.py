@@ -30,7 +30,7 @@ from splat.fit.views import Views
 from splat.photos.capture import Capture, CaptureFolder
 from splat.photos.colmap_model import read_model
 from splat.photos.folders import read_capture
-from splat.photos.lens import Lens
+from splat.photos.lens_models import Lens
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once

@@ -23,10 +23,9 @@ from splat.scene.camera import Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
-from splat.view.choices import BUILT_IN, Choices, find_scenes
+from splat.view.clicks import Click, is_double, point_seen
 from splat.view.crop_controls import box_lines, slider_ends, unlimited
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
-from splat.view.focus import Click, is_double, point_seen
 from splat.view.frusta import MOST_SHOWN, clicked_frustum, frustum_corners, frustum_lines, shown_pictures
 from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
@@ -47,6 +46,7 @@ from splat.view.resolution import (
     resting_detail,
     scaled_size,
 )
+from splat.view.scene_choices import BUILT_IN, SceneChoices, find_scenes
 
 pytestmark = pytest.mark.once
 
@@ -563,7 +563,7 @@ def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:
         read.append(path)
         return knot_scene()
 
-    choices = Choices({BUILT_IN: None, "b.ply": Path("b.ply")}, knot, place)
+    choices = SceneChoices({BUILT_IN: None, "b.ply": Path("b.ply")}, knot, place)
     assert choices.names == [BUILT_IN, "b.ply"]
     first = choices.get("b.ply")
     assert choices.get("b.ply") is first
@@ -596,6 +596,6 @@ def test_a_scene_is_shown_as_it_was_read(tmp_path: Path) -> None:
     write_scene(tmp_path / "knot.ply", knot_scene())
     from splat.scene.formats import read_scene
 
-    exhibit = Choices(find_scenes([tmp_path]), lambda path: read_scene(path or ""), place).get("knot.ply")
-    assert exhibit.middle == knot_scene().middle()
-    assert len(exhibit.scene) == len(knot_scene())
+    loaded = SceneChoices(find_scenes([tmp_path]), lambda path: read_scene(path or ""), place).get("knot.ply")
+    assert loaded.middle == knot_scene().middle()
+    assert len(loaded.scene) == len(knot_scene())

@@ -10,7 +10,8 @@ from ..scene.coordinates import NO_OFFSET
 from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
 from ..scene.gaussians import SceneError
-from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
+from .background_argument import add_background_argument
+from .camera_arguments import add_camera_arguments, check_camera_arguments, find_view
 from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result, print_warning

@@ -13,7 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from ..ops import rendering
-from ..ops.arguments import EPS2D, FAR_PLANE, NEAR_PLANE, RasterizeMode, RenderMode
+from ..ops.arguments import RasterizeMode, RenderMode
+from ..ops.defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 
 
 def rasterization(

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..scene.gaussians import Gaussians
 from .camera_corrections import CameraCorrections
 from .color_maps import ColorMaps
+from .learning_rates import means_rate
 from .losses import training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances
 from .picture_quality import Quality, judge
@@ -26,9 +27,6 @@ from .picture_values import PictureValues
 from .shards import ALONE, Shards
 from .strategies import STRATEGIES, Moment, passes
 from .views import Views, render
-
-# Learning rates of the means in units of the scene's extent, at the first and at the last step.
-_MEANS_RATES = (3e-3, 3e-5)
 
 
 @dataclass(frozen=True)
@@ -176,9 +174,7 @@ class Trainer:
         )
 
     def _set_rate(self, step: int) -> None:
-        first, last = _MEANS_RATES
-        share = (step - 1) / max(self.options.steps - 1, 1)
-        self.table.set_means_rate(self.extent * first * (last / first) ** share)
+        self.table.set_means_rate(self.extent * means_rate(step, self.options.steps))
 
     def quality(self, views: Views) -> Quality:
         """PSNR and SSIM of each of the pictures. Several processes share them, and all get the numbers of all."""

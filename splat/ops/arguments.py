@@ -41,12 +41,6 @@ RENDER_MODES: Final[tuple[str, ...]] = get_args(RenderMode)
 RASTERIZE_MODES: Final[tuple[str, ...]] = get_args(RasterizeMode)
 MAX_SH_DEGREE: Final = 4
 
-# Defaults, gsplat's. The operators are always told; splat/page/gaussians.vert has a copy of the first.
-EPS2D: Final = 0.3
-"""Added to the variances in the image, in pixels^2."""
-NEAR_PLANE: Final = 0.01
-FAR_PLANE: Final = 1e10
-
 
 class RollingShutterType(Enum):
     """The readout order of the sensor. Only GLOBAL, all rows at once, can be rendered."""

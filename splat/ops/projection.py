@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from .. import _kernels
-from .arguments import EPS2D, FAR_PLANE, NEAR_PLANE, ProjectionSettings, Sizes, check_scene
+from .arguments import ProjectionSettings, Sizes, check_scene
 from .autocast import in_float32
 from .checks import check_shape, check_tensor
+from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .packing import SparseRows, Splats, pack
 
 Projected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]

@@ -8,9 +8,6 @@ import torch
 from torch import Tensor
 
 from .arguments import (
-    EPS2D,
-    FAR_PLANE,
-    NEAR_PLANE,
     RASTERIZE_MODES,
     RENDER_MODES,
     ProjectionSettings,
@@ -26,6 +23,7 @@ from .arguments import (
 )
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
+from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .intersection import Grid, Intersections
 from .meta import lazy_meta
 from .packing import SparseRows, Splats
@@ -212,7 +210,7 @@ def rasterization(
 
     ranks, projected = None, sizes
     if distributed:
-        from .distributed import gather_cameras, meet  # not at the top: few programs need it
+        from .distributed import gather_cameras, sync_ranks  # not at the top: few programs need it
 
         check_distributed(sizes, per_camera)
         facts: dict[str, object] = {
@@ -222,7 +220,7 @@ def rasterization(
         tensors = (means, quats, scales, covars, opacities, colors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
         facts["viewmats.requires_grad"] = viewmats.requires_grad
-        ranks = meet(sizes, settings, viewmats.device, facts)
+        ranks = sync_ranks(sizes, settings, viewmats.device, facts)
         viewmats, Ks = gather_cameras(ranks, viewmats, Ks)
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)

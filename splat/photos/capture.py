@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..scene.gaussians import SH_C0, SceneError
 from ..scene.names import listed, name_end
 from ..scene.ply import read_ply
-from .lens import Lens
+from .lens_models import Lens
 
 Floats = npt.NDArray[np.float64]
 
@@ -85,7 +85,7 @@ def _is_encodable(name: str) -> bool:
         return False
 
 
-def are_there(source: Path, paths: Sequence[Path]) -> list[bool]:
+def pictures_exist(source: Path, paths: Sequence[Path]) -> list[bool]:
     """Whether each of the pictures is there, and a regular file.
 
     A warning names those that are not; SceneError if these are more than half: instant-ngp leaves them out, too.
@@ -107,7 +107,7 @@ def read_cloud(path: Path) -> tuple[Floats, npt.NDArray[np.uint8]]:
     return scene.coordinates.numpy(), colors.numpy()
 
 
-def rigid(rotation: Floats, shift: Floats, what: str) -> Floats:
+def rigid_transform(rotation: Floats, shift: Floats, what: str) -> Floats:
     """A matrix [4, 4] from a rotation [3, 3] and a shift [3]; SceneError if it is none, or not finite."""
     if not (np.isfinite(rotation).all() and np.isfinite(shift).all()):
         raise SceneError(f"{what}: a finite pose is required, found a NaN or an infinity")

@@ -24,12 +24,12 @@ from ..scene.camera import rotation_rows
 from ..scene.file_input import scene_file
 from ..scene.gaussians import SceneError
 from ..scene.names import name_end
-from .capture import NO_POINTS, Capture, CaptureFolder, Floats, Photograph, are_there, read_cloud, rigid
+from .capture import NO_POINTS, Capture, CaptureFolder, Floats, Photograph, pictures_exist, read_cloud, rigid_transform
 from .colmap_binary import binary_cameras, binary_images, binary_points
 from .colmap_records import CameraRecord, ImageRecord, PointRecords
 from .colmap_text import text_cameras, text_images, text_points
-from .found_names import find_files
-from .lens import Lens, lens_of_values
+from .lens_models import Lens, lens_of_values
+from .name_matching import find_files
 
 _PARTS: Final = ("cameras", "images", "points3D")
 _Result = TypeVar("_Result")
@@ -119,14 +119,14 @@ def read_model(folder: CaptureFolder, pictures: CaptureFolder) -> Capture:
     paths = find_files(images, pictures, {image.name: f"{images}: {name_end(image.name)}" for image in taken})
     lenses: dict[int, Lens] = {}
     photographs = []
-    for image in compress(taken, are_there(images, [paths[image.name] for image in taken])):
+    for image in compress(taken, pictures_exist(images, [paths[image.name] for image in taken])):
         what = f"{images}: {name_end(image.name)}"
         if image.camera not in known:
             raise SceneError(f"{what}: its camera {image.camera} is required in the model's cameras, found none")
         if image.camera not in lenses:
             model_name, *size, values = known[image.camera]
             lenses[image.camera] = lens_of_values(model_name, size, values, f"{cameras}: camera {image.camera}")
-        viewmat = rigid(_rotation(image.pose[:4], what), np.array(image.pose[4:]), what)
+        viewmat = rigid_transform(_rotation(image.pose[:4], what), np.array(image.pose[4:]), what)
         photographs.append(Photograph(paths[image.name], lenses[image.camera], viewmat))
     return Capture(model, tuple(photographs), *_points(folder, endings))
 

@@ -29,7 +29,7 @@ from .file_output import check_writable, replacing
 from .gaussians import SceneError
 from .json_input import JsonLimits, read_json
 from .names import listed, quoted
-from .turns import quaternion
+from .rotations import quaternion
 
 MAX_SIDE: Final = 16384
 """The largest width and height of a picture in pixels."""
