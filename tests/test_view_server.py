@@ -203,7 +203,7 @@ def test_a_page_opens_however_large_or_far_its_scene_is(drawn: Drawn, size: floa
 def test_a_page_in_motion_gets_part_of_the_scene_and_all_of_it_at_rest(
     viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("splat.view.painter.moving_detail", lambda cost, last: Detail(0.5, 0.25))
+    monkeypatch.setattr("splat.view.render_thread.moving_detail", lambda cost, last: Detail(0.5, 0.25))
     page = Page(viewer.url)
     page.look()
     scene = drawn.full()[0].scene
@@ -374,7 +374,7 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
         pass
     for ending in (".ply", ".splat"):
         crop._format.value = ending
-        wait(lambda: session._painter._errand is None)  # one is refused until the one before it has returned
+        wait(lambda: session._thread._errand is None)  # one is refused until the one before it has returned
         session.send(crop._save)
         name, content = saved.get(timeout=20)
         assert name == f"crop{ending}"
@@ -416,7 +416,7 @@ def test_a_page_that_reads_no_file_gets_no_second_one(viewer: Viewer, drawn: Dra
     session = session_of(viewer)
     session.send(lambda look, pose: session.download("a.bin", bytes(200 << 20)))
     wait(lambda: session._is_sending())
-    wait(lambda: session._painter._errand is None)
+    wait(lambda: session._thread._errand is None)
     again: list[int] = []
     session.send(lambda look, pose: again.append(1))
     assert session._said_busy

@@ -29,7 +29,7 @@ from .fit_job import FitJob, fit_job
 from .fit_outputs import Outputs, find_outputs, judged_by, locked_outputs, pictures_size, say_quality, write_picture
 from .fit_progress import fit_progress, measured_at
 from .fit_work import FitWork, prepare_fit, read_pictures
-from .interrupts import INTERRUPTED, noted_interrupt
+from .interrupts import INTERRUPTED, catch_interrupt
 from .memory import NotEnoughMemory, enough_memory
 from .output_lock import locked
 from .printing import print_error
@@ -97,7 +97,7 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
         if job.resume and outputs.checkpoint:
             resume(outputs.checkpoint, trainer, digest)
     check_same(shards, {**asdict(trainer.options), "pictures": digest, "steps taken": trainer.done})
-    with _threads(views, job.device), noted_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
+    with _threads(views, job.device), catch_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
         failure = _fit(job, work, outputs, digest, interrupted, what)
         if failure is not None and trainer.done == 0:
             raise failure

@@ -32,7 +32,7 @@ from .camera_arguments import (
 )
 from .command_files import add_antialiased_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
-from .interrupts import noted_interrupt
+from .interrupts import catch_interrupt
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
 from .printing import print_error, print_result, print_warning
 
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         upload = UploadOptions(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
         options = ViewerOptions(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
         with (
-            noted_interrupt() as interrupted,
+            catch_interrupt() as interrupted,
             open_viewer(args.host, args.port, options, next(iter(scenes)), args.allow_name) as viewer,
         ):
             print_result(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)

@@ -1,4 +1,4 @@
-"""Adam's learning rates of the Gaussians' parameters; picture_values.py has those of cameras and colours."""
+"""Adam's learning rates of the Gaussians' parameters; picture_parameters.py has those of cameras and colours."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from .color_maps import ColorMaps
 from .learning_rates import means_rate
 from .losses import training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances
+from .picture_parameters import PictureParameters
 from .picture_quality import Quality, judge
-from .picture_values import PictureValues
 from .shards import ALONE, Shards
 from .strategies import STRATEGIES, Moment, passes
 from .views import Views, render
@@ -79,7 +79,7 @@ class Trainer:
         """Steps taken."""
 
     @property
-    def picture_values(self) -> dict[str, PictureValues]:
+    def picture_parameters(self) -> dict[str, PictureParameters]:
         """What is fitted of each picture, besides the scene."""
         fitted = {"appearance": self.appearance, "cameras": self.cameras}
         return {name: part.values for name, part in fitted.items() if part is not None}
@@ -124,7 +124,7 @@ class Trainer:
         (loss / len(views) + self.strategy.penalty(scene, self.total)).backward()  # type: ignore[no-untyped-call]
         self._record(means2d.absgrad if self.strategy.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
-        for values in self.picture_values.values():
+        for values in self.picture_parameters.values():
             values.share_gradients(views, self.shards)
             values.step(views, steps[-1])
         moment = self._moment(steps)

@@ -27,7 +27,7 @@ from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .intersection import Grid, Intersections
 from .meta import lazy_meta
 from .packing import SparseRows, Splats
-from .pairs import arrange, exchange, meta_of_lists, project_splats
+from .pairs import exchange, meta_of_lists, project_splats, tile_pairs
 from .pixels import rasterize
 from .projection import Colors, GaussianParameters, check_sparse
 
@@ -233,7 +233,7 @@ def rasterization(
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     pairs = splats, colors if renders_color else None, per_camera
     if ranks is None:
-        shown, splats, drawn_colors, lists = arrange(*pairs, sizes, grid, packed, capacity)
+        shown, splats, drawn_colors, lists = tile_pairs(*pairs, sizes, grid, packed, capacity)
     else:
         shown, splats, drawn_colors, lists = exchange(ranks, *pairs, projected, sizes, grid, packed, absgrad)
     if sparse_grad and shown.visible is not None:

@@ -91,7 +91,7 @@ class CropControls:
             self._was = box
 
     def _save(self, look: Look, pose: Pose) -> None:
-        """Called in the painter's thread."""
+        """Called in the render thread."""
         ending = self._format.value
         if ending not in WRITERS:
             raise SceneError("one of the formats on offer is required, found another")

@@ -41,7 +41,7 @@ class Focus:
             self._page.send(lambda look, pose: self._look_at(look, pose, click))
 
     def _look_at(self, look: Look, pose: Pose, click: Click) -> None:
-        """Called in the painter's thread."""
+        """Called in the render thread."""
         point = self._page.options.measure(look, camera_of(pose, look.near), click)
         if point is not None and self._page.look is not None:
             self._page.client.camera.look_at = point

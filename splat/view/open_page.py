@@ -1,4 +1,4 @@
-"""One open page: what it shows, its camera, the painter that draws for it, and what it is told."""
+"""One open page: what it shows, its camera, the thread that draws for it, and what it is told."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from ..scene.camera import Camera
 from .clicks import Measure, point_seen
 from .drawing import Look, Picture
-from .painter import Painter
 from .pose import Pose, camera_of, resized
 from .prominence import Prominence
+from .render_thread import RenderThread
 from .resolution import FULL, Detail, scaled_size
 from .scene_choices import LoadedScene, SceneChoices
 
@@ -73,7 +73,9 @@ class OpenPage:
         self._loaded: LoadedScene | None = loaded
         self._look: Look | None = look
         self._cropped: Prominence | None = None
-        self._painter: Painter[PageRequest] = Painter(f"splat-view-{client.client_id}", self._paint, self._failed)
+        self._thread: RenderThread[PageRequest] = RenderThread(
+            f"splat-view-{client.client_id}", self._paint, self._failed
+        )
 
     @property
     def look(self) -> Look | None:
@@ -87,13 +89,13 @@ class OpenPage:
 
     def close(self) -> None:
         """Forget the page: its thread ends, and its scene is freed unless another page shows it."""
-        self._painter.close()
+        self._thread.close()
         with self._lock:
             self._look = self._loaded = self._cropped = None
 
     def ended(self, seconds: float = 0.0) -> bool:
         """Wait up to `seconds` until nothing is drawn for a closed page any more; return whether that is so."""
-        return self._painter.ended(seconds)
+        return self._thread.ended(seconds)
 
     def add_status(self) -> None:
         """Add the line that says what was drawn last, below the controls that are there."""
@@ -132,7 +134,7 @@ class OpenPage:
         """Draw what the page's camera sees now."""
         with self._lock:
             if self._look is not None and self._loaded is not None:
-                self._painter.ask(PageRequest(self._look, self.pose(), self._prominence_of(self._look, self._loaded)))
+                self._thread.ask(PageRequest(self._look, self.pose(), self._prominence_of(self._look, self._loaded)))
 
     def _prominence_of(self, look: Look, loaded: LoadedScene) -> Prominence:
         """What of the scene is drawn in motion; a crop of it has an order of its own."""
@@ -144,12 +146,12 @@ class OpenPage:
         return self._cropped
 
     def _paint(self, request: PageRequest, detail: Detail) -> float:
-        """Draw in some detail and show it; called in the painter's thread. Returns how many seconds that took."""
+        """Draw in some detail and show it; called in the render thread. Returns how many seconds that took."""
         camera = camera_of(request.pose, request.look.near)
         scene = request.prominence.first(detail.share)
         start = time.perf_counter()
         picture = self.options.draw(replace(request.look, scene=scene), resized(camera, detail.scale))
-        if self._painter.closed:
+        if self._thread.closed:
             return time.perf_counter() - start
         quality = _QUALITY["resting" if detail == FULL else "moving"]
         self.client.scene.set_background_image(picture, format="jpeg", jpeg_quality=quality)
@@ -162,12 +164,12 @@ class OpenPage:
         return seconds
 
     def send(self, errand: Callable[[Look, Pose], None]) -> None:
-        """Have the painter do it, one at a time for a page, since it may take long and need much memory."""
+        """Have the render thread do it, one at a time for a page, since it may take long and need much memory."""
         look, pose = self._look, self.pose()
         if look is None:
             return
         with self._lock:
-            if not self._is_sending() and self._painter.send(lambda: errand(look, pose)):
+            if not self._is_sending() and self._thread.send(lambda: errand(look, pose)):
                 self._complaint, self._said_busy = "", False
             elif not self._said_busy:
                 self._said_busy = True
@@ -186,7 +188,7 @@ class OpenPage:
 
     def download(self, name: str, content: bytes) -> None:
         """Give the page's browser a file to save."""
-        if not self._painter.closed:
+        if not self._thread.closed:
             self.client.send_file_download(name, content, save_immediately=True)
 
     def _failed(self, error: Exception) -> None:
@@ -197,10 +199,10 @@ class OpenPage:
 
     def tell(self, text: str) -> None:
         """Show a notice on the page."""
-        if not self._painter.closed:
+        if not self._thread.closed:
             self.client.add_notification("splat", text)
 
     def say(self, error: Exception) -> None:
         """Show an error on the page."""
-        if not self._painter.closed:
+        if not self._thread.closed:
             self.client.add_notification("splat", str(error) or type(error).__name__, color="red")

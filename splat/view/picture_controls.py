@@ -36,7 +36,7 @@ class PictureControls:
         )
 
     def _save(self, look: Look, pose: Pose) -> None:
-        """Called in the painter's thread."""
+        """Called in the render thread."""
         file = io.BytesIO()
         Image.fromarray(self._page.options.draw(look, camera_of(pose, look.near))).save(file, format="PNG")
         self._page.download("splat.png", file.getvalue())

@@ -84,7 +84,7 @@ class Session(OpenPage):
         try:
             self._open(name)
         except Exception:
-            if not self._painter.closed:
+            if not self._thread.closed:
                 set_value(self._scene, self._name)
             raise
 
