@@ -609,7 +609,7 @@ def test_links_out_of_the_folder_that_images_names(tmp_path: Path) -> None:
     (folder / "images").rename(tmp_path / "pictures")
     assert len(photograph_views(read_capture(folder, tmp_path / "pictures"), 50, 0)) == 10
     linked(tmp_path / "pictures" / "03.png", tmp_path / "secret")
-    with pytest.raises(SceneError, match=OUT.replace("a is", "pictures is")):
+    with pytest.raises(SceneError, match=OUT.replace("a is", "pictures is") + ", or name its folder with --images"):
         read_capture(folder, tmp_path / "pictures")
 
 

@@ -85,7 +85,7 @@ def _read(path: Path, pictures: Path | None) -> tuple[Capture, Path]:
             f"{path}: photographs with cameras are required: COLMAP's cameras, images and points3D in the folder, in "
             f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found {advice(path)}"
         )
-    folder = _images(path, chosen, model) if pictures is None else CaptureFolder(pictures)
+    folder = _images(path, chosen, model) if pictures is None else CaptureFolder(pictures, option="--images")
     capture = read_model(CaptureFolder(model, path), folder)
     _say_unused(capture, folder.path)
     return capture, folder.path.parent
