@@ -122,11 +122,11 @@ make_cpu_venv_base() {
   fi
 }
 
-# make_end oldest|newest: an environment with what a build needs, at that end of what is supported (ci/ends.py); sets $end.
+# make_end oldest|newest: an environment with what a build needs, at that end of what is supported (ci/oldest_newest.py); sets $end.
 make_end() {
   end=$cache/$1
   make_venv aarch64-tools "pyelftools>=0.31"
-  "$venv/bin/python" "$root/ci/ends.py" "$1" "$end"
+  "$venv/bin/python" "$root/ci/oldest_newest.py" "$1" "$end"
 }
 
 # apt_install PACKAGE: installs a package of Debian's; fails where that needs another user, or there is no apt.

@@ -1,4 +1,4 @@
-"""`python -m splat doctor` and `inspect`: what they say, and their exit status."""
+"""`splat doctor` and `inspect`: what they say, and their exit status."""
 
 from __future__ import annotations
 
