@@ -120,6 +120,16 @@ def without_kernelwheel(user: Editable) -> dict[str, str]:
     return {**user.environment, "PYTHONPATH": f"{hidden}:{user.checkout}"}
 
 
+def test_without_kernelwheel_the_extra_of_the_package_is_named(tmp_path: Path) -> None:
+    shutil.copytree(BACKEND / "kernelwheel/runtime", tmp_path / "tiny/_kernelwheel")
+    (tmp_path / "tiny/__init__.py").touch()
+    record(tmp_path, "tiny-kernels", "1.2.3", "tiny/_kernelwheel/__init__.py")
+
+    words = [sys.executable, "-c", "from tiny._kernelwheel.compiler_process import extra; print(extra())"]
+
+    assert run(words, cwd=tmp_path).stdout == "'tiny-kernels[jit]'\n"
+
+
 @pytest.mark.parametrize("words", [["inspect", "tiny.whl"], ["inspect", "tiny.whl", "--json"]], ids=str)
 @pytest.mark.parametrize("start", [OWN, ANY], ids=["loader", "kernelwheel"])
 def test_inspect_shows_a_wheel(user: Editable, entry: Path, start: tuple[str, ...], words: list[str]) -> None:
@@ -199,12 +209,12 @@ def lazy(compiled: Editable, tmp_path: Path) -> Editable:
     return Editable(checkout, compiled.folder)
 
 
-def record(site: Path, distribution: str, version: str) -> None:
-    """Record in a folder of packages that a distribution has installed tiny."""
+def record(site: Path, distribution: str, version: str, file: str = "_tiny_kernelwheel.pth") -> None:
+    """Record in a folder of packages that a distribution has installed a file of tiny's."""
     folder = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
-    (folder / "RECORD").write_text("_tiny_kernelwheel.pth,,\n")
+    (folder / "RECORD").write_text(f"{file},,\n")
 
 
 def test_an_editable_install_of_tables_is_one_install(tmp_path: Path) -> None:
