@@ -463,8 +463,8 @@ STEPS_AFTER_AN_EDIT = [
     "compile _read_back after",
     "shutil copy2 before",
     "shutil copy2 after",
-    "manifests write before",
-    "manifests write after",
+    "manifest_file write before",
+    "manifest_file write after",
     "publishing _fsync 1",
     "publishing _fsync 3",
     "Path rename before",
@@ -561,6 +561,9 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
 def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Editable) -> None:
     small.change("native/one.cpp", "extern", "#include <torch/csrc/stable/tensor.h>\nextern")  # takes a while
     making = start(small, REQUIRE)
+    while not (small.store.root / ".maker").exists():  # what was started before only reads the checkout
+        assert making.poll() is None
+        time.sleep(0.01)
     while not (driver := [process for process in processes_of(small) if "compiler/__main__.py" in process[1]]):
         assert making.poll() is None
         time.sleep(0.01)
