@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "../cpu/available_memory.h"
 #include "../cpu/functions.h"
 #include "../math/sort_keys.h"
 #include "operators.h"
@@ -41,6 +42,7 @@ class Cpu {
     const int64_t room = p.capacity.value_or(pairs.count());
     STD_TORCH_CHECK(pairs.count() <= room, "the Gaussians touch ", pairs.count(), " tiles, for which capacity=", room,
                     " has no room; pass a larger one");
+    check_memory(pairs, room);
     const Tensor flatten_ids = empty_like_device({room}, ScalarType::Int, p.means2d);
     int32_t* ids = flatten_ids.mutable_data_ptr<int32_t>();
     pairs.write(ids, p.offsets.mutable_data_ptr<int32_t>());
@@ -81,6 +83,16 @@ class Cpu {
       STD_TORCH_CHECK(in.image_ids[i] >= 0 && in.image_ids[i] < in.images, "image_ids[", i, "] is ", in.image_ids[i],
                       ", but there are ", in.images, " images");
     }
+  }
+
+  // A file of a few kilobytes can have Gaussians that touch gigabytes of tiles.
+  static void check_memory(const cpu::TilePairs& pairs, int64_t room) {
+    const int64_t needed = pairs.missing_bytes() + room * static_cast<int64_t>(sizeof(int32_t));
+    if (needed <= cpu::kUnaskedBytes) return;
+    const int64_t found = cpu::available_memory();
+    STD_TORCH_CHECK(pairs.missing_bytes() == 0 && needed <= found, "not enough memory to allocate ", needed,
+                    " bytes for ", pairs.count(), " pairs of Gaussian and tile, found ", found,
+                    " bytes; render smaller images or fewer Gaussians, or move the camera away");
   }
 
   // The lists end before what they have room for.
