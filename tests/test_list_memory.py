@@ -63,6 +63,7 @@ MACHINES: dict[str, tuple[int, str, dict[str, str]]] = {
 
 CHILD = """
 import json, os, resource, sys
+from concurrent.futures import ThreadPoolExecutor
 import torch
 from splat import _kernels
 from splat.cli import main
@@ -72,7 +73,7 @@ from splat.scene.formats import read_scene
 from splat.view.drawing import Look
 
 _kernels.require(torch.device("cpu"))
-scene, roots, short, plenty = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4]
+scene, roots, (short, enough, plenty) = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
 
 def lists(count, rows, columns, capacity=None):
     means = torch.tensor([8.0 * columns, 8.0 * rows]).repeat(1, count, 1)
@@ -106,6 +107,9 @@ try:
 except RuntimeError as error:
     said["view"] = str(error)
 _draw(look, orbit(read, 64, 64))
+os.environ["OTHER_MEMORY"] = enough
+with ThreadPoolExecutor(8) as threads:
+    said["at once"] = list(threads.map(lambda _: lists(20_000, 64, 64), range(8)))
 os.environ["OTHER_MEMORY"] = plenty
 said["plenty"] = lists(20_000, 64, 64)
 print(json.dumps(said))
@@ -143,9 +147,9 @@ def said(roots: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[st
     scales, opacities = torch.full((count, 3), 300.0), torch.full((count,), 0.1)
     write_scene(folder / "covering.spz", Gaussians(spread, quats, scales, opacities, torch.zeros(count, 1, 3)))
     assert (folder / "covering.spz").stat().st_size < 99_000
-    short = lay_out(folder / "short", 0, "", {}, 300 * MB)
-    plenty = lay_out(folder / "plenty", 0, "", {}, 8 * GB)
-    words = [sys.executable, "-c", CHILD, "covering.spz", json.dumps([str(root) for root in roots]), short, plenty]
+    sizes = {"short": 300 * MB, "enough": 400 * MB, "plenty": 8 * GB}
+    others = [lay_out(folder / name, 0, "", {}, size) for name, size in sizes.items()]
+    words = [sys.executable, "-c", CHILD, "covering.spz", json.dumps([str(root) for root in roots]), *others]
     done = processes.run(words, cwd=folder, env={"LD_PRELOAD": str(library)})
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {**found, "stderr": done.stderr}
@@ -166,6 +170,14 @@ def test_lists_that_do_not_fit_are_refused_before_they_are_made(said: dict[str, 
     )
     assert said["covering took"] < 128 * MB
     assert said["plenty"] == 81_920_000
+
+
+def test_lists_that_are_made_at_once_share_the_memory(said: dict[str, Any]) -> None:
+    made = said["at once"].count(81_920_000)
+    refused = [words for words in said["at once"] if isinstance(words, str)]
+    assert 0 < made < 8
+    assert len(refused) == 8 - made
+    assert all("pairs of Gaussian and tile, found 0 " in words or " found 91750400 " in words for words in refused)
 
 
 def test_what_the_lists_are_made_of_is_refused_too(said: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ int64_t number_in(const std::string& text, int64_t otherwise) {
   return number;
 }
 
-// The names of a control group's files.
+// The names of a control group's files; version 1 has one limit.
 struct GroupFiles {
   const char *limit, *lower_limit, *used, *active, *inactive;
 };

@@ -10,7 +10,7 @@ namespace cpu {
 constexpr int64_t kUnaskedBytes = int64_t{256} << 20;
 
 // Bytes that this process may still use, by the machine's available memory and the limits of its control groups; the
-// largest number if neither is known. Takes microseconds.
+// largest number if neither is known. Takes about 0.1 ms.
 int64_t available_memory();
 
 }  // namespace cpu
