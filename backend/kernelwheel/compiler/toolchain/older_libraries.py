@@ -102,6 +102,39 @@ int __isoc23_fscanf(_IO_FILE* file, const char* form, ...) {
 }
 }
 """,
+    # The counts of exception_ptr are functions of libstdc++ since gcc 11, which headers call wherever one is copied or
+    # destroyed. These older functions count one up and one down, and no header defines them.
+    "exception_ptr.cpp": """#include <exception>
+#if _GLIBCXX_RELEASE >= 11
+extern "C" {
+[[noreturn]] void rethrow(const std::exception_ptr*)
+    __asm__("_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE");
+void destroy_nested(void**) __asm__("_ZNSt16nested_exceptionD1Ev");
+}
+namespace std::__exception_ptr {
+void exception_ptr::_M_addref() noexcept {
+  try {
+    rethrow(this);
+  } catch (...) {
+    alignas(exception_ptr) char never_destroyed[sizeof(exception_ptr)];
+    new (never_destroyed) exception_ptr(current_exception());
+  }
+}
+void exception_ptr::_M_release() noexcept {
+  void* nested[] = {nullptr, _M_exception_object};  // std::nested_exception: the table of virtual functions, and this
+  destroy_nested(nested);
+}
+}
+#endif
+""",
+    # May end a cancelled thread since gcc 12, under a new version.
+    "condition_variable.cpp": """#include <condition_variable>
+#if _GLIBCXX_RELEASE >= 12
+void std::condition_variable::wait(unique_lock<mutex>& lock) {
+  pthread_cond_wait(native_handle(), lock.mutex()->native_handle());
+}
+#endif
+""",
     # Called by `new T[n]` since gcc 11.
     "array_length.cpp": """#include <new>
 #ifdef __GLIBCXX__
