@@ -102,9 +102,9 @@ int __isoc23_fscanf(_IO_FILE* file, const char* form, ...) {
 }
 }
 """,
-    # The counts of exception_ptr, functions of libstdc++ since gcc 11. They call none of its older ones, which a library
-    # of today has too, made from these. The header before what was thrown has been the same since gcc 4.5 (Itanium C++
-    # ABI, "Exception Objects"; a count in front of it), or newer exceptions could not pass through older libraries.
+    # The counts of exception_ptr, functions of libstdc++ since gcc 11. They call none of its older ones, which may also
+    # be in the library itself, made from these. In front of what was thrown, the header has been the same since gcc 4.5
+    # (Itanium C++ ABI, "Exception Objects", and a count), or exceptions could not pass between old and new libraries.
     "exception_ptr.cpp": """#include <cxxabi.h>
 #include <exception>
 #if _GLIBCXX_RELEASE >= 11
