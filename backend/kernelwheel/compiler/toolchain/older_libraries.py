@@ -131,13 +131,12 @@ void exception_ptr::_M_release() noexcept {
 }
 #endif
 """,
-    # May end a cancelled thread since gcc 12, under a new version.
-    "condition_variable.cpp": """#include <condition_variable>
-#if _GLIBCXX_RELEASE >= 12
-void std::condition_variable::wait(unique_lock<mutex>& lock) {
-  pthread_cond_wait(native_handle(), lock.mutex()->native_handle());
-}
-#endif
+    # std::condition_variable::wait, of which gcc 12 has a new version. The first members of the condition and of the
+    # lock are what POSIX waits for; <condition_variable> would take longer to compile than most of these files.
+    "condition_variable.cpp": """#include <pthread.h>
+extern "C" void wait_for(pthread_cond_t*, pthread_mutex_t**)
+    __asm__("_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE");
+void wait_for(pthread_cond_t* condition, pthread_mutex_t** lock) { pthread_cond_wait(condition, *lock); }
 """,
     # Called by `new T[n]` since gcc 11.
     "array_length.cpp": """#include <new>
