@@ -115,6 +115,7 @@ struct Header {
   void (*destroy)(void*);
   char others[96];
 };
+static_assert(sizeof(Header) == 128, "as on x86-64 and aarch64");
 Header* header(void* thrown) { return static_cast<Header*>(thrown) - 1; }
 }
 namespace std::__exception_ptr {
