@@ -36,6 +36,8 @@ endforeach()
 
 # libtorch is loaded before our library and is found by its soname, so no path of the build machine is needed.
 set(CMAKE_SKIP_RPATH ON)
+# Nor do its dates matter, which are new in each isolated environment: newer linkers would tell Ninja of the file.
+set(CMAKE_LINK_DEPENDS_USE_LINKER OFF)
 
 # Commands of our own call the compiler as CMake does: a clang for another platform is told which.
 set(KERNELWHEEL_COMPILER "${CMAKE_CXX_COMPILER}")
