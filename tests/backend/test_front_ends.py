@@ -200,7 +200,7 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
 # uv: the torch of a project is the torch that its packages are built with
 
 (MATCHED,) = re.findall(
-    r"^extra-build-dependencies = .*match-runtime.*$", (REPOSITORY / "docs/adopt.md").read_text(), re.MULTILINE
+    r"^extra-build-dependencies = .*match-runtime.*$", (REPOSITORY / "docs/packaging.md").read_text(), re.MULTILINE
 )
 
 

@@ -142,7 +142,7 @@ def meaning(words: list[str]) -> set[str]:
     return said
 
 
-# What differs on purpose; docs/adopt.md says why.
+# What differs on purpose; docs/packaging.md says why.
 OURS_ALONE = re.compile(
     r"@\.\./recipe/|-fno-canonical|-fno-gnu-unique|-isystem=|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc|fatbin)="
 )
