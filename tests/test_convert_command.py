@@ -259,7 +259,7 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["out.obj"], "the name of a scene to write must end in one of .compressed.ply, .ply, .splat, .sog, .spz"),
         (["out.ksplat"], "out.ksplat: the name of a scene to write must end in one of .compressed.ply, .ply, "),
         (["none/out.ply"], "the folder 'none' for 'out.ply' must exist"),
-        (["out.ply", "--sh-degree", "5"], "invalid choice: 5"),
+        (["out.ply", "--sh-degree", "5"], "argument --sh-degree: invalid choice"),
         (
             ["out.ply", "--crop", "1,2,3"],
             "two corners X0,Y0,Z0,X1,Y1,Z1, the lower one first, are required, found '1,2,",

@@ -132,6 +132,31 @@ def test_lists_without_room_for_all_have_the_nearest_gaussians(share: float) -> 
 
 
 @pytest.mark.usefixtures("simt")
+def test_lists_of_more_pairs_than_32_bits_count_begin_no_second_time() -> None:
+    across, many, few = 2**18, 2**14, 10
+    n = many + few
+    assert many * across == 2**32, "which a sum of 32 bits takes for 0"
+    radii = torch.tensor([[3 * across, 10]], dtype=torch.int32).repeat(n, 1)
+    radii[many:] = 1
+    arguments = {
+        "means2d": torch.tensor([across / 2, 0.5]).repeat(1, n, 1),
+        "radii": radii[None],
+        "depths": torch.arange(1.0, n + 1)[None],
+        "conics": torch.tensor([1e-14, 0.0, 1e-2]).repeat(1, n, 1),
+        "opacities": torch.ones(1, n),
+        "image_ids": None,
+        "images": 1,
+        "tile_size": 1,
+        "tile_width": across,
+        "tile_height": 1,
+    }
+    tiles_per_gauss, flatten_ids, _ = SIMT.intersect(**arguments, capacity=across // 2)
+    assert tiles_per_gauss[0, :many].eq(across).all()
+    assert tiles_per_gauss[0, many:].gt(0).all()
+    assert flatten_ids.eq(-1).all()
+
+
+@pytest.mark.usefixtures("simt")
 @pytest.mark.parametrize("listed", [True, False])
 def test_images_of_lists_with_more_room_are_the_same(listed: bool) -> None:
     arguments = gaussians(5, count=40, width=20, height=33)

@@ -277,7 +277,7 @@ def test_files_that_are_something_else(
         (["-o", "none/a.ply"], "the folder 'none' for 'a.ply' must exist"),
         (["-o", "a.ply", "--steps", "0"], "a whole number from 1 to 2147483647 is required, found '0'"),
         (["-o", "a.ply", "--gaussians", "many"], "a whole number from 1 to 2147483647 is required, found 'many'"),
-        (["-o", "a.ply", "--sh-degree", "4"], "invalid choice: 4"),
+        (["-o", "a.ply", "--sh-degree", "4"], "argument --sh-degree: invalid choice"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

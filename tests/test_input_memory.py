@@ -87,6 +87,19 @@ def transforms(values: str, size: int = MANY) -> Callable[[Path], Path]:
     return make
 
 
+def wide(letter: str, size: int) -> Callable[[Path], Path]:
+    """A file with so many letters in words, and a single other one."""
+
+    def make(folder: Path) -> Path:
+        photographs.transforms_folder(folder, count=2)
+        path = folder / "transforms.json"
+        words = ('"' + "a" * 10**6 + '",') * (size // 10**6)
+        path.write_text(f'{path.read_text()[:-1]}, "more": [{words}"{letter}"]}}', encoding="utf-8")
+        return folder
+
+    return make
+
+
 def png(path: Path, width: int, height: int) -> Path:
     """A black picture, whole, in a thousandth of its bytes."""
     packer = zlib.compressobj(9)
@@ -143,6 +156,14 @@ CASES: dict[str, tuple[Callable[[Path], Path], int, str]] = {
     "lists": (transforms("[[]],"), MANY + SMALL, "of at most 1000000 objects and lists is required"),
     "words": (transforms('"ab",'), MANY + SMALL, "of at most 6000000 values is required, found up to 6000"),
     "more bytes": (transforms('"' + "a" * 10**6 + '",', 2**26), 3 * SMALL, "of at most 67108864 bytes is required"),
+    "a wide letter": (
+        wide("\u4e00", 34_000_000),
+        3 * SMALL,
+        "of at most 67108864 bytes is required, found 340",
+    ),
+    "a wider one": (wide("\U0001f600", 17_000_000), 3 * SMALL, "with characters that take 4 each"),
+    "a written one": (wide("\\ud83d\\ude00", 17_000_000), 3 * SMALL, "with characters that take 4 each"),
+    "letters of Latin-1": (wide("\xfc", 2**23), 3 * SMALL, "2 pictures"),
     "a picture": (picture(13300, 13300), SMALL, "a picture of at most 160000000 pixels is required, found 13300x13300"),
     "pixels": (
         picture(12000, 12000),

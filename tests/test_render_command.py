@@ -197,7 +197,7 @@ def test_cuda_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["-o", "a.png", "--background", "blurple"], "a colour name, #rrggbb, or r,g,b from 0 to 255 is required, fou"),
         (["-o", "a.png", "--background", "1,2,300"], "found '1,2,300'"),
         (["-o", "a.png", "--device", "tpu"], "invalid choice: 'tpu'"),
-        (["-o", "a.png", "--sh-degree", "5"], "invalid choice: 5"),
+        (["-o", "a.png", "--sh-degree", "5"], "argument --sh-degree: invalid choice"),
     ],
 )
 def test_wrong_usage(

@@ -188,9 +188,9 @@ def sog_case(message: str, scales_webp: bytes = b"", **changes: Any) -> tuple[st
 
 
 BROKEN = {
-    "empty sog": ("a.sog", b"", "a .sog file is required, found nothing"),
-    "foreign sog": ("a.sog", b"\x89PNG" + bytes(90), r"a ZIP archive, found b'\\x89PNG"),
-    "cut sog": ("a.sog", SOG[:-30], "a .sog file is required, a ZIP archive, found"),
+    "empty sog": ("a.sog", b"", "a .sog file, a ZIP archive, is required, found nothing"),
+    "foreign sog": ("a.sog", b"\x89PNG" + bytes(90), "a ZIP archive, is required, found File is not a zip file"),
+    "cut sog": ("a.sog", SOG[:-30], "a .sog file, a ZIP archive, is required, found"),
     "cut front": (
         "a.sog",
         SOG[500:],

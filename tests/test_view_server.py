@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from splat._kernelwheel.resources import Resources
 
 from splat import cli
 from splat.commands import view_command
@@ -351,6 +353,53 @@ def test_cameras_are_drawn_and_gone_to_and_their_photographs_shown(drawn: Drawn)
         session._scene.value = "other"
         wait(lambda: not photos._folder.visible)
         assert photos._chosen.value == "none"
+
+
+def test_many_photographs_leave_threads_to_the_controls(drawn: Drawn) -> None:
+    gate, reads = threading.Event(), []
+
+    def photograph(name: str) -> Picture | None:
+        reads.append(name)
+        assert gate.wait(20)
+        return np.zeros((3, 4, 3), np.uint8)
+
+    camera = orbit(knot_scene(), 80, 60)
+    taken = [TakenPicture(f"{number}.png", camera) for number in range(41)]
+    choices = SceneChoices(
+        {"one": None}, lambda _: knot_scene(), lambda scene, path: (FirstView(camera, UP["y"]), taken)
+    )
+    with open_viewer(
+        "127.0.0.1", 0, ViewerOptions(choices, drawn, (0, 0, 0), 4, photograph=photograph), "one"
+    ) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        drawn.full()
+        session = session_of(viewer)
+        for name in session.photos._chosen.options[1:]:  # viser has 32 threads
+            page.say("GuiUpdateMessage", uuid=session.photos._chosen._impl.uuid, updates={"value": name})
+        page.say("GuiUpdateMessage", uuid=session._mode._impl.uuid, updates={"value": "count"})
+        while drawn.full()[0].mode != "count":
+            pass
+        gate.set()
+        wait(lambda: reads[-1] == "40.png")  # the newest one is not forgotten
+        wait(lambda: session.photos._photograph.visible)
+        assert len(reads) < 41
+
+
+def test_a_photograph_that_takes_too_much_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (2000, 1500)).save(tmp_path / "a.png")
+    read = view_command._photographs(tmp_path)
+    for memory_mb in (None, 1024):
+        there = Resources(1, "a test", memory_mb, "a test")
+        monkeypatch.setattr(view_command, "find_resources", lambda there=there: there)
+        assert (picture := read("a.png")) is not None
+        assert picture.shape == (480, 640, 3)
+        assert read("b.png") is None
+    monkeypatch.setattr(view_command, "find_resources", lambda: Resources(1, "a test", 300, "a test"))
+    with pytest.raises(
+        SceneError, match=r"a\.png: unpacking a picture of 2000x1500 pixels needs about 0\.1 GiB, found"
+    ):
+        read("a.png")
 
 
 def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_path: Path) -> None:

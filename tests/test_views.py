@@ -51,6 +51,17 @@ def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
     return b"\x93NUMPY" + version + size + header.encode("latin-1") + data
 
 
+def many_members(extra: int, comment: int = 0) -> bytes:
+    """An .npz file with a directory of many names, or of long ones."""
+    file = io.BytesIO(npz(arrays()))
+    with zipfile.ZipFile(file, "a") as archive:
+        for number in range(extra):
+            info = zipfile.ZipInfo(f"{number}")
+            info.comment = bytes(comment)
+            archive.writestr(info, b"")
+    return file.getvalue()
+
+
 def with_member(name: str, data: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
     """An .npz file, of which one member is `data`."""
     file = io.BytesIO()
@@ -84,7 +95,9 @@ def shaped(shape: str, kind: str = "|u1", rest: bytes = b"") -> bytes:
 WHOLE = npz(arrays())
 COMPRESSED = npz(arrays(), compressed=True)  # once: it has the time at which it was made
 BROKEN: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "an .npz file of arrays is required, found File is not a zip file"),
+    "empty": (b"", "an .npz file of arrays is required, found nothing"),
+    "many members": (many_members(2000), "an archive with a directory of at most 65536 bytes is required, found a l"),
+    "long comments": (many_members(2, 2**15), "an archive with a directory of at most 65536 bytes is required, found"),
     "no zip": (b"PK\x03\x04" + bytes(90), "an .npz file of arrays is required, found File is not a zip file"),
     "cut": (WHOLE[:-30], "an .npz file of arrays is required, found"),
     "one array": (shaped("(1,)", rest=b"1"), "an .npz file of arrays is required, found File is not a zip file"),

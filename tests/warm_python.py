@@ -258,7 +258,8 @@ class _Ending:
 
 def _later(trace: types.TracebackType | None) -> types.TracebackType | None:
     """What follows the frames of this file."""
-    while trace and trace.tb_frame.f_code.co_filename == __file__:
+    own = _later.__code__.co_filename  # Python 3.14 has no __file__ at the end any more
+    while trace and trace.tb_frame.f_code.co_filename == own:
         trace = trace.tb_next
     return trace
 

@@ -57,8 +57,12 @@ class TilePairs {
 
   int64_t count() const { return count_; }
 
-  // Sets indices [count()], in order, and offsets [I, rows, columns]. Precondition: count() <= kMaxCount. Can be called
-  // once.
+  // Bytes of the rows of tiles that were counted but not kept, because there is no memory for them; then there is nothing
+  // to write.
+  int64_t missing_bytes() const { return missing_bytes_; }
+
+  // Sets indices [count()], in order, and offsets [I, rows, columns]. Preconditions: count() <= kMaxCount, and
+  // missing_bytes() is 0. Can be called once.
   void write(int32_t* indices, int32_t* offsets);
 
  private:
@@ -66,7 +70,7 @@ class TilePairs {
 
   IntersectInputs in_;
   std::vector<DepthEntry> entries_;  // the visible Gaussians, in order
-  int64_t tiles_, pieces_, count_ = 0;
+  int64_t tiles_, pieces_, count_ = 0, missing_bytes_ = 0;
   std::vector<std::vector<TileRun>> runs_;  // of each piece, in order
   std::vector<int32_t> places_;  // [pieces, tiles]: how many pairs each piece has in each tile; then the next free place
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "available_memory.h"
 #include "functions.h"
 #include "parallel.h"
 
@@ -62,6 +63,12 @@ int64_t piece_count(int64_t tiles) {
   return std::clamp<int64_t>(affordable, 1, 2 * thread_count());
 }
 
+// What the runs of all pieces take once one piece has room for twice as many, if there is not so much memory, else 0.
+int64_t bytes_not_there(const std::vector<TileRun>& runs, int64_t pieces) {
+  const int64_t bytes = 2 * static_cast<int64_t>(runs.capacity() * sizeof(TileRun)) * pieces;
+  return bytes > kUnaskedBytes && bytes > available_memory() ? bytes : 0;
+}
+
 }  // namespace
 
 TilePairs::TilePairs(const IntersectInputs& in, int32_t* tiles_per_gauss)
@@ -71,20 +78,23 @@ TilePairs::TilePairs(const IntersectInputs& in, int32_t* tiles_per_gauss)
       pieces_(piece_count(tiles_)),
       runs_(static_cast<size_t>(pieces_)),
       places_(static_cast<size_t>(pieces_ * tiles_), 0) {
-  std::vector<int64_t> counts(static_cast<size_t>(pieces_), 0);
+  std::vector<int64_t> counts(static_cast<size_t>(pieces_), 0), missing(static_cast<size_t>(pieces_), 0);
   std::fill(tiles_per_gauss, tiles_per_gauss + in.count, 0);
   parallel_dynamic(pieces_, 1, [&](int64_t, int64_t piece) {
     int32_t* in_tiles = places_.data() + piece * tiles_;
     std::vector<TileRun>& runs = runs_[piece];
-    int64_t count = 0;
+    int64_t count = 0, bytes = 0;
     for_each_run(in_, entries_, piece_start(piece), piece_start(piece + 1), [&](const TileRun& run) {
       for (int32_t tile = run.first; tile < run.end; ++tile) ++in_tiles[tile];
       tiles_per_gauss[run.index] += run.end - run.first;
       count += run.end - run.first;
-      runs.push_back(run);
+      if (bytes == 0 && runs.size() == runs.capacity()) bytes = bytes_not_there(runs, pieces_);
+      if (bytes == 0) runs.push_back(run);
     });
     counts[piece] = count;
+    missing[piece] = bytes;
   });
+  missing_bytes_ = *std::max_element(missing.begin(), missing.end());
   count_ = std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 

@@ -57,10 +57,12 @@ cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, c
 cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_t* order,
                                 const int32_t* tiles_per_gauss, int32_t* starts);
 
-// The pairs of each Gaussian, from its place on in [room]; none of a Gaussian for all of whose pairs there is no room.
-// Preconditions: starts is the exclusive sum of the above, and no image is bad.
+// The pairs of each Gaussian, from its place on in [room]; none of a Gaussian for all of whose pairs there is no room, and
+// none at all if there are 2^32 or more. Preconditions: starts is the exclusive sum of the above, *totals is what
+// launch_count_tiles or launch_count_shown left, and no image is bad.
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const int32_t* starts, int64_t room, uint32_t* tile_keys, int32_t* indices);
+                              const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
+                              int32_t* indices);
 
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,

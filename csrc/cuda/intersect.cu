@@ -18,8 +18,9 @@ cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_
 }
 
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const int32_t* starts, int64_t room, uint32_t* tile_keys, int32_t* indices) {
-  return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, room, tile_keys, indices);
+                              const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
+                              int32_t* indices) {
+  return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, totals, room, tile_keys, indices);
 }
 
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,

@@ -82,13 +82,14 @@ static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int32
 }
 
 // One thread per Gaussian, in the order of depth; a Gaussian with many tiles is written by its whole warp.
-// Preconditions: starts is the exclusive prefix sum of order_counts' numbers, tile_keys and indices are [room], and no
-// image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans are computed
-// again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit, because this file
-// is compiled without contraction to fused operations.
-__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts, int64_t room,
-                           uint32_t* tile_keys, int32_t* indices) {
+// Preconditions: starts is the exclusive prefix sum of order_counts' numbers, *totals of the same, tile_keys and indices are
+// [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
+// are computed again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit, because
+// this file is compiled without contraction to fused operations.
+__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts,
+                           const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices) {
   constexpr int kMany = 128;
+  if (totals->tiles > ~0u) return;  // the sums, of 32 bits, begin again from 0: no place is known
   const int64_t rank = thread_index();
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   int32_t at = 0, tiles = 0, i = 0;

@@ -1,7 +1,9 @@
 // The library for the CPU, with the operators' schemas. What they take and return is in operators.h.
 #include <algorithm>
+#include <atomic>
 #include <string>
 
+#include "../cpu/available_memory.h"
 #include "../cpu/functions.h"
 #include "../math/sort_keys.h"
 #include "operators.h"
@@ -9,6 +11,30 @@
 
 namespace splat {
 namespace {
+
+// The memory of a list until it is written, and known to be used. A file of a few kilobytes can have Gaussians that touch
+// gigabytes of tiles, and be drawn for several pages at once.
+class ListMemory {
+ public:
+  // Raises an error if there is not enough.
+  ListMemory(const cpu::TilePairs& pairs, int64_t room) : bytes_(room * static_cast<int64_t>(sizeof(int32_t))) {
+    const int64_t others = all_.fetch_add(bytes_), needed = pairs.missing_bytes() + bytes_;
+    if (needed + others <= cpu::kUnaskedBytes) return;
+    const int64_t found = std::max<int64_t>(cpu::available_memory() - others, 0);
+    if (pairs.missing_bytes() == 0 && needed <= found) return;
+    all_ -= bytes_;
+    STD_TORCH_CHECK(false, "not enough memory to allocate ", needed, " bytes for ", pairs.count(),
+                    " pairs of Gaussian and tile, found ", found,
+                    " bytes; render smaller images or fewer Gaussians, or move the camera away");
+  }
+  ListMemory(const ListMemory&) = delete;
+  ListMemory& operator=(const ListMemory&) = delete;
+  ~ListMemory() { all_ -= bytes_; }
+
+ private:
+  static inline std::atomic<int64_t> all_{0};  // of all threads
+  int64_t bytes_;
+};
 
 class Cpu {
  public:
@@ -41,6 +67,7 @@ class Cpu {
     const int64_t room = p.capacity.value_or(pairs.count());
     STD_TORCH_CHECK(pairs.count() <= room, "the Gaussians touch ", pairs.count(), " tiles, for which capacity=", room,
                     " has no room; pass a larger one");
+    const ListMemory memory(pairs, room);
     const Tensor flatten_ids = empty_like_device({room}, ScalarType::Int, p.means2d);
     int32_t* ids = flatten_ids.mutable_data_ptr<int32_t>();
     pairs.write(ids, p.offsets.mutable_data_ptr<int32_t>());

@@ -66,7 +66,7 @@ Tensor sort_by_depth(cudaStream_t stream, const IntersectOperands& p, SortPairs&
 
 // Returns flatten_ids [room], and sets the offsets. What there is room for beyond the pairs is kNoGaussian.
 Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPairs& by_depth, const Tensor& starts,
-                  int64_t room) {
+                  const Totals& totals, int64_t room) {
   check_intersections(room);
   const IntersectInputs in = p.inputs();
   SortPairs by_tile(room, p.means2d);
@@ -76,8 +76,8 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPai
     check_cuda(cudaMemsetAsync(by_tile.values(), 0xFF, room * sizeof(int32_t), stream));
   }
   if (room > 0) {
-    check_cuda(launch_emit_pairs(stream, in, by_depth.values(), starts.const_data_ptr<int32_t>(), room, by_tile.keys(),
-                                 by_tile.values()));
+    check_cuda(launch_emit_pairs(stream, in, by_depth.values(), starts.const_data_ptr<int32_t>(), totals.on_device(),
+                                 room, by_tile.keys(), by_tile.values()));
     sort_pairs(stream, by_tile, tile_key_bits(p.images, in.tile_bits), p.means2d);
   }
   check_cuda(launch_find_offsets(stream, in, room, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
@@ -93,12 +93,12 @@ Tensor Cuda::intersect(const IntersectOperands& p) const {
   SortPairs by_depth(p.count, p.means2d);
   Totals totals(stream_, p.means2d);
   check_cuda(launch_count_tiles(stream_, in, depth_order(p, by_depth), totals.on_device()));
-  if (p.capacity) return list_pairs(stream_, p, by_depth, sort_by_depth(stream_, p, by_depth), *p.capacity);
+  if (p.capacity) return list_pairs(stream_, p, by_depth, sort_by_depth(stream_, p, by_depth), totals, *p.capacity);
   totals.copy();
   const Tensor starts = sort_by_depth(stream_, p, by_depth);
   const IntersectTotals found = totals.wait();
   STD_TORCH_CHECK(found.flagged == 0, "image_ids must be in [0, ", in.images, "); ", found.flagged, " are not");
-  return list_pairs(stream_, p, by_depth, starts, static_cast<int64_t>(found.tiles));
+  return list_pairs(stream_, p, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
 }
 
 // Makes the lists as `intersect` does.
@@ -122,7 +122,7 @@ PackResults Cuda::pack(const PackOperands& p) const {
   SortPairs by_depth(packed.count, like);
   check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), depth_order(packed, by_depth)));
   const Tensor starts = sort_by_depth(stream_, packed, by_depth);
-  const Tensor flatten_ids = list_pairs(stream_, packed, by_depth, starts, static_cast<int64_t>(found.tiles));
+  const Tensor flatten_ids = list_pairs(stream_, packed, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
   return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
 }
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 GAUSSIAN_BYTES: Final = 48
 
 # How torch says it on the CPU and on CUDA, and how CUDA itself, the C++ library, oneDNN (which computes convolutions)
-# and the dynamic loader do; and what torch before 2.13 says if an operator gets no memory.
+# and the dynamic loader do; our operators, of lists; and what torch before 2.13 says if an operator gets no memory.
 _WORDS = re.compile(
     r"can't allocate memory|not enough memory|out of memory|bad_alloc|could not create a primitive"
-    r"|failed to map segment"
+    r"|failed to map segment|the Gaussians touch \d+ tiles, more than"
     r"|\"aten::(empty|contiguous)\".* API call failed",
     re.IGNORECASE,
 )

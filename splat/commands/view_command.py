@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Final
 
 import torch
 
+from .._kernelwheel.cli import MB, find_resources
 from ..ops.checks import image_bytes
 from ..photos.named_picture import find_picture, read_small
 from ..scene.camera import Camera
@@ -38,6 +40,8 @@ from .printing import print_error, print_result, print_warning
 
 _PHOTOGRAPH: Final = 640
 """Pixels of the longer side of a photograph on a page."""
+_AT_ONCE: Final = 4
+"""Photographs that are read at once, for all pages: each may take such a part of the memory."""
 _UPLOAD: Final = 512 * 2**20
 """Bytes of a scene that a page may upload."""
 
@@ -150,10 +154,15 @@ def _photographs(folder: Path) -> Callable[[str], Picture | None]:
     if not folder.is_dir():
         raise NotADirectoryError(f"--photographs: a folder is required, found {str(folder)!r}")
 
+    turns = threading.Semaphore(_AT_ONCE)
+
     def read(name: str) -> Picture | None:
         path = find_picture(folder, name)
-        with enough_memory(lambda: f"reading the photograph {path}", "make it smaller first"):
-            return None if path is None else read_small(path, _PHOTOGRAPH)
+        if path is None:
+            return None
+        with turns, enough_memory(lambda: f"reading the photograph {path}", "make it smaller first"):
+            there = find_resources().memory_mb
+            return read_small(path, _PHOTOGRAPH, None if there is None else there * MB // _AT_ONCE)
 
     return read
 

@@ -74,6 +74,7 @@ def isect_tiles(
 
     Raises:
         TypeError, ValueError: if a type, shape or value is wrong.
+        RuntimeError: if, on the CPU, the lists do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     positive_int("tile_size", tile_size, MAX_TILE_SIZE)

@@ -132,7 +132,8 @@ def rasterization(
         viewmats_rs: must be None.
         capacity: not in gsplat: room for how many pairs of Gaussian and tile the lists have, `packed=False` only. With
             one, nothing waits for a GPU, and a CUDA graph can capture the call. If `meta["n_pairs"]` is larger, the
-            farthest Gaussians are missing in the images; on the CPU that is an error. None: as much as is needed.
+            farthest Gaussians are missing in the images, and from 2**32 on all; on the CPU that is an error. None: as
+            much as is needed.
 
     Returns:
         The images [..., C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
@@ -159,7 +160,7 @@ def rasterization(
         TypeError: if a tensor is not float32 or a number is not one.
         ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
             would wait for the GPU.
-        RuntimeError: if, on the CPU, `capacity` is too small.
+        RuntimeError: if, on the CPU, `capacity` is too small, or the lists do not fit into memory.
         torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """

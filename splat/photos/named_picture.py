@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ..scene.gaussians import SceneError
-from .pictures import Bytes, picture_header, read_resized
+from .pictures import Bytes, check_unpacking, picture_header, read_resized
 
 _ENDINGS: Final = ("", *(ending for small in (".jpg", ".jpeg", ".png", ".webp") for ending in (small, small.upper())))
 """3DGS's own training writes names without the ending."""
@@ -30,14 +30,16 @@ def find_picture(folder: Path, name: str) -> Path | None:
     return None
 
 
-def read_small(path: Path, most: int) -> Bytes:
+def read_small(path: Path, most: int, memory: int | None = None) -> Bytes:
     """A picture [H, W, 3], turned as its EXIF says, its longer side at most `most` pixels.
 
-    Raises SceneError if it is none, or damaged, OSError if it cannot be opened.
+    Raises SceneError if it is none, damaged, or takes more than `memory`, in bytes, if known; OSError if it cannot be
+    opened.
     """
     width, height = picture_header(path).shown_size
     if min(width, height) < 1:
         raise SceneError(f"{path}: a picture with pixels is required, found one of {width}x{height}")
     scale = min(1.0, most / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    check_unpacking(path, size, memory)
     return read_resized(path, size, turned=True).colors

@@ -17,6 +17,7 @@ from ..scene.file_input import opened_file
 from ..scene.gaussians import SceneError
 from .lens_models import Lens
 from .undistortion import size_before, undistort
+from .unpacking import check_scans, tile_size, unpacking_bytes
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -25,8 +26,6 @@ PICTURES: Final = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 MOST_PIXELS: Final = 160_000_000
 """Of a picture: a few more than the 151 million of the largest cameras. A file of 20 KB can have as many."""
 BLACK: Final = (0, 0, 0)
-_UNPACKING_BYTES: Final = 32
-"""Of memory that a pixel takes while a picture is unpacked: 6 to 30, measured for each format."""
 _HEIC_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")
 """Of the pictures that phones write, which Pillow reads with another package's help."""
 _ORIENTATION: Final = 0x0112
@@ -81,9 +80,9 @@ def opened_picture(
             if is_heic:
                 _heif_opener(path)
             with Image.open(file, formats=("HEIF",) if is_heic else PICTURES) as picture:
-                width, height = picture.size
-                if width * height > MOST_PIXELS:
-                    raise SceneError(large.format(f"{width}x{height}"))
+                for (width, height), what in ((picture.size, ""), (tile_size(picture), "tiles of ")):
+                    if width * height > MOST_PIXELS:
+                        raise SceneError(large.format(f"{what}{width}x{height}"))
                 yield picture
         except Image.DecompressionBombError as error:  # far more, which Pillow notices by itself
             raise SceneError(large.format("more")) from error
@@ -127,9 +126,10 @@ def check_unpacking(
 ) -> None:
     """Raise SceneError if `read_resized` takes more than `memory`, in bytes, if known. No pixel is read."""
     with opened_picture(path) as picture:
+        whole = picture.size
         picture.draft("RGB", size_before(size, *lenses) if lenses else size)
         width, height = picture.size
-    needed = _UNPACKING_BYTES * width * height
+        needed = unpacking_bytes(picture, whole)
     if memory is not None and needed > memory:
         raise SceneError(
             f"{path}: unpacking a picture of {width}x{height} pixels needs about {needed / 2**30:.1f} GiB, found "
@@ -150,6 +150,7 @@ def read_resized(
     it, and the pinhole camera that it is to be of.
     """
     with opened_picture(path) as picture:
+        check_scans(picture, path)
         sideways = turned and _orientation(picture) >= _TURNED
         # A JPEG can be unpacked at a half, a fourth or an eighth of its size.
         wanted = size_before(size, *lenses) if lenses else size
@@ -165,6 +166,7 @@ def read_resized(
 def read_mask(path: Path, size: tuple[int, int], lenses: tuple[Lens, Lens] | None = None) -> npt.NDArray[np.bool_]:
     """A mask [H, W] of `size`, width and height: false where the picture is black, or nearer to black than to white."""
     with opened_picture(path) as picture:
+        check_scans(picture, path)
         grey = _opaque(_in_8_bits(picture, path), BLACK)[0].convert("L")
         if lenses:
             grey = Image.fromarray(undistort(np.asarray(grey), *lenses))

@@ -17,9 +17,10 @@ from typing import IO, Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from .file_input import opened_file
+from .file_input import named_errors, opened_file
 from .gaussians import SceneError
 from .names import listed
+from .zip_input import opened_zip
 
 MAX_HEADER: Final = 1024
 """Maximum size of an array's header in bytes; numpy writes about 120."""
@@ -42,10 +43,8 @@ def read_npz(path: Path, names: Sequence[str], memory: int | None = None) -> tup
         OSError: if it cannot be opened.
     """
     with opened_file(path) as file:
-        try:
-            archive = zipfile.ZipFile(file)
-        except Exception as error:  # zipfile and numpy have no common error class for damaged files
-            raise SceneError(f"{path}: an .npz file of arrays is required, found {_brief(error)}") from error
+        with named_errors(path):
+            archive = opened_zip(file, "an .npz file of arrays")
         with archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             wanted = {name: members[name] for name in names if name in members}
@@ -71,7 +70,7 @@ def _check_sizes(path: Path, members: dict[str, zipfile.ZipInfo], file: BinaryIO
 def _read_array(path: Path, name: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     try:
         _check_array(archive, info)
-    except Exception as error:  # as above
+    except Exception as error:  # zipfile and numpy have no common error class for damaged files
         raise SceneError(f"{path}: {name} is damaged, or not an array: {_brief(error)}") from error
     try:
         with archive.open(info) as member:

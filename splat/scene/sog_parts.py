@@ -11,16 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import BinaryIO, Final, Protocol
+from typing import Protocol
 
 from .file_input import bytes_left, opened_file, scene_file
 from .gaussians import SceneError
 from .names import quoted
 from .sog_meta import META
-
-_DIRECTORY: Final = 2**16
-"""Maximum size of the archive's directory in bytes; that of 8 names has 500."""
-_END: Final = 22
+from .zip_input import opened_zip
 
 
 class SogParts(Protocol):
@@ -50,7 +47,7 @@ def sog_parts(path: Path) -> Iterator[SogParts]:
         if path.name.lower() == META:
             yield _Folder(path)
         else:
-            with _opened(file) as archive:
+            with opened_zip(file, "a .sog file, a ZIP archive,") as archive:
                 yield _Archive(archive, _members(archive), bytes_left(file))
 
 
@@ -113,14 +110,6 @@ class _Archive:
         return self.file_size
 
 
-def _opened(file: BinaryIO) -> zipfile.ZipFile:
-    _check_directory(file)
-    try:
-        return zipfile.ZipFile(file)
-    except Exception as error:  # as above
-        raise SceneError(f"a .sog file is required, a ZIP archive, found {quoted(str(error))}") from error
-
-
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
@@ -128,24 +117,3 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             raise SceneError(f"the names in the archive must differ, found twice: {quoted(info.filename)}")
         members[info.filename] = info
     return members
-
-
-def _check_directory(file: BinaryIO) -> None:
-    """Raise SceneError if the archive's directory is large: zipfile makes objects of all of it."""
-    size = bytes_left(file)
-    file.seek(max(0, size - _END - 2**16))
-    end = file.read()
-    file.seek(0)
-    # Where zipfile looks: at the very end, then before a comment.
-    at = len(end) - _END
-    if not (at >= 0 and end[at : at + 4] == b"PK\5\6" and end[-2:] == b"\0\0"):
-        at = end.rfind(b"PK\5\6")
-    if at < 0 or len(end) - at < _END:
-        raise SceneError(
-            f"a .sog file is required, a ZIP archive, found {end[:16]!r}"
-            if size
-            else "a .sog file is required, found nothing"
-        )
-    directory = int.from_bytes(end[at + 12 : at + 16], "little")
-    if directory > _DIRECTORY or end[max(at - 20, 0) : at].startswith(b"PK\6\7"):
-        raise SceneError(f"an archive with a directory of at most {_DIRECTORY} bytes is required, found a larger one")

@@ -27,7 +27,7 @@ class PhotoControls:
 
     def __init__(self, page: OpenPage, camera: CameraControls, loaded: LoadedScene) -> None:
         self._page, self._camera = page, camera
-        self._reading = threading.Lock()
+        self._reading, self._shown = threading.Lock(), NONE
         gui = page.client.gui
         self._folder = gui.add_folder("Photographs", expand_by_default=False)
         with self._folder:
@@ -48,7 +48,7 @@ class PhotoControls:
         few = f"{len(taken)} of {len(loaded.taken)} cameras, evenly chosen" if len(taken) < len(loaded.taken) else ""
         self._note.content, self._note.visible = few, bool(few)
         self._chosen.options = (NONE, *self._by_name)
-        self._photograph.visible = False
+        self._photograph.visible, self._shown = False, NONE
         self._draw()
 
     def click(self, click: Click) -> bool:
@@ -72,22 +72,31 @@ class PhotoControls:
             scene.remove_by_name(_NODE)
 
     def _go(self) -> None:
-        name, loaded = self._chosen.value, self._page.loaded
+        picture, loaded = self._by_name.get(self._chosen.value), self._page.loaded
+        if loaded is None:
+            return
+        if picture is not None:
+            # The camera's own up, so that what is drawn can be compared with the photograph.
+            self._camera.point(aim_of(picture.camera, None, loaded.middle))
+            self._page.ask()
+        # One at a time, and what is chosen meanwhile next, on one of the threads that all pages share.
+        while (name := self._chosen.value) != self._shown and self._reading.acquire(blocking=False):
+            try:
+                self._show(name)
+            except Exception as error:
+                self._page.say(error)
+            finally:
+                self._shown = name
+                self._reading.release()
+
+    def _show(self, name: str) -> None:
+        """Read and show the photograph of a camera's name, or none."""
+        self._photograph.visible = False
         picture = self._by_name.get(name)
-        if picture is None or loaded is None:
-            self._photograph.visible = False
+        if picture is None or self._page.options.photograph is None:
             return
-        # The camera's own up, so that what is drawn can be compared with the photograph.
-        self._camera.point(aim_of(picture.camera, None, loaded.middle))
-        self._page.ask()
-        if self._page.options.photograph is None:
-            return
-        with self._reading:  # one at a time, and only the newest
-            if self._chosen.value != name:
-                return
-            self._photograph.visible = False
-            photograph = self._page.options.photograph(picture.name)
-            if photograph is None:
-                raise SceneError(f"the photograph {picture.name!r} in the folder is required, found none")
-            self._photograph.image = photograph
-            self._photograph.visible = True
+        photograph = self._page.options.photograph(picture.name)
+        if photograph is None:
+            raise SceneError(f"the photograph {picture.name!r} in the folder is required, found none")
+        self._photograph.image = photograph
+        self._photograph.visible = True

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import warm_python
+from builds import TORCH
+from kernelwheel.compiler.toolchain.cuda import decide_cuda
+from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.runtime.store import Store
 from processes import Done
+from standins import settings_with
 
 TESTS = Path(__file__).resolve().parents[1]
 # Two source files that compile in no time and register no operators, so that any process can load them many times.
@@ -97,6 +103,13 @@ class Editable:
             bytecode.unlink()
 
 
+@cache
+def build_compiler() -> Path:
+    """The C++ compiler of a build here: the machine's newest may be too new for the nvcc beside torch."""
+    chosen = settings_with()
+    return find_cxx(chosen, os.environ, decide_cuda(chosen, TORCH, os.environ).nvcc).path
+
+
 def make_editable(folder: Path, sources: Mapping[str, str] | None = None) -> Editable:
     """A checkout of tiny below `folder`, with these sources or its own, and its user."""
     checkout = folder / "checkout"
@@ -121,7 +134,7 @@ def make_user(site: Path, folder: Path) -> Editable:
     compiler.write_text(
         '#!/bin/sh\nhere="${0%/*}"\necho "$@" >> "$here/calls"\n'
         'case "$*" in *"-c "*/src/*) test -e "$here/slow" && sleep 100;; esac\n'
-        f'exec {shutil.which("c++")} "$@"\n'
+        f'exec {build_compiler()} "$@"\n'
     )
     compiler.chmod(0o755)
     return Editable(site, folder)

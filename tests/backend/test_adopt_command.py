@@ -447,7 +447,7 @@ def test_it_needs_a_setup_script_torch_and_tomlkit(tmp_path: Path) -> None:
     assert "This RUNS setup.py" in adopt(tmp_path, "--help").stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "backend/README.md", "docs/adopt.md"])
+@pytest.mark.parametrize("page", ["README.md", "backend/README.md", "docs/packaging.md"])
 def test_each_page_that_introduces_the_command_says_that_it_runs_the_setup_script(page: str) -> None:
     _, command, after = (BACKEND.parent / page).read_text(encoding="utf-8").partition("python -m kernelwheel adopt")
 

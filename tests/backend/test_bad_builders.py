@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
+from editables import build_compiler
 from kernelwheel import requirements
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
@@ -447,7 +448,7 @@ def slow(builder: Builder) -> Iterator[Path]:
     wrapper = make_program(
         builder.folder / "c++",
         f'case "$*" in *"-c "*/src/*) touch {builder.folder}/begun; test -e {file} && sleep 100;; esac\n'
-        f'exec {shutil.which("c++")} "$@"',
+        f'exec {build_compiler()} "$@"',
     )
     builder.env["CXX"] = str(wrapper)
     yield file

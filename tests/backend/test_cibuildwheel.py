@@ -1,4 +1,4 @@
-"""docs/adopt.md's configurations of cibuildwheel, as cibuildwheel itself reads them."""
+"""docs/packaging.md's configuration of cibuildwheel, for modules and for operators, as cibuildwheel itself reads it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from declared import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/adopt.md").read_text(encoding="utf-8")
-MODULES, OPERATORS = re.findall(r"^```toml\n(\[tool\.cibuildwheel\]\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = (REPOSITORY / "docs/packaging.md").read_text(encoding="utf-8")
+(MODULES,) = re.findall(r"^```toml\n(\[tool\.cibuildwheel\]\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+# Their line is in the text above the block.
+(OPERATORS_BUILD,) = re.findall(r"`(build = [^`]+)`", PAGE)
+OPERATORS = re.sub(r"^build = .*$", OPERATORS_BUILD, MODULES, flags=re.MULTILINE)
 WHEELS = [
     PurePath(f"{name}-manylinux_2_28_x86_64.whl")
     for name in ("nearest_points-0.3.0-213torch-cp310-cp310", "operators-1.0-py3-none")

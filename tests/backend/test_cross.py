@@ -418,7 +418,7 @@ def test_a_machine_of_another_system_is_refused_in_the_first_line(monkeypatch: p
 
 def test_a_hook_says_so_before_it_needs_what_only_linux_has(run_python: RunPython) -> None:
     script = """
-import sys
+import shutil, sys  # on Windows, shutil imports modules of its own
 sys.modules["fcntl"] = None  # as if there were none
 sys.platform = "win32"
 from kernelwheel import hooks

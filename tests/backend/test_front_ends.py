@@ -75,13 +75,6 @@ class Way:
         return run(command, cwd=self.out, env=self.env, check=check)
 
     @property
-    def sdist(self) -> Path:
-        """An sdist, made by build without isolation."""
-        self.run(*BUILD, "--sdist", "--no-isolation", UNCHECKED, "--outdir", self.out / "sdist", self.checkout)
-        (file,) = (self.out / "sdist").glob("*.tar.gz")
-        return file
-
-    @property
     def git_url(self) -> str:
         """A git repository with the checkout in it."""
         if not shutil.which("git"):
@@ -126,10 +119,6 @@ def pip_install(way: Way) -> None:
     way.run(*PIP, "install", "--no-build-isolation", "--no-deps", "--target", way.out / "site", way.checkout)
 
 
-def pip_install_from_the_sdist_isolated(way: Way) -> None:
-    way.run(*PIP, "install", "--no-deps", "--target", way.out / "site", way.sdist)
-
-
 def pip_wheel_from_git(way: Way) -> None:
     way.run(*PIP, "wheel", "--no-build-isolation", "--no-deps", "-w", way.out, way.git_url)
 
@@ -150,10 +139,6 @@ def uv_pip_install_from_git_isolated(way: Way) -> None:
     way.run(*uv("pip", "install", "--no-deps", "--target", way.out / "site", way.git_url))
 
 
-def uv_build_wheel(way: Way) -> None:
-    way.run(*uv("build", "--wheel", "--no-build-isolation", "--out-dir", way.out, way.checkout))
-
-
 def uv_build_sdist_and_wheel_isolated(way: Way) -> None:
     way.run(*uv("build", "--out-dir", way.out, way.checkout))
 
@@ -161,13 +146,11 @@ def uv_build_sdist_and_wheel_isolated(way: Way) -> None:
 WAYS = [
     pip_wheel_isolated,
     pip_install,
-    pip_install_from_the_sdist_isolated,
     pip_wheel_from_git,
     build_wheel,
     build_sdist_and_wheel_isolated,
     uv_pip_install,
     uv_pip_install_from_git_isolated,
-    uv_build_wheel,
     uv_build_sdist_and_wheel_isolated,
 ]
 
@@ -217,7 +200,7 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
 # uv: the torch of a project is the torch that its packages are built with
 
 (MATCHED,) = re.findall(
-    r"^extra-build-dependencies = .*match-runtime.*$", (REPOSITORY / "docs/adopt.md").read_text(), re.MULTILINE
+    r"^extra-build-dependencies = .*match-runtime.*$", (REPOSITORY / "docs/packaging.md").read_text(), re.MULTILINE
 )
 
 

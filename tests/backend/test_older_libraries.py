@@ -8,8 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from kernelwheel.compiler.readback import newest_symbol_version
 from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.older_libraries import LINKED_IN, older_symbols, source_files
+from kernelwheel.runtime.platforms import numbers
 from processes import run
 from standins import make_cxx, make_program, settings_with
 
@@ -101,33 +103,74 @@ def test_the_stub_of_libm_has_all_that_it_stands_in_front_of(cxx: Cxx) -> None:
 
 # What newer compilers call, which the libstdc++ and glibc of the oldest system do not have.
 NEWER_CALLS = """
+#include <condition_variable>
 #include <cstdio>
+#include <exception>
+#include <future>
+#include <mutex>
 extern "C" {
 long __isoc23_strtol(const char*, char**, int);
 int __isoc23_sscanf(const char*, const char*, ...);
 [[noreturn]] void __cxa_call_terminate(void*) noexcept;
 }
 namespace std { void ios_base_library_init(); }
+struct Thrown {
+  static inline int alive = 0;
+  Thrown() { alive++; }
+  Thrown(const Thrown&) { alive++; }
+  ~Thrown() { alive--; }
+};
+bool counts_exceptions() {
+  {
+    std::exception_ptr first = std::make_exception_ptr(Thrown()), second = first;
+    first = nullptr;
+    if (Thrown::alive != 1) return false;
+    try {
+      std::rethrow_exception(second);
+    } catch (const Thrown&) {
+    }
+  }
+  return Thrown::alive == 0;
+}
+bool waits() {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::unique_lock<std::mutex> lock(mutex);
+  bool ready = false;
+  auto other = std::async(std::launch::async, [&] {
+    std::lock_guard<std::mutex> held(mutex);
+    ready = true;
+    changed.notify_one();
+  });
+  changed.wait(lock, [&] { return ready; });
+  return ready;
+}
 int main(int count, char**) {
   std::ios_base_library_init();
   int read = 0;
   if (count > 1) __cxa_call_terminate(nullptr);
   const bool same = __isoc23_strtol("17x", nullptr, 8) == 15 && __isoc23_sscanf("a 5", "a %d", &read) == 1 && read == 5;
-  return same ? 0 : 1;
+  return same && counts_exceptions() && waits() ? 0 : 1;
 }
 """
 
 
 @pytest.mark.slow
-def test_what_newer_compilers_call_is_linked_in_where_the_libraries_have_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimized", ["-O0", "-O2"])  # without, what is inline elsewhere is a symbol, too
+def test_what_newer_compilers_call_is_linked_in_where_the_libraries_have_none(tmp_path: Path, optimized: str) -> None:
     cxx = find_cxx(settings_with(), os.environ)
     (tmp_path / "main.cpp").write_text(NEWER_CALLS)
     for name, text in source_files(cxx, "2.28").items():
         if name.startswith("linked-in/"):
             (tmp_path / Path(name).name).write_text(text)
 
-    run([cxx.path, "-std=c++17", "-o", "main", "main.cpp", *LINKED_IN], cwd=tmp_path)
+    run([cxx.path, "-std=c++17", "-O2", "-c", *LINKED_IN], cwd=tmp_path)
+    run(["ar", "qc", "libolder.a", *tmp_path.glob("*.o")], cwd=tmp_path)
+    linked_in = ["-pthread", "libolder.a", "-Wl,--exclude-libs,libolder.a"]
+    run([cxx.path, "-std=c++17", optimized, "-o", "main", "main.cpp", *linked_in], cwd=tmp_path)
 
+    assert numbers(newest_symbol_version([tmp_path / "main"], "GLIBCXX_")) <= (3, 4, 25)
+    assert numbers(newest_symbol_version([tmp_path / "main"], "CXXABI_")) <= (1, 3, 11)
     assert run([tmp_path / "main"], cwd=tmp_path, check=False).returncode == 0
     assert run([tmp_path / "main", "terminate"], cwd=tmp_path, check=False).returncode == -signal.SIGABRT
 

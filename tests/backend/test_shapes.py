@@ -98,12 +98,12 @@ def test_an_isolated_build_of_it_is_the_same(
 # The command lines of torch.utils.cpp_extension, and ours
 
 
-def cpp_extension_commands(project: Path) -> dict[str, list[str]]:
-    """Its command line for each file, and for the library, by suffix."""
+def cpp_extension_commands(project: Path, ours: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Its command line for each file, and for the library, by suffix; with the compiler of ours."""
     sources = ["ext.cpp", *(["distances.cu"] if TOOLKIT else [])]
     script = Path(__file__).with_name("cpp_extension_commands.py")
     words = [str(TOOLKIT or ""), "nearest._C", str(project / "third_party/vectors"), *sources]
-    env = {"TORCH_CUDA_ARCH_LIST": "9.0"}
+    env = {"TORCH_CUDA_ARCH_LIST": "9.0", "CXX": ours[".cpp"][0]}
     commands = json.loads(run([sys.executable, script, *words], cwd=project, env=env).stdout.splitlines()[-1])
     return {Path(next((word for word in words if word in sources), "library.so")).suffix: words for words in commands}
 
@@ -142,7 +142,7 @@ def meaning(words: list[str]) -> set[str]:
     return said
 
 
-# What differs on purpose; docs/adopt.md says why.
+# What differs on purpose; docs/packaging.md says why.
 OURS_ALONE = re.compile(
     r"@\.\./recipe/|-fno-canonical|-fno-gnu-unique|-isystem=|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc|fatbin)="
 )
@@ -158,8 +158,9 @@ def test_a_file_is_compiled_as_torch_s_cpp_extension_would(
 ) -> None:
     project = copy_of("nearest", tmp_path)
 
-    theirs = meaning(cpp_extension_commands(project)[suffix])
-    ours = meaning(our_commands(build_root / "nearest")[suffix])
+    commands = our_commands(build_root / "nearest")
+    theirs = meaning(cpp_extension_commands(project, commands)[suffix])
+    ours = meaning(commands[suffix])
 
     assert {"-DTORCH_EXTENSION_NAME=_C", "-fPIC", "-Ithird_party/vectors", "-Itorch/include"} <= theirs
     assert {word for word in ours - theirs if not OURS_ALONE.match(word)} - FOR_PYTHON_S == set()
@@ -169,8 +170,10 @@ def test_a_file_is_compiled_as_torch_s_cpp_extension_would(
     assert ("-D__CUDA_NO_HALF_OPERATORS__" in ours) == (suffix == ".cu")
 
 
-def test_it_is_linked_to_the_libraries_that_cpp_extension_would(nearest_wheel: Wheel, tmp_path: Path) -> None:
-    words = cpp_extension_commands(copy_of("nearest", tmp_path))[".so"]
+def test_it_is_linked_to_the_libraries_that_cpp_extension_would(
+    nearest_wheel: Wheel, build_root: Path, tmp_path: Path
+) -> None:
+    words = cpp_extension_commands(copy_of("nearest", tmp_path), our_commands(build_root / "nearest"))[".so"]
     theirs = {f"lib{word.removeprefix('-l')}.so" for word in words if word.startswith("-l")} - {"libcudart.so"}
 
     assert theirs <= set(needed(nearest_wheel.native / "nearest._C.so"))

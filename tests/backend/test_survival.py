@@ -26,7 +26,7 @@ from processes import Done, clean_environment, run
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
-KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "4"))
+KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "0"))
 PROCESSES = 16
 
 
@@ -208,27 +208,6 @@ assert not failures, failures
     assert_tidy(small)
 
 
-def test_children_of_fork_after_the_import_make_one_compile(small: Editable) -> None:
-    script = """
-import os, tiny
-children = []
-for _ in range(8):
-    child = os.fork()
-    if child == 0:
-        try:
-            tiny.KERNELS.require("cpu")
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    children.append(child)
-assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
-"""
-    small.python(script)
-
-    assert small.compiled() == ["one.cpp", "two.cpp"]
-    assert_tidy(small)
-
-
 def test_ranks_that_see_different_gpus_make_one_compile(small: Editable) -> None:
     program = small.folder / "program.py"
     program.write_text("""
@@ -246,26 +225,6 @@ dist.destroy_process_group()
 """)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     run([sys.executable, *torchrun, program], cwd=small.folder, env=small.environment)
-
-    assert small.compiled() == ["one.cpp", "two.cpp"]
-    assert_tidy(small)
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_of_torch_multiprocessing_make_one_compile(small: Editable, method: str) -> None:
-    program = small.folder / "program.py"
-    program.write_text("""
-import sys
-import torch.multiprocessing
-import tiny
-def use(_):
-    tiny.KERNELS.require("cpu")
-    return tiny.KERNELS.info()["loaded"]["cpu"]
-if __name__ == "__main__":
-    with torch.multiprocessing.get_context(sys.argv[1]).Pool(4) as pool:
-        assert len(set(pool.map(use, range(4), chunksize=1))) == 1
-""")
-    run([sys.executable, program, method], cwd=small.folder, env=small.environment)
 
     assert small.compiled() == ["one.cpp", "two.cpp"]
     assert_tidy(small)
@@ -517,6 +476,7 @@ class Edits:
         return self.right.get(self.states[0], b"")
 
 
+@pytest.mark.skipif(not KILLS, reason="the kills at every step are tried: set SPLAT_TEST_KILLS=100 for random moments")
 def test_kills_at_random_moments_leave_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
     edits = Edits(zygote)
     remove_work(zygote.editable.builds)
@@ -558,24 +518,6 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
     assert_all_end_and_the_next_call_succeeds(small)
 
 
-def test_a_kill_of_the_driver_is_an_error_and_the_next_call_succeeds(small: Editable) -> None:
-    small.change("native/one.cpp", "extern", "#include <torch/csrc/stable/tensor.h>\nextern")  # takes a while
-    making = start(small, REQUIRE)
-    while not (small.store.root / ".maker").exists():  # what was started before only reads the checkout
-        assert making.poll() is None
-        time.sleep(0.01)
-    while not (driver := [process for process in processes_of(small) if "compiler/__main__.py" in process[1]]):
-        assert making.poll() is None
-        time.sleep(0.01)
-    os.kill(driver[0][0], signal.SIGKILL)
-    _, said = making.communicate(timeout=60)
-
-    assert making.returncode == 1
-    assert "BuildError" in said
-    small.python(REQUIRE)
-    assert_tidy(small)
-
-
 def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
     """As it is killed for lack of memory; who asked it lives on."""
     making = start_compilers(small)
@@ -583,6 +525,8 @@ def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
     os.kill(driver, signal.SIGKILL)
     _, said = making.communicate(timeout=60)
 
+    assert making.returncode == 1
+    assert "BuildError" in said
     assert "signal 9" in said
     assert_all_end_and_the_next_call_succeeds(small)
 
@@ -796,16 +740,8 @@ def link(path: Path) -> None:
     path.symlink_to(path.parent)
 
 
-def file(path: Path) -> None:
-    path.touch()
-
-
 def link_as_lock(path: Path) -> None:
     path.with_suffix(".lock").symlink_to("elsewhere")
-
-
-def folder_as_lock(path: Path) -> None:
-    path.with_suffix(".lock").mkdir()
 
 
 def open_folder(path: Path) -> None:
@@ -813,11 +749,11 @@ def open_folder(path: Path) -> None:
     path.chmod(0o777)
 
 
-@needs_root
 def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable) -> None:
     small.python(REQUIRE)
     (path,) = small.builds.glob("kernelwheel-*/")
-    for harm in (foreign_folder, foreign_lock, link, file, link_as_lock, folder_as_lock, open_folder):
+    of_others = (foreign_folder, foreign_lock) if os.geteuid() == 0 else ()
+    for harm in (*of_others, link, link_as_lock, open_folder):
         shutil.rmtree(small.store.root)
         shutil.rmtree(small.builds)
         small.builds.mkdir(mode=0o700)

@@ -260,7 +260,7 @@ def _of_pretended_gpu(seen: Observation) -> set[str]:
 
 def _nothing(seen: Observation) -> KernelWheelError:
     found = [f"{extension.name}, made by {extension.made_by}" for extension in seen.extensions]
-    remedies = ["for other extensions, write [tool.kernelwheel] by hand, as docs/adopt.md says"]
+    remedies = ["for other extensions, write [tool.kernelwheel] by hand, as docs/packaging.md says"]
     variables = [name for name in seen.looked_for("variable") if not name.startswith("TORCH_CUDA_")]
     if not found and variables:
         found = [f"no ext_modules; setup.py looked for variables that are not set: {', '.join(variables)}"]

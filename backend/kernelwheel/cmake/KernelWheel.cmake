@@ -36,6 +36,8 @@ endforeach()
 
 # libtorch is loaded before our library and is found by its soname, so no path of the build machine is needed.
 set(CMAKE_SKIP_RPATH ON)
+# Nor do its dates matter, which are new in each isolated environment: newer linkers would tell Ninja of the file.
+set(CMAKE_LINK_DEPENDS_USE_LINKER OFF)
 
 # Commands of our own call the compiler as CMake does: a clang for another platform is told which.
 set(KERNELWHEEL_COMPILER "${CMAKE_CXX_COMPILER}")
@@ -280,7 +282,7 @@ function(kernelwheel_add_op_library target)
 endfunction()
 
 # A library on all of torch's C++ API is compiled the way torch.utils.cpp_extension does it, so sources written for that
-# need no change; docs/adopt.md says what differs, and a test compares the two command lines.
+# need no change; docs/packaging.md says what differs, and a test compares the two command lines.
 function(_kernelwheel_compile_like_cpp_extension target)
   # The C++ standard changes from release to release: torch's headers need one, and cpp_extension may choose a later one.
   file(STRINGS "${KERNELWHEEL_TORCH}/include/ATen/ATen.h" standard REGEX "__cplusplus < 202002L")

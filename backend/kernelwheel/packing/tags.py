@@ -122,7 +122,7 @@ def _checked(tag: Tag, settings: BuildSettings) -> Tag:
             f"({settings.origin('manylinux')})",
             found="\n".join(tag.reasons),
             remedies=[
-                "do without these functions, or build on a system with an older glibc",
+                "do without these functions, or build on a system with an older glibc and gcc",
                 f"or accept a newer glibc: set {settings.variable('glibc')} (-C glibc=2.34)",
             ],
         )

@@ -183,7 +183,7 @@ def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mi
     """What rules out the CUDA kernels; `device` is what cannot be used with a torch that does not fit.
 
     Operators bring the CUDA runtime along, so the driver must suffice, and torch may be for any CUDA; see
-    docs/decisions.md.
+    docs/design.md.
     """
     needs = manifest.requires
     if not manifest.uses_cuda:
