@@ -42,7 +42,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
 OPTIONS = [pytest.param(option, id=option.name) for option in REGISTRY]
 
 
-def value(resolved: settings.Settings, option: Option) -> Any:
+def value(resolved: settings.BuildSettings, option: Option) -> Any:
     return getattr(resolved, option.name.replace("-", "_"))
 
 
