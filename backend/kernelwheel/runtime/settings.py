@@ -74,11 +74,7 @@ class Settings(Options):
 
     @classmethod
     def resolve(
-        cls,
-        package: str,
-        table: Mapping[str, Any],
-        environ: Mapping[str, str],
-        config: Mapping[str, Any] | None = None,
+        cls, package: str, table: Mapping[str, Any], environ: Mapping[str, str], config: Mapping[str, Any] | None = None
     ) -> Self:
         """The effective settings: defaults < `table` < `environ` < `config`.
 
