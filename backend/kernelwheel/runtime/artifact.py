@@ -15,17 +15,11 @@ if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is 
 
 
 class Artifact(Record):
-    """An Artifact on this machine.
+    """An Artifact on this machine."""
 
-    Attributes:
-        folder: where its libraries are.
-        manifest: its parsed manifest.
-        store: the Store that it is an entry of; None if it is the package's own, from its wheel.
-    """
-
-    folder: Path
-    manifest: Manifest
-    store: Store | None = None
+    folder: Path  # where its libraries are
+    manifest: Manifest  # its parsed manifest
+    store: Store | None = None  # the Store that it is an entry of; None if it is the package's own, from its wheel
 
     @property
     def files(self) -> list[Path]:
@@ -37,13 +31,8 @@ class Artifact(Record):
 
         A wheel's library lies beside the package's own code: whoever could change one could change the other.
 
-        Returns:
-            The descriptor of the file that was checked, to be used and closed by the caller: its path may lead to
-            another file by now.
-
-        Raises:
-            IncompatibleArtifactError: as `manifest.open_verified`.
-            StoreError: as `Store.open_library`.
+        The descriptor of the file that was checked, to be used and closed by the caller: its path may lead to
+        another file by now.
         """
         if self.store:
             return self.store.open_library(self.folder, library)

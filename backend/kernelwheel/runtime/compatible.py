@@ -18,36 +18,23 @@ if TYPE_CHECKING:
 
 
 class Mismatch(Record):
-    """One reason against an Artifact.
+    """One reason against an Artifact."""
 
-    Attributes:
-        dimension: `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`,
-            `cuda`, `driver` or `capability`.
-        required: what the Artifact needs.
-        found: what this machine has.
-        remedy: how to fix it.
-        device: `cpu` if nothing in the Artifact can be used, `cuda` if only its CUDA kernels cannot.
-        compile_cures: whether compiling on this machine would fix it.
-    """
-
+    # `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
+    # `driver` or `capability`
     dimension: str
-    required: str
-    found: str
-    remedy: str
-    device: str
-    compile_cures: bool
+    required: str  # what the Artifact needs
+    found: str  # what this machine has
+    remedy: str  # how to fix it
+    device: str  # `cpu` if nothing in the Artifact can be used, `cuda` if only its CUDA kernels cannot
+    compile_cures: bool  # whether compiling on this machine would fix it
 
 
 class Wanted(Record):
-    """What a package requires of the Artifacts that it loads; None: anything.
+    """What a package requires of the Artifacts that it loads; None: anything."""
 
-    Attributes:
-        version: the package's.
-        content: what kernels of it would be compiled from now, and how, with the options for CUDA.
-    """
-
-    version: str | None = None
-    content: Content | None = None
+    version: str | None = None  # the package's
+    content: Content | None = None  # what kernels of it would be compiled from now, and how, with the options for CUDA
 
 
 ANYTHING = Wanted()
@@ -56,13 +43,7 @@ ANYTHING = Wanted()
 def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mismatch, ...]:
     """What rules an Artifact out: what a machine lacks that it needs, and what it has that is not wanted.
 
-    Args:
-        manifest: the Artifact's.
-        host: the machine. GPUs and driver are checked if the Host knows them.
-        wanted: what the package that would load it requires.
-
-    Returns:
-        The mismatches; empty if everything in it may be used.
+    The mismatches; empty if everything in it may be used.
     """
     return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
 
@@ -233,14 +214,7 @@ def capability_mismatch(
     driver: tuple[int, int] | None,
     libraries: Iterable[Library] | None = None,
 ) -> Mismatch | None:
-    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
-
-    Args:
-        manifest: that of an Artifact with CUDA kernels.
-        capability: the GPU's compute capability.
-        driver: the CUDA version that the driver supports; None counts as too old for any PTX.
-        libraries: the libraries that must run on it; None: all but those for one family of GPUs.
-    """
+    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile."""
     from .architectures import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
@@ -264,14 +238,7 @@ def capability_mismatch(
 
 
 def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, in_store: bool) -> tuple[Mismatch, ...]:
-    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all.
-
-    Args:
-        manifest: that of one that fits the machine, and its GPUs too if `targets` is None.
-        host: the machine, including its visible GPUs.
-        targets: the architectures; None for those of the GPUs, or else a wheel's default list.
-        in_store: whether it is an entry of a store, not the wheel's own.
-    """
+    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all."""
     from .architectures import Arch
 
     libraries = manifest.kernels

@@ -23,17 +23,7 @@ def make_content(
     extensions: Iterable[Mapping[str, Any]],
     options: Mapping[str, Any],
 ) -> Content:
-    """The content as JSON values.
-
-    Args:
-        package: import name of the package.
-        version: the package's version.
-        sources: sha256 of each source, keyed by its path relative to the source folder.
-        abi: what a CMakeLists.txt builds: `stable`, operators on torch's stable ABI, or `torch`, modules too.
-        torch_target: the target version of torch's stable ABI, such as `2.10`.
-        extensions: what is built without a CMakeLists.txt, as JSON values, in the order of their names.
-        options: the values of the options that are part of it, from `Settings.content`.
-    """
+    """The content as JSON values."""
     return {
         "package": package,
         "version": version,

@@ -24,11 +24,6 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
     """Do a program's work and return its exit status.
 
     An error of ours or of the system is one message on standard error, without a traceback.
-
-    Args:
-        program: its name, before a message.
-        work: returns the exit status if nothing is raised.
-        expected: other exceptions that are messages to a user.
     """
     messages: tuple[type[Exception], ...] = (KernelWheelError, OSError, *expected)
     try:

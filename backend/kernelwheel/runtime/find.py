@@ -22,19 +22,7 @@ Use = Callable[[Artifact], object]
 def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> Selection:
     """Use the first available Artifact that fits and is intact; quarantine damaged ones in the user's own store.
 
-    Args:
-        package: the package that needs kernels.
-        host: the machine.
-        request: the kernels requested.
-        use: verifies an Artifact, and loads it if wanted; raises if it is damaged.
-
-    Returns:
-        The selection. If it is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
-
-    Raises:
-        IncompatibleArtifactError: the wheel's Artifact or one in a read-only store is damaged.
-        UnreadableArtifactError: an Artifact cannot be read at the moment.
-        StoreError: a store cannot be used.
+    The selection. If it is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
     """
     put_away = partial(_put_away, package.package)
 

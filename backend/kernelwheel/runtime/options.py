@@ -33,22 +33,9 @@ T = TypeVar("T")
 
 
 class Option(Generic[T]):
-    """One option; accessed on Settings, its value.
+    """One option; accessed on Settings, its value."""
 
-    Attributes:
-        name: its key in `[tool.kernelwheel]` and in `-C name=value`.
-        parse: converts text to the typed value; raises ValueError, with a hint, if it cannot.
-        takes: the accepted values, in words, for messages and the reference.
-        default: the text used if the option is not set.
-        environment: the standard variable, or None for `<PACKAGE>_<NAME>`.
-        decides: the content, the target, the tools, or how the work is done; see `Decides`.
-        help: what it is for.
-        separator: joins several values (a list in the table, `-C` given more than once); None: it takes one value.
-        cuda_only: whether it has no effect on a build without CUDA kernels.
-        cross_only: whether it has no effect on a build for this machine's platform.
-    """
-
-    name: str
+    name: str  # its key in `[tool.kernelwheel]` and in `-C name=value`
 
     def __init__(
         self,

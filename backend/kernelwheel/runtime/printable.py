@@ -9,10 +9,6 @@ def printable(text: str, kept: str = "") -> str:
     r"""The text on one line, with what does not print escaped: `\x1b`, `\n`, `\u202e`.
 
     That is what a terminal would obey (control characters), or reorder the line by (those for right to left).
-
-    Args:
-        text: may be from anybody.
-        kept: characters that stay as they are, though they do not print.
     """
     if text.isprintable():
         return text

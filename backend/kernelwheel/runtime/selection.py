@@ -24,51 +24,27 @@ if TYPE_CHECKING:
 
 
 class Request(Record):
-    """A request for kernels.
+    """A request for kernels."""
 
-    Attributes:
-        device: `cpu` or `cuda`.
-        capability: the compute capability of the GPU that a call runs on; None for all GPUs of the Host.
-        build: whether this is `cache build`, which loads nothing and may target GPUs of other machines.
-        targets: the architectures that a build must serve, if any are named.
-    """
-
-    device: str
+    device: str  # `cpu` or `cuda`
+    # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
     capability: tuple[int, int] | None = None
-    build: bool = False
-    targets: ArchList | None = None
+    build: bool = False  # whether this is `cache build`, which loads nothing and may target GPUs of other machines
+    targets: ArchList | None = None  # the architectures that a build must serve, if any are named
 
 
 class Selection(Record):
-    """The outcome of a request.
+    """The outcome of a request."""
 
-    Attributes:
-        device: `cpu` or `cuda`.
-        outcome: `load` (for a build: nothing to compile), `compile` or `fail`.
-        because: why, in one or a few lines.
-        artifact: what is loaded.
-        error: the error to raise if the outcome is `fail`.
-    """
-
-    device: str
-    outcome: Literal["load", "compile", "fail"]
-    because: str
-    artifact: Artifact | None = None
-    error: KernelWheelError | None = None
+    device: str  # `cpu` or `cuda`
+    outcome: Literal["load", "compile", "fail"]  # `load` (for a build: nothing to compile), `compile` or `fail`
+    because: str  # why, in one or a few lines
+    artifact: Artifact | None = None  # what is loaded
+    error: KernelWheelError | None = None  # the error to raise if the outcome is `fail`
 
 
 def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage) -> Selection:
-    """Load the first candidate that fits, compile, or fail.
-
-    Args:
-        request: the kernels requested.
-        host: the machine, including its GPUs if the request is for CUDA.
-        candidates: the available Artifacts, in the order to try them; read no further than needed.
-        installed: the package; says in particular whether to compile if none fits.
-
-    Raises:
-        KernelWheelError: reading the candidates failed for good, as for an unsafe store.
-    """
+    """Load the first candidate that fits, compile, or fail."""
     if installed.damage:
         return failed(request.device, installed.damage)
     if request.device == "cuda" and not request.build and not host.capabilities:

@@ -37,13 +37,7 @@ DEFAULT = Origin("default")
 
 
 class Settings(Options):
-    """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`.
-
-    Args:
-        package: the package that they are for.
-        values: the typed values, by option name.
-        origins: where each was set, by option name.
-    """
+    """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`."""
 
     OPTIONS: ClassVar[Registry]
 
@@ -84,10 +78,6 @@ class Settings(Options):
             environ: the process environment; an empty variable counts as not set.
             config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
                 was given several times, as pip and uv pass them.
-
-        Raises:
-            SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
-                where it was set.
         """
         options = cls.OPTIONS
         raw = {name: (option.default, DEFAULT) for name, option in options.items()}
@@ -159,11 +149,7 @@ def _written(options: Registry, values: Mapping[str, Any], place: str) -> dict[s
 
 
 def option_of(options: Registry, key: str, place: str) -> Option[Any]:
-    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message.
-
-    Raises:
-        SettingsError: there is no such option; names the closest match.
-    """
+    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message."""
     option = options.get(key.replace("_", "-"))
     if option is None:
         near = difflib.get_close_matches(key.replace("_", "-"), options, n=1)
