@@ -230,17 +230,6 @@ _JSON = json.JSONDecoder(
 )
 
 
-def open_verified(folder: Path, library: Library) -> int:
-    """The descriptor of a library whose bytes were checked against its manifest, to be closed by the caller."""
-    path = folder / library.file
-    try:
-        return verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
-    except FileNotFoundError as error:
-        raise corrupt(path, str(error)) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
 def verified(descriptor: int, library: Library, path: Path) -> int:
     """The descriptor of an open library, at its beginning, after the same check; it is closed if that fails."""
     try:

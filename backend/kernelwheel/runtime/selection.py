@@ -51,11 +51,20 @@ def select(request: Request, host: Host, candidates: Iterable[Artifact], install
         missing = no_gpu(host)
         error = incompatible(installed.package, "cuda", [missing, *against_own(request, host, installed)])
         return Selection(request.device, "fail", missing.found, error=error)
-    fitting = _first_that_fits(request, host, candidates, installed)
-    if fitting:
-        where = "in the store" if fitting.store else "in the wheel"
-        return Selection(request.device, "load", f"the kernels {where} fit", fitting)
-    return _where_none_fits(request, host, installed)
+    for_one = None  # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
+    try:
+        for artifact in candidates:
+            if artifact.store is None and installed.jit == "always":
+                continue
+            wanted = installed.wanted_of(artifact)
+            if not against(artifact, request._replace(capability=None), host, wanted):
+                return _fitting(request, artifact)
+            if for_one is None and request.capability and not against(artifact, request, host, wanted):
+                for_one = artifact
+    except KernelWheelError:
+        if for_one is None:
+            raise
+    return _fitting(request, for_one) if for_one else _where_none_fits(request, host, installed)
 
 
 def failed(device: str, error: KernelWheelError, before: str = "") -> Selection:
@@ -106,24 +115,9 @@ def compiles_cuda(option: str, device: str, whole: bool = False, needed: bool = 
     return option != "off" and (device == "cuda" or (whole and (needed or option == "on")))
 
 
-def _first_that_fits(
-    request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage
-) -> Artifact | None:
-    """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
-    for_one = None
-    try:
-        for artifact in candidates:
-            if artifact.store is None and installed.jit == "always":
-                continue
-            wanted = installed.wanted_of(artifact)
-            if not against(artifact, request._replace(capability=None), host, wanted):
-                return artifact
-            if for_one is None and request.capability and not against(artifact, request, host, wanted):
-                for_one = artifact
-    except KernelWheelError:
-        if for_one is None:
-            raise
-    return for_one
+def _fitting(request: Request, artifact: Artifact) -> Selection:
+    where = "in the store" if artifact.store else "in the wheel"
+    return Selection(request.device, "load", f"the kernels {where} fit", artifact)
 
 
 def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) -> Selection:

@@ -29,7 +29,6 @@ from .errors import (
     command,
     way_out,
 )
-from .manifest import Library
 from .manifest_schema import is_digest
 from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
 from .record import Record
@@ -91,22 +90,6 @@ class Store(Record):
         if says != (self.package, self.version, folder.name):
             raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
         return Artifact(folder, manifest, self)
-
-    def open_library(self, folder: Path, library: Library) -> int:
-        """Check an entry's library against its manifest, and that nobody else can change it afterwards.
-
-        Owner, mode and bytes are all read from the same open file.
-
-        Its descriptor, to be closed by the caller.
-        """
-        path = folder / library.file
-        try:
-            with self.guard.opened(folder) as inside:
-                return manifests.verified(self.guard.open_file(inside, library.file, path), library, path)
-        except FileNotFoundError as error:
-            raise manifests.corrupt(path, str(error)) from error
-        except OSError as error:
-            raise manifests.unreadable(path, error) from error
 
     def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
         """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined."""
