@@ -16,7 +16,7 @@ import torch
 
 from splat.scene.formats import WRITERS, read_scene, write_scene
 from splat.scene.gaussians import Gaussians
-from splat.scene.turns import turned
+from splat.scene.rotations import rotate_scene
 
 PEER = "@playcanvas/splat-transform@3.7.0"
 FLIPPED = torch.diag(torch.tensor([1.0, -1, -1]))  # splat-transform takes the axes of .spz files for those of .ply
@@ -53,7 +53,7 @@ def compare(folder: Path, path: Path, writer: str) -> None:
     ours, theirs = read_scene(path), read_scene(folder / "back.ply")
     if path.suffix == ".spz":
         quats = theirs.quats * torch.tensor([1.0, 1, -1, -1])  # of the axes of the same Gaussians, flipped too
-        theirs = Gaussians(**{**vars(turned(theirs, FLIPPED)), "quats": quats})
+        theirs = Gaussians(**{**vars(rotate_scene(theirs, FLIPPED)), "quats": quats})
     found = " | ".join(f"{difference:.1g}" for difference in differences(ours, theirs))
     print(f"| `{path.name}` | {writer} | {path.stat().st_size} | {found} |", flush=True)
 

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_resources import Use, describe, read
+from kernelwheel.compiler.toolchain.cuda import look_for_nvcc
+from kernelwheel.compiler.toolchain.nvcc import NvccLimits
+from kernelwheel.compiler.toolchain.torch_files import find_torch
 from kernelwheel.project import arch_choice
+from kernelwheel.project.build_settings import BuildSettings
 from measure import table
-from splat._kernelwheel import compiler_process
-from splat._kernelwheel.compiler.toolchain.cuda import look_for_nvcc
-from splat._kernelwheel.compiler.toolchain.nvcc import NvccLimits
-from splat._kernelwheel.compiler.toolchain.torch_files import find_torch
+from splat._kernelwheel import architectures, compiler_process
 from splat._kernelwheel.errors import KernelWheelError
 from splat._kernelwheel.request import CompileRequest
-from splat._kernelwheel.runtime import architectures
 from splat._kernelwheel.settings import Origin
 
 from splat._kernels import KERNELS
@@ -64,7 +64,8 @@ def main(folder: Path) -> None:
 def found(archs: str) -> dict[str, str]:
     """The compilers that know these architectures: where each is, by its name, torch's own first."""
     wanted = architectures.parse(archs, "TORCH_CUDA_ARCH_LIST")
-    search = look_for_nvcc(KERNELS.installed.settings, find_torch(), os.environ, sys.path, NvccLimits(any_major=True))
+    settings = BuildSettings.resolve("splat", {}, os.environ)
+    search = look_for_nvcc(settings, find_torch(), os.environ, sys.path, NvccLimits(any_major=True))
     places: dict[str, str] = {}
     for nvcc, place in ((each.nvcc, each.place) for each in search if each.nvcc):
         try:
@@ -79,14 +80,15 @@ def found(archs: str) -> dict[str, str]:
 def compiled(place: str, archs: str, store: Path) -> Made:
     """What a compiler makes in an empty store. The CPU library is the wheel's: it is not compiled."""
     package = KERNELS.installed
-    source, settings = package.source, package.settings
+    source, content, settings = package.source, package.wanted.content, package.settings
     assert source is not None
-    wanted = {"nvcc": place, "archs": archs, "cuda": "on", "drivers": "", "cache-dir": str(store)}
+    assert content is not None
+    wanted = {"archs": archs, "cuda": "on", "cache-dir": str(store)}
     for option, value in wanted.items():
         settings = settings.changed(option, value, Origin("this benchmark"))
-    request = CompileRequest(source.facts, package.version, source.folder, settings, wheel=package.folder)
+    request = CompileRequest(content, source.folder, settings, source.options, wheel=package.folder)
     before = cpu_seconds()
-    answer = compiler_process.ask(request, lambda line: None)
+    answer = compiler_process.ask(request, lambda line: None, {"CUDACXX": place})
     cpu = cpu_seconds() - before
     library = answer.folder / "libsplat_cuda.so"
     return Made(read(library), library.stat().st_size, cpu)

@@ -35,7 +35,7 @@ from splat.scene.camera import Camera, orbit
 from splat.scene.camera_list import find_cameras, read_cameras
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians
-from splat.scene.turns import quaternion
+from splat.scene.rotations import quaternion
 from splat.view.drawing import Look, draw
 from splat.view.pose import resized
 from splat.view.prominence import Prominence

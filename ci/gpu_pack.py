@@ -107,7 +107,7 @@ def check_size(folder: Path, limit: int = LIMIT) -> None:
         )
 
 
-def brought_by(wheels: Sequence[Path], modules: set[str]) -> list[Path]:
+def wheels_to_install(wheels: Sequence[Path], modules: set[str]) -> list[Path]:
     """The wheels to install: splat's, and those whose modules this Python lacks."""
     names = {requirement.partition("==")[0]: module for module, requirement in (NEEDED | PEER).items()}
     chosen = []

@@ -196,7 +196,7 @@ class Runner:
             moved = self.state.units(step.name) > running.units
             outcome = Outcome(CUT, total, f"stopped after {seconds:.0f} s", moved)
         else:
-            outcome = ended(running.process.returncode, total, running.log)
+            outcome = outcome_of(running.process.returncode, total, running.log)
             if outcome.state == PASSED and self.lacks(step):
                 outcome = Outcome(CUT, total, f"without what {step.after} has not finished")
         reason = f", {outcome.reason}" if outcome.reason else ""
@@ -218,7 +218,7 @@ class Runner:
         replace(self.archive, packed)
 
 
-def ended(status: int, seconds: float, log: Path) -> Outcome:
+def outcome_of(status: int, seconds: float, log: Path) -> Outcome:
     """What an exit status says."""
     if status == 0:
         return Outcome(PASSED, seconds)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpu_pack import NEEDED, PEER, Refused, brought_by
+from gpu_pack import NEEDED, PEER, Refused, wheels_to_install
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +26,7 @@ def install(wheels: Sequence[Path], folder: Path) -> Path:
     site = folder / "site-packages"
     everything = NEEDED | PEER
     there = {module for module in everything if importlib.util.find_spec(module) is not None}
-    chosen = brought_by(wheels, there)
+    chosen = wheels_to_install(wheels, there)
     words = "\n".join(f"{wheel.name} {wheel.stat().st_size}" for wheel in chosen)
     mark = site / "installed.txt"
     if not mark.exists() or mark.read_text() != words:

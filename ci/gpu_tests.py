@@ -16,10 +16,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """What writes the file."""
-    config.pluginmanager.register(Through(config.getoption("--rows")))
+    config.pluginmanager.register(PassedBefore(config.getoption("--rows")))
 
 
-class Through:
+class PassedBefore:
     """The tests that passed, one JSON object a line."""
 
     def __init__(self, file: Path) -> None:

@@ -122,11 +122,11 @@ make_cpu_venv_base() {
   fi
 }
 
-# make_end oldest|newest: an environment with what a build needs, at that end of what is supported (ci/ends.py); sets $end.
+# make_end oldest|newest: an environment with what a build needs, at that end of what is supported (ci/oldest_newest.py); sets $end.
 make_end() {
   end=$cache/$1
   make_venv aarch64-tools "pyelftools>=0.31"
-  "$venv/bin/python" "$root/ci/ends.py" "$1" "$end"
+  "$venv/bin/python" "$root/ci/oldest_newest.py" "$1" "$end"
 }
 
 # apt_install PACKAGE: installs a package of Debian's; fails where that needs another user, or there is no apt.
@@ -194,8 +194,14 @@ make_cuda_venv() {
   cuda=$venv
 }
 
+# link_kernelwheel: what compiles at run time, as it is in the checkout, can be imported in $venv.
+link_kernelwheel() {
+  echo "$root/backend" >"$(echo "$venv"/lib/python3*/site-packages)/kernelwheel-checkout.pth"
+}
+
 # install_wheel: $wheel and what it depends on, into $venv.
 install_wheel() {
+  link_kernelwheel
   if [ "$(cat "$venv/installed-wheel" 2>/dev/null)" != "$wheel" ]; then
     say "installing $(basename "$wheel") into $(basename "$venv")"
     "$venv/bin/pip" uninstall --quiet --yes splat >/dev/null 2>&1 || true # the distribution's name until 2026-11

@@ -50,7 +50,7 @@ class Check(NamedTuple):
     said: str
 
 
-class Way(NamedTuple):
+class BuildEnvironment(NamedTuple):
     """How a build is run: the folder for everything that it makes, variables, umask, and words before the command."""
 
     folder: Path
@@ -86,7 +86,7 @@ def release(work: Path, commit: str, version: str, older: Path | None, platforms
     say(f"building {version} from {commit[:12]}")
     checkout = clone(commit, version, work / "checkout")
     epoch = git("show", "-s", "--format=%ct", commit)
-    made = build(checkout, Way(work / "build", {}), epoch, platforms)
+    made = build(checkout, BuildEnvironment(work / "build", {}), epoch, platforms)
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
@@ -94,13 +94,13 @@ def release(work: Path, commit: str, version: str, older: Path | None, platforms
     say("checking")
     checks = check_files(files, checkout)
     if older:
-        way = another_way(work / "another folder ünlike the first", older)
-        say(f"building again: {describe(way)}")
-        checkout = clone(commit, version, way.folder / "checkout")
+        environment = different_environment(work / "another folder ünlike the first", older)
+        say(f"building again: {describe(environment)}")
+        checkout = clone(commit, version, environment.folder / "checkout")
         for path in checkout.rglob("*"):
             os.utime(path, (1e9, 1e9))
-        again = build(checkout, way, epoch, platforms)
-        checks.append(check_equal(files, again, describe(way)))
+        again = build(checkout, environment, epoch, platforms)
+        checks.append(check_equal(files, again, describe(environment)))
     (dist / "results.json").write_text(json.dumps([check._asdict() for check in checks], indent=1), encoding="utf-8")
     for number, wheel in enumerate(wheels_of(files)):
         write_report(wheel, dist / f"report{f'-{platforms[number - 1]}' if number else ''}.html")
@@ -160,21 +160,21 @@ def clone(commit: str, version: str, folder: Path) -> Path:
     return folder
 
 
-def build(checkout: Path, way: Way, epoch: str, platforms: Sequence[str] = ()) -> list[Path]:
+def build(checkout: Path, environment: BuildEnvironment, epoch: str, platforms: Sequence[str] = ()) -> list[Path]:
     """The sdist and the wheel of a checkout, built in isolation; then the wheels for other platforms."""
-    out = way.folder / "out"
+    out = environment.folder / "out"
     out.mkdir(parents=True)
-    if way.prefix:  # another user
-        for path in (way.folder, *way.folder.rglob("*")):
+    if environment.prefix:  # another user
+        for path in (environment.folder, *environment.folder.rglob("*")):
             shutil.chown(path, "nobody")
-    run_front_end(way, epoch, checkout, "--outdir", out)
+    run_front_end(environment, epoch, checkout, "--outdir", out)
     made = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
     for platform in platforms:
-        packages = way.folder / f"packages-{platform}"
+        packages = environment.folder / f"packages-{platform}"
         fetch_packages(packages, platform, built_with(made)["nvcc"], checkout)
         config = [f"--config-setting=platform={platform}", f"--config-setting=target-packages={packages}"]
-        other = way.folder / platform
-        run_front_end(way, epoch, checkout, "--wheel", *config, "--outdir", other)
+        other = environment.folder / platform
+        run_front_end(environment, epoch, checkout, "--wheel", *config, "--outdir", other)
         made += sorted(other.glob("*.whl"))
     return made
 
@@ -201,15 +201,15 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
         raise Refused(f"the toolkit's parts for {platform}, as in {LOCK}", done.stderr, "see what pip says")
 
 
-def run_front_end(way: Way, epoch: str, checkout: Path, *words: str | Path) -> None:
+def run_front_end(environment: BuildEnvironment, epoch: str, checkout: Path, *words: str | Path) -> None:
     """Run `python -m build` on a checkout and show how far it is."""
     options = {"SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on", "SPLAT_DRIVERS": DRIVERS}
-    env = {**os.environ, **way.env, **options, **LOCKED}
+    env = {**os.environ, **environment.env, **options, **LOCKED}
     locked = f"--dependency-constraints-txt={checkout / LOCK}"
-    command = [*way.prefix, sys.executable, "-m", "build", "--verbose", locked, *map(str, words), str(checkout)]
+    command = [*environment.prefix, sys.executable, "-m", "build", "--verbose", locked, *map(str, words), str(checkout)]
     said: list[str] = []
     with subprocess.Popen(
-        command, env=env, umask=way.umask, cwd=way.folder, text=True, errors="replace",
+        command, env=env, umask=environment.umask, cwd=environment.folder, text=True, errors="replace",
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -233,8 +233,8 @@ def built_with(files: Sequence[Path]) -> dict[str, str]:
     return values
 
 
-def another_way(folder: Path, older: Path) -> Way:
-    """A way to build that differs from the first in everything that must not matter, as far as this machine has it."""
+def different_environment(folder: Path, older: Path) -> BuildEnvironment:
+    """An environment that differs from the first in everything that must not matter, as far as this machine has it."""
     (folder / "temporary").mkdir(parents=True)
     cache = subprocess.run(["pip", "cache", "dir"], capture_output=True, text=True, check=False).stdout.strip()
     env = {
@@ -242,10 +242,10 @@ def another_way(folder: Path, older: Path) -> Way:
         "PATH": f"{older}:{os.environ['PATH']}", "MAX_JOBS": "3", "LC_ALL": "C", "TZ": "Pacific/Kiritimati",
         "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache,
     }  # fmt: skip
-    return Way(folder, env, 0o077, nobody(folder.parent))
+    return BuildEnvironment(folder, env, 0o077, as_nobody(folder.parent))
 
 
-def nobody(work: Path) -> tuple[str, ...]:
+def as_nobody(work: Path) -> tuple[str, ...]:
     """The words that run a command as another user; none if that is not possible."""
     words = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     if os.getuid() != 0 or not shutil.which("setpriv"):
@@ -263,13 +263,13 @@ def nobody(work: Path) -> tuple[str, ...]:
     return words
 
 
-def describe(way: Way) -> str:
-    """What a way differs in, in words."""
+def describe(environment: BuildEnvironment) -> str:
+    """What an environment differs in, in words."""
     cmake = subprocess.run(
-        ["cmake", "--version"], env={"PATH": way.env["PATH"]}, capture_output=True, text=True, check=False
+        ["cmake", "--version"], env={"PATH": environment.env["PATH"]}, capture_output=True, text=True, check=False
     )
     names = "another checkout, TMPDIR, HOME, cache, umask, number of jobs, locale, time zone, hash seed and file times"
-    user = ", another user" if way.prefix else ""
+    user = ", another user" if environment.prefix else ""
     return f"{names}{user}, {cmake.stdout.splitlines()[0] if cmake.stdout else 'the same CMake'}"
 
 

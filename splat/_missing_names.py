@@ -7,8 +7,7 @@ from typing import Final
 _TWO_D = "splat renders 3D Gaussians, by splat.rasterization, and has no 2D Gaussians (2DGS)"
 _STRATEGY = "splat.compat.gsplat_strategies has gsplat's own, with splat's operators; it needs gsplat beside splat"
 _OTHER_CAMERAS = (
-    "splat's camera models are pinhole, ortho and fisheye, without distortion; "
-    "`python -m splat fit` straightens photographs"
+    "splat's camera models are pinhole, ortho and fisheye, without distortion; `splat fit` straightens photographs"
 )
 
 MISSING: Final = {
@@ -24,8 +23,8 @@ MISSING: Final = {
     "Strategy": _STRATEGY,
     "fully_fused_projection_with_ut": _OTHER_CAMERAS,
     "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
-    "PngCompression": "`python -m splat convert SCENE.ply -o SCENE.spz` compresses a scene",
-    "export_splats": "`python -m splat convert` writes .ply, .compressed.ply, .splat and .spz",
+    "PngCompression": "`splat convert SCENE.ply -o SCENE.spz` compresses a scene",
+    "export_splats": "`splat convert` writes .ply, .compressed.ply, .splat and .spz",
 }
 
 

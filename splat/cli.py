@@ -1,4 +1,4 @@
-"""The command line, `python -m splat COMMAND`.
+"""The command line, `splat COMMAND`.
 
 Exit status: 0 for success, 1 for a failure or a finding, 2 for wrong usage, 130 if interrupted, 141 if nobody reads
 the output any more.

@@ -44,7 +44,7 @@ def take_step(folder: Path, out: Path, name: str) -> None:
         trainer = Trainer(views(folder), FitOptions(**OPTIONS[name]), shards)
         parameters = dict(trainer.table.parameters)
         loss = trainer.step(STEPS)
-        values = trainer.picture_values
+        values = trainer.picture_parameters
         found = {
             "loss": loss,
             "gradients": {name: value.grad for name, value in parameters.items()},

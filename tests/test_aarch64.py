@@ -33,9 +33,9 @@ takes_minutes = pytest.mark.skipif(not os.environ.get("SPLAT_TEST_SLOW"), reason
 # Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
 DRAW = """
 import hashlib, json, sys, torch, splat
-from splat._kernelwheel.runtime import host as hosts
-from splat._kernelwheel.runtime import manifest as manifests
-from splat._kernelwheel.runtime import verdict
+from splat._kernelwheel import host as hosts
+from splat._kernelwheel import manifest as manifests
+from splat._kernelwheel import compatible
 from splat._kernelwheel.platforms import platform_name
 from pathlib import Path
 
@@ -63,7 +63,7 @@ for camera, mode in (("pinhole", "antialiased"), ("fisheye", "classic")):
     found[camera] = [digest(each) for each in (image, alpha, *(each.grad for each in inputs))]
     assert image.abs().sum() > 0 and all(each.grad.abs().sum() > 0 for each in inputs)
 native = Path(splat.__file__).parent / "_native"
-check = verdict.check(manifests.read(native), hosts.probe())
+check = compatible.check(manifests.read(native), hosts.probe())
 cuda = native / "libsplat_cuda.so"
 registered = 0
 if torch.version.cuda:

@@ -14,7 +14,9 @@ import torch
 
 import splat
 from splat import _kernels
+from splat.ops import camera_models
 from splat.ops.camera_models import CAMERA_MODELS
+from splat.ops.defaults import EPS2D
 
 _kernels.require(torch.device("cpu"))
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -48,6 +50,16 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
 def test_the_tables_agree(native: list[tuple[str, str]]) -> None:
     assert [name for _, name in native] == list(CAMERA_MODELS)
     assert [model.name for model in CAMERA_MODELS.values()] == list(CAMERA_MODELS)
+
+
+def test_constants_that_stand_twice_agree() -> None:
+    shader = (PACKAGE / "page" / "gaussians.vert").read_text()
+    said = {
+        name: float(value) for name, value in re.findall(r"^const float (\w+) = ([\d.e+-]+);", shader, re.MULTILINE)
+    }
+    (margin,) = re.findall(r"kFrustumMargin = ([\d.]+)f;", (CSRC / "math" / "constants.h").read_text())
+    assert said["BLUR"] == EPS2D
+    assert said["MARGIN"] == camera_models._FRUSTUM_MARGIN == float(margin)
 
 
 def test_the_operators_take_the_number_of_every_model_and_no_other() -> None:

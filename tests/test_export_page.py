@@ -1,4 +1,4 @@
-"""`python -m splat export`: what is in the page, without a browser; test_export_browser.py has one."""
+"""`splat export`: what is in the page, without a browser; test_export_browser.py has one."""
 
 from __future__ import annotations
 
@@ -205,6 +205,7 @@ def test_errors_are_one_line_and_leave_no_file(tmp_path: Path, capsys: pytest.Ca
         code, out, err = run(capsys, "export", *words)
         assert (code, out) == (status, "")
         assert found in err.splitlines()[-1]
+        assert status == 2 or err.count("\n") == 1
         assert {path.name for path in tmp_path.iterdir()} == before
 
 

@@ -1,4 +1,4 @@
-"""`python -m splat fit`: scenes learn, densify, and are written; and what is said when they cannot be."""
+"""`splat fit`: scenes learn, densify, and are written; and what is said when they cannot be."""
 
 from __future__ import annotations
 

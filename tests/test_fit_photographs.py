@@ -1,4 +1,4 @@
-"""`python -m splat fit FOLDER`: photographs become a scene and a page, and nothing is lost on the way."""
+"""`splat fit FOLDER`: photographs become a scene and a page, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
     out = tmp_path / "a.ply"
     fit = Trainer.fit
     monkeypatch.setattr(Trainer, "fit", lambda t, report, stop: fit(t, report, lambda: t.done == 13))
-    monkeypatch.setattr(fit_command, "noted_interrupt", interrupted_once)
+    monkeypatch.setattr(fit_command, "catch_interrupt", interrupted_once)
     assert run(folder, "-o", out, *SMALL) == 130
     err = capsys.readouterr().err
     assert "interrupted after 13 of 40 steps; the scene as fitted so far, " in err
@@ -291,7 +291,7 @@ def test_a_checkpoint_of_pictures_of_another_size_says_how_to_go_on(
 ) -> None:
     fit = Trainer.fit
     monkeypatch.setattr(Trainer, "fit", lambda t, report, stop: fit(t, report, lambda: t.done == 2))
-    monkeypatch.setattr(fit_command, "noted_interrupt", interrupted_once)
+    monkeypatch.setattr(fit_command, "catch_interrupt", interrupted_once)
     half = (folder, "-o", tmp_path / "a.ply", *SMALL, "--max-size", "20")
     assert run(*half) == 130
     capsys.readouterr()

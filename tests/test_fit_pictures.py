@@ -223,7 +223,7 @@ def test_an_interrupted_fit_of_pictures_goes_on_to_the_same_bytes(
     assert run(folder, "-o", tmp_path / "whole" / "a.ply", *SMALL, *BOTH) == 0
     fit = Trainer.fit
     monkeypatch.setattr(Trainer, "fit", lambda t, report, stop: fit(t, report, lambda: t.done == 23))
-    monkeypatch.setattr(fit_command, "noted_interrupt", interrupted_once)
+    monkeypatch.setattr(fit_command, "catch_interrupt", interrupted_once)
     assert run(folder, "-o", tmp_path / "a.ply", *SMALL, *BOTH) == 130
     between = (tmp_path / "a.cameras.json").read_bytes()
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""`python -m splat fit` in several processes: the scene of one, errors once, and nothing lost on the way."""
+"""`splat fit` in several processes: the scene of one, errors once, and nothing lost on the way."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_step_is_for_the_mean_of_the_processes_pictures(tmp_path: Path, folder
     if name != "mcmc":
         mine = torch.cat([ranks["counts"]["pull"] for ranks in found])
         torch.testing.assert_close(mine, pull, rtol=1e-3, atol=1e-6)
-    for part in trainer.picture_values.values():
+    for part in trainer.picture_parameters.values():
         rows = [row.grad for row in part.rows]
         assert sum(row is not None for row in rows) == 3
 

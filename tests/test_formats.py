@@ -13,6 +13,7 @@ import tracemalloc
 import warnings
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from test_ply import WHOLE, XYZ, header, no_other_warning, text
 import splat
 from splat.scene import formats, spz, spz_values
 from splat.scene.compressed_ply_writer import nearby
-from splat.scene.file_input import LeftOutWarning
+from splat.scene.file_input import LeftOutWarning, usable
 from splat.scene.formats import FORMATS, WRITERS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
 from splat.scene.ply import read_ply
@@ -71,6 +72,22 @@ def angles(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Angles in radians between rotations [N, 4]."""
     a, b = (torch.nn.functional.normalize(q.double(), dim=1) for q in (a, b))
     return 2 * (a * b).sum(dim=1).abs().clamp(max=1).acos()
+
+
+@pytest.mark.parametrize("length", [1e-38, 1e-30, 1e-20, 1e20, 1e30, 1e38])
+@pytest.mark.parametrize("ending", [".ply", ".splat", ".spz", ".sog"])
+def test_rotations_of_any_length_are_rotations(tmp_path: Path, ending: str, length: float) -> None:
+    """Its square is 0 or infinite in float32, and a rotation was lost, or another one drawn."""
+    scene = some_scene(50, degree=0)
+    unit = torch.nn.functional.normalize(scene.quats, dim=1)
+    long = replace(scene, quats=unit * length)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_scene(tmp_path / f"unit{ending}", replace(scene, quats=unit))
+        write_scene(tmp_path / f"long{ending}", long)
+        expected, found = (read_scene(tmp_path / f"{name}{ending}").quats for name in ("unit", "long"))
+        torch.testing.assert_close(found, expected)
+        assert angles(usable(long, tmp_path).quats, unit).max() < 1e-3
 
 
 # .splat

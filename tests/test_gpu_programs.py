@@ -234,8 +234,8 @@ def test_only_what_a_machine_lacks_is_installed() -> None:
     names = ["splat_kernels-0.1.0-py3.whl", "numpy-2.5-cp312.whl", "markdown_it_py-4-py3.whl", "gsplat-1.5.3-py3.whl"]
     wheels = [Path(name) for name in names]
 
-    assert gpu_pack.brought_by(wheels, {"numpy", "markdown_it"}) == [wheels[0], wheels[3]]
-    assert gpu_pack.brought_by(wheels, set()) == wheels
+    assert gpu_pack.wheels_to_install(wheels, {"numpy", "markdown_it"}) == [wheels[0], wheels[3]]
+    assert gpu_pack.wheels_to_install(wheels, set()) == wheels
 
 
 # The plugin of the tests

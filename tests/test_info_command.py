@@ -1,4 +1,4 @@
-"""`python -m splat info`: numbers, what formats cannot hold, and the picture."""
+"""`splat info`: numbers, what formats cannot hold, and the picture."""
 
 from __future__ import annotations
 

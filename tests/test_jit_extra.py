@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
+from declared import make_distribution
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from packaging.requirements import Requirement
 from processes import run
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 # torch 2.11.0 itself requires cuda-toolkit==13.0.2.
 TORCH, TOOLKIT = "2.11.0", "13.0.2"
 
@@ -25,13 +27,20 @@ def resolve(folder: Path, *requirements: str) -> dict[str, str]:
 
 
 def test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release(splat_wheel: Path, tmp_path: Path) -> None:
-    chosen = resolve(tmp_path, f"torch=={TORCH}", f"{splat_wheel}[jit]")
+    """kernelwheel is not on an index yet: it comes from a checkout, or lies in a folder beside the package's wheel."""
+    from_checkout = resolve(tmp_path, f"torch=={TORCH}", str(REPOSITORY / "backend"), f"{splat_wheel}[jit]")
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for wheel in (splat_wheel, make_distribution(tmp_path / "made")):
+        (wheels / wheel.name).symlink_to(wheel)
+    chosen = resolve(tmp_path, f"torch=={TORCH}", "splat-kernels[jit]", f"--find-links={wheels}")
 
+    assert chosen == from_checkout
     assert chosen["torch"] == TORCH
     assert chosen["cuda-toolkit"] == TOOLKIT
     for part in ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-runtime"):
         assert chosen[part].startswith("13.0."), part
-    assert {"scikit-build-core", "cmake", "ninja", "pyelftools"} <= set(chosen)
+    assert {"kernelwheel", "scikit-build-core", "cmake", "ninja", "pyelftools"} <= set(chosen)
 
 
 def test_what_clang_needs_is_to_be_had_beside_a_torch_for_cuda_12(splat_wheel: Path) -> None:

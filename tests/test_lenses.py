@@ -18,9 +18,9 @@ from PIL import Image
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.photos.distortion import DIVISION, FIELD_OF_VIEW, FISHEYE, POLYNOMIAL, UNIFIED, Distortion, Family
 from splat.photos.folders import read_capture
-from splat.photos.lens import LENS_MODELS, Lens, lens_of
+from splat.photos.lens_models import LENS_MODELS, Lens, lens_of
 from splat.photos.pictures import read_resized
-from splat.photos.straightening import straight, straightened
+from splat.photos.undistortion import undistort, undistorted_lens
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once
@@ -161,9 +161,9 @@ def test_a_straightened_picture_is_that_of_the_pinhole_camera(model: str) -> Non
     taken = lens(model)
     rays = unbend(pixels(taken), model)
     picture = world(rays).round().astype(np.uint8)
-    pinhole = straight(taken, model)
+    pinhole = undistorted_lens(taken, model)
     assert not pinhole.distortion
-    made = straightened(picture, taken, pinhole).astype(float)
+    made = undistort(picture, taken, pinhole).astype(float)
     difference = np.abs(made - world(pixels(pinhole)))[2:-2, 2:-2]
     assert difference.mean() < 1
     assert difference.max() < 8
@@ -174,7 +174,7 @@ def test_a_straightened_picture_is_that_of_the_pinhole_camera(model: str) -> Non
 @pytest.mark.parametrize("model", PARAMETERS)
 def test_a_pinhole_camera_shows_as_much_as_the_lens_did_and_no_more(model: str) -> None:
     taken = lens(model)
-    pinhole = straight(taken, model)
+    pinhole = undistorted_lens(taken, model)
     assert (pinhole.width, pinhole.height, pinhole.cx, pinhole.cy) == (*WIDE, 103, 72)
     assert pinhole.fx / pinhole.fy == pytest.approx(taken.fx / taken.fy)
     share = np.linspace(0, 1, 101)
@@ -194,9 +194,9 @@ def test_a_lens_that_bends_nothing_is_left_as_it_is(monkeypatch: pytest.MonkeyPa
     for model in ("PINHOLE", "OPENCV"):
         found = lens_of(model, WIDE, {"fx": 150.0, "fy": 150.0, "cx": 100.0, "cy": 75.0}, "a lens")
         assert found.distortion == Distortion()
-        assert straight(found, "a lens") is found
+        assert undistorted_lens(found, "a lens") is found
         picture = np.zeros((2, 2, 3), np.uint8)
-        assert straightened(picture, found, found) is picture
+        assert undistort(picture, found, found) is picture
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_lens_that_bends_nothing_is_left_as_it_is(monkeypatch: pytest.MonkeyPa
 def test_a_distortion_that_no_lens_has(distortion: Distortion) -> None:
     taken = Lens(*WIDE, 15, 15, 100, 75, distortion)
     with pytest.raises(SceneError, match="a lens: a distortion that can be taken out is required, found the coeff"):
-        straight(taken, "a lens")
+        undistorted_lens(taken, "a lens")
 
 
 def test_opencv_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,14 +290,14 @@ def test_a_capture_is_straightened_at_the_size_that_is_used(tmp_path: Path) -> N
     folder = photographs.transforms_folder(tmp_path / "a", changes=said)
     capture = read_capture(folder)
     taken = capture.photographs[0].lens
-    pinhole = straight(taken, "a lens")
+    pinhole = undistorted_lens(taken, "a lens")
     across = np.degrees(2 * np.arctan(20 / pinhole.fx))
     assert across < np.degrees(2 * np.arctan(20 / 30)) + 5
     with pytest.warns(UserWarning, match=rf"1 of 1 are straightened, and show {across:.0f} degrees across and "):
         views = photograph_views(capture, 50, 0, Preparation(downscale=2))
     assert np.allclose(views.Ks[0], [[pinhole.fx / 2, 0, 10], [0, pinhole.fy / 2, 7.5], [0, 0, 1]])
     whole = np.asarray(Image.open(capture.photographs[0].path).convert("RGB"))
-    expected = straightened(whole, taken, pinhole).reshape(15, 2, 20, 2, 3).mean(axis=(1, 3))
+    expected = undistort(whole, taken, pinhole).reshape(15, 2, 20, 2, 3).mean(axis=(1, 3))
     assert np.abs(views.images[0].numpy() - expected).max() <= 1
 
 
@@ -346,7 +346,7 @@ def test_a_panorama_is_unpacked_as_fine_as_its_views_are_used(tmp_path: Path) ->
     colors = []
     for name in ("a.png", "a.jpg"):
         picture.save(tmp_path / name, quality=95)
-        colors.append(read_resized(tmp_path / name, (200, 200), lenses=(taken, straight(taken, name))).colors)
+        colors.append(read_resized(tmp_path / name, (200, 200), lenses=(taken, undistorted_lens(taken, name))).colors)
     whole, drafted = (found.astype(float) for found in colors)
     assert np.abs(whole - 127).mean() > 40
     assert np.abs(whole - drafted).mean() < 10

@@ -15,7 +15,7 @@ from torch.utils import _pytree
 
 import splat
 from splat.ops import pairs
-from splat.ops.meta import Late, lazy_meta
+from splat.ops.meta import LazyValue, lazy_meta
 
 Meta = dict[str, Any]
 Read = Callable[[Meta], Any]
@@ -39,7 +39,7 @@ def maker() -> Maker:
 
 @pytest.fixture
 def meta(maker: Maker) -> Meta:
-    return lazy_meta({"a": 1, "b": Late(maker), "c": None})
+    return lazy_meta({"a": 1, "b": LazyValue(maker), "c": None})
 
 
 ALL = {"a": 1, "b": "made", "c": None}

@@ -27,10 +27,10 @@ from splat.fit.overlap import seen_by, shared_points
 from splat.fit.parameters import neighbour_distances
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.views import Views
-from splat.photos.capture import Capture, PictureFolder
+from splat.photos.capture import Capture, CaptureFolder
 from splat.photos.colmap_model import read_model
 from splat.photos.folders import read_capture
-from splat.photos.lens import Lens
+from splat.photos.lens_models import Lens
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once
@@ -71,7 +71,7 @@ def test_a_model_that_colmap_wrote(tmp_path: Path, ending: str) -> None:
     (tmp_path / "images" / "sub").mkdir(parents=True)
     for name in ("a.png", "sub/b.png"):
         (tmp_path / "images" / name).write_bytes(b"")
-    capture = read_model(tmp_path, PictureFolder(tmp_path / "images"))
+    capture = read_model(CaptureFolder(tmp_path), CaptureFolder(tmp_path / "images"))
     first, second = capture.photographs
     assert [p.path.relative_to(tmp_path / "images").as_posix() for p in capture.photographs] == ["a.png", "sub/b.png"]
     assert first.lens == Lens(width=48, height=36, fx=50, fy=50, cx=24, cy=18)
@@ -574,7 +574,7 @@ def linked(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-OUT = r"a file inside .*a is required, found a link from .* to .*secret.*; copy it there, or name the folder that has"
+OUT = r"a file inside .*a is required, found a link from .* to .*secret.*; copy it there"
 
 
 @pytest.mark.parametrize("kind", ["colmap", "transforms"])
@@ -583,7 +583,7 @@ def test_links_that_lead_out_of_a_capture(tmp_path: Path, kind: str, name: str) 
     make = photographs.colmap_folder if kind == "colmap" else photographs.transforms_folder
     folder = make(tmp_path / "a")
     linked(folder / name, tmp_path / "secret")
-    with pytest.raises(SceneError, match=OUT) as raised:
+    with pytest.raises(SceneError, match=OUT + ", or name its folder with --images") as raised:
         read(folder)
     assert str(raised.value).startswith(str(folder))
     # As many links as one likes, within the capture or to it.
@@ -609,7 +609,7 @@ def test_links_out_of_the_folder_that_images_names(tmp_path: Path) -> None:
     (folder / "images").rename(tmp_path / "pictures")
     assert len(photograph_views(read_capture(folder, tmp_path / "pictures"), 50, 0)) == 10
     linked(tmp_path / "pictures" / "03.png", tmp_path / "secret")
-    with pytest.raises(SceneError, match=OUT.replace("a is", "pictures is")):
+    with pytest.raises(SceneError, match=OUT.replace("a is", "pictures is") + ", or name its folder with --images"):
         read_capture(folder, tmp_path / "pictures")
 
 
@@ -618,15 +618,58 @@ def test_a_link_from_the_masks_of_a_capture(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "secret" / "03.png.png")
     (folder / "masks").symlink_to(tmp_path / "secret")
-    with pytest.raises(SceneError, match="the mask of .*" + OUT):
+    with pytest.raises(SceneError, match="the mask of .*" + OUT + ", or name its folder with --masks"):
         read(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sparse",
+        "sparse/0",
+        *(f"sparse/0/{part}.{ending}" for part in ("cameras", "images", "points3D") for ending in ("bin", "txt")),
+        "sparse/0/points3D.ply",
+        "transforms.json",
+        "transforms_train.json",
+        "transforms_test.json",
+    ],
+)
+def test_a_link_from_what_a_capture_is_known_by(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "a"
+    if name.startswith("transforms"):
+        photographs.transforms_folder(folder)
+        said = (folder / "transforms.json").read_bytes()
+        if name != "transforms.json":
+            (folder / "transforms.json").rename(folder / "transforms_train.json")
+            (folder / name).write_bytes(said)
+    else:
+        photographs.colmap_folder(folder, binary=not name.endswith(".txt"))
+        if name.endswith(".ply"):
+            (parts(folder) / "points3D.bin").unlink()
+            (folder / name).write_bytes(b"")
+    linked(folder / name, tmp_path / "secret")
+    with pytest.raises(SceneError, match=OUT + "$") as raised:
+        read(folder)
+    assert str(raised.value).startswith(str(folder))
+    # The capture itself may be one, and so may a file that was asked for by its name.
+    (folder / name).unlink()
+    (tmp_path / "secret").rename(folder / "kept")
+    (folder / name).symlink_to(folder / "kept")
+    (tmp_path / "b").symlink_to(folder)
+    if not name.endswith(".ply"):
+        assert len(read_capture(tmp_path / "b").photographs) >= 10
+    if name == "transforms.json":
+        (folder / name).unlink()
+        (folder / "kept").rename(tmp_path / "secret")
+        (folder / name).symlink_to(tmp_path / "secret")
+        assert len(read_capture(folder / name).photographs) == 10
 
 
 def test_a_link_from_ply_file_path(tmp_path: Path) -> None:
     folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "cloud.ply"})
     (folder / "cloud.ply").write_bytes(b"")
     linked(folder / "cloud.ply", tmp_path / "secret.ply")
-    with pytest.raises(SceneError, match="ply_file_path: " + OUT):
+    with pytest.raises(SceneError, match="ply_file_path: " + OUT + "$"):
         read(folder)
 
 

@@ -230,7 +230,7 @@ def test_an_interrupted_fit_names_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = (*FIT[:2], tmp_path / f"{HOSTILE}.ply", *FIT[3:], hostile_picture(tmp_path / "a"))
-    monkeypatch.setattr(fit_command, "noted_interrupt", lambda **_: nullcontext(lambda: True))
+    monkeypatch.setattr(fit_command, "catch_interrupt", lambda **_: nullcontext(lambda: True))
     status, _, err = run(capsys, *words)
     assert status == 130
     assert f"is in {tmp_path}/{QUOTED}.ply; run the same command with --resume" in check_printed(err)

@@ -199,8 +199,8 @@ class Project(NamedTuple):
 
     def build(self, release: ModuleType, lock: str) -> None:
         (self.folder / "ci" / "locks" / "build.txt").write_text(lock)
-        way = release.Way(self.folder, {})
-        release.run_front_end(way, "0", self.folder, "--wheel", "--outdir", self.folder / "out")
+        environment = release.BuildEnvironment(self.folder, {})
+        release.run_front_end(environment, "0", self.folder, "--wheel", "--outdir", self.folder / "out")
 
 
 @pytest.fixture

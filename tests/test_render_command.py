@@ -1,4 +1,4 @@
-"""`python -m splat render`: the picture, its options, and what is said when it cannot be made."""
+"""`splat render`: the picture, its options, and what is said when it cannot be made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m splat render --path`: videos and folders of frames, their options, and what is left after an early end."""
+"""`splat render --path`: videos and folders of frames, their options, and what is left after an early end."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_ctrl_c(
     out, folder = tmp_path / "out.mp4", tmp_path / "frames"
     out.write_bytes(b"old")
     for output, left in ((out, "nothing was written"), (folder, f"they are in {folder}")):
-        monkeypatch.setattr(frame_writing, "noted_interrupt", lambda: interrupted_after(done))
+        monkeypatch.setattr(frame_writing, "catch_interrupt", lambda: interrupted_after(done))
         words = (scene, "--path", path_file(scene, seconds=1, fps=10))
         assert render_command.run(parse("-o", output, *words)) == 130
         printed, err = capsys.readouterr()

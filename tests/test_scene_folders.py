@@ -18,7 +18,7 @@ from splat.scene.camera import orbit
 from splat.scene.camera_list import write_cameras
 from splat.scene.formats import FORMATS, read_scene, write_scene
 from splat.scene.gaussians import Gaussians, SceneError
-from splat.view.choices import find_scenes
+from splat.view.scene_choices import find_scenes
 
 
 @pytest.fixture

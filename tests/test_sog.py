@@ -94,6 +94,21 @@ def test_a_sog_file_as_it_is_written(tmp_path: Path, degree: int) -> None:
     assert losses_of(".sog", scene) == (["spherical harmonics of degree 4 are dropped"] if degree == 4 else [])
 
 
+@pytest.mark.parametrize("name", ["means", "quats", "scales", "opacities", "sh"])
+@pytest.mark.parametrize("value", [1e-45, 1e30, -3.2e38, 3.2e38, float(np.finfo(np.float32).max)])
+def test_extreme_values_are_read_as_they_were_written(tmp_path: Path, name: str, value: float) -> None:
+    scene = some_scene(50, 1)
+    getattr(scene, name)[:20] = abs(value) if name == "scales" else value
+    write_scene(tmp_path / "a.sog", scene)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = read_scene(tmp_path / "a.sog")
+    assert len(found) == len(scene)
+    if abs(value) > 1 and name in ("means", "scales", "sh"):
+        extremes = getattr(found, name).abs().flatten().sort().values[-getattr(scene, name)[:20].numel() :]
+        torch.testing.assert_close(extremes, torch.full_like(extremes, abs(value)), rtol=1e-3, atol=0)
+
+
 def test_colours_that_are_not_seen_are_kept_in_a_sog_file(tmp_path: Path) -> None:
     scene = some_scene(20, degree=0)
     scene.opacities[:] = 0
@@ -325,3 +340,13 @@ def test_a_few_far_gaussians_make_all_coarse_and_that_is_said(tmp_path: Path) ->
     assert step
     assert float(step.group(1)) / 4 < np.abs(error[:-1]).max() < float(step.group(1))
     assert losses_of(".sog", scene.select(slice(1, None))) == []
+
+
+def test_a_scene_of_a_large_scale_is_coarse_and_that_is_said() -> None:
+    scene = some_scene(200, degree=0)
+    scene.means.mul_(1e7)
+    (said,) = losses_of(".sog", scene)
+    advised = re.search(r"because the scene's scale is large; `splat convert --scale ([\de-]+)` makes it small$", said)
+    assert advised
+    scene.means.mul_(float(advised.group(1)))
+    assert losses_of(".sog", scene) == []

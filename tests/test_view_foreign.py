@@ -15,10 +15,11 @@ import pytest
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, FirstView, orbit
-from splat.view.choices import BUILT_IN, Choices
 from splat.view.drawing import Look, Picture
+from splat.view.open_page import ViewerOptions
+from splat.view.scene_choices import BUILT_IN, SceneChoices
 from splat.view.server import Viewer, open_viewer
-from splat.view.session import NARROW, ViewTerms
+from splat.view.session import NARROW
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -96,10 +97,10 @@ def black(look: Look, camera: Camera) -> Picture:
 
 @pytest.fixture(scope="module")
 def viewer() -> Iterator[Viewer]:
-    choices = Choices(
+    choices = SceneChoices(
         {BUILT_IN: None}, lambda _: knot_scene(), lambda scene, _: (FirstView(orbit(scene, 80, 60), None), ())
     )
-    with open_viewer("127.0.0.1", 0, ViewTerms(choices, black, (0.0, 0.0, 0.0), 4), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, ViewerOptions(choices, black, (0.0, 0.0, 0.0), 4), BUILT_IN) as viewer:
         yield viewer
 
 

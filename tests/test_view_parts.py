@@ -1,4 +1,4 @@
-"""What `splat view` is made of, without a server: resolutions, cameras, pictures, the painter's thread, the scenes."""
+"""What `splat view` is made of, without a server: resolutions, cameras, pictures, the render thread, the scenes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from splat.scene.camera import Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
-from splat.view.choices import BUILT_IN, Choices, find_scenes
+from splat.view.clicks import Click, is_double, point_seen
 from splat.view.crop_controls import box_lines, slider_ends, unlimited
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
-from splat.view.focus import Click, is_double, point_seen
 from splat.view.frusta import MOST_SHOWN, clicked_frustum, frustum_corners, frustum_lines, shown_pictures
-from splat.view.painter import Painter
 from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
 from splat.view.prominence import Prominence, prominences
+from splat.view.render_thread import RenderThread
 from splat.view.resolution import (
     AT_ONCE,
     FEWEST,
@@ -40,13 +39,14 @@ from splat.view.resolution import (
     LEAST,
     MOST,
     Cost,
+    CostModel,
     Detail,
-    Known,
     moving_detail,
-    noted,
     resting_detail,
     scaled_size,
+    updated_model,
 )
+from splat.view.scene_choices import BUILT_IN, SceneChoices, find_scenes
 
 pytestmark = pytest.mark.once
 
@@ -54,23 +54,23 @@ pytestmark = pytest.mark.once
 MACHINES = [Cost(0.001, 0.002), Cost(0.01, 0.05), Cost(0.02, 0.3), Cost(0.03, 3.0), Cost(0.25, 0.1), Cost(2.0, 1.0)]
 
 
-def rested(known: Known | None, machine: Cost, detail: Detail) -> tuple[Known, list[Detail]]:
+def rested(model: CostModel | None, machine: Cost, detail: Detail) -> tuple[CostModel, list[Detail]]:
     """What is known, and what was drawn, when the camera has come to rest after a picture of this detail."""
     details = [detail]
     while True:
-        known = noted(known, details[-1], machine.of(details[-1]))
+        model = updated_model(model, details[-1], machine.of(details[-1]))
         if details[-1] == FULL:
-            return known, details
+            return model, details
         assert len(details) < 6, "it comes to an end"
-        details.append(resting_detail(details[-1], known.cost))
+        details.append(resting_detail(details[-1], model.cost))
 
 
-def moved(known: Known, machine: Cost, detail: Detail, pictures: int) -> list[Detail]:
+def moved(model: CostModel, machine: Cost, detail: Detail, pictures: int) -> list[Detail]:
     """The details of so many pictures of a drag, the first one included."""
     details = [detail]
     for _ in range(pictures):
-        known = noted(known, details[-1], machine.of(details[-1]))
-        details.append(moving_detail(known.cost, details[-1]))
+        model = updated_model(model, details[-1], machine.of(details[-1]))
+        details.append(moving_detail(model.cost, details[-1]))
     return details
 
 
@@ -81,10 +81,10 @@ def is_least(detail: Detail) -> bool:
 @pytest.mark.parametrize("rests", [False, True])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_what_is_drawn_follows_the_machine(machine: Cost, rests: bool) -> None:
-    known = noted(None, FIRST, machine.of(FIRST))
+    model = updated_model(None, FIRST, machine.of(FIRST))
     if rests:
-        known, _ = rested(None, machine, FIRST)
-    details = moved(known, machine, moving_detail(known.cost, FIRST), 12)
+        model, _ = rested(None, machine, FIRST)
+    details = moved(model, machine, moving_detail(model.cost, FIRST), 12)
 
     seconds = [machine.of(detail) for detail in details]
     assert seconds[-1] <= 0.05 or is_least(details[-1])
@@ -95,8 +95,8 @@ def test_what_is_drawn_follows_the_machine(machine: Cost, rests: bool) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_fewer_gaussians_are_drawn_where_they_take_the_time(machine: Cost) -> None:
-    known, _ = rested(None, machine, FIRST)
-    scale, share = moving_detail(known.cost, FIRST)
+    model, _ = rested(None, machine, FIRST)
+    scale, share = moving_detail(model.cost, FIRST)
     assert (share == 1) == (machine.gaussians <= IN_TIME / 2)
     assert share == 1 or share <= MOST
     if share not in (1, MOST, FEWEST) and machine.gaussians > machine.pixels / 10:
@@ -106,43 +106,43 @@ def test_fewer_gaussians_are_drawn_where_they_take_the_time(machine: Cost) -> No
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_pictures_tell_the_gaussians_time_from_the_pixels(machine: Cost) -> None:
-    known: Known | None = None
+    model: CostModel | None = None
     for detail in (FIRST, Detail(0.4, 0.1), Detail(0.5), FULL, Detail(0.4, 0.1), FULL):
-        known = noted(known, detail, machine.of(detail))
-    assert known is not None
+        model = updated_model(model, detail, machine.of(detail))
+    assert model is not None
     small = 0.03 * sum(machine)  # a part that is hardly noticed cannot be told, and does not matter
-    assert tuple(known.cost) == pytest.approx(tuple(machine), rel=0.2, abs=small)
+    assert tuple(model.cost) == pytest.approx(tuple(machine), rel=0.2, abs=small)
 
 
 def test_a_drag_alone_tells_that_the_machine_has_become_slower() -> None:
-    known, _ = rested(None, Cost(0.2, 0.1), FIRST)
+    model, _ = rested(None, Cost(0.2, 0.1), FIRST)
     detail = Detail(0.5, 0.1)
     for _ in range(30):
-        known = noted(known, detail, Cost(0.6, 0.3).of(detail))  # something else keeps it busy now
-    assert known.cost.of(detail) == pytest.approx(Cost(0.6, 0.3).of(detail), rel=0.05)
+        model = updated_model(model, detail, Cost(0.6, 0.3).of(detail))  # something else keeps it busy now
+    assert model.cost.of(detail) == pytest.approx(Cost(0.6, 0.3).of(detail), rel=0.05)
 
 
 def test_another_scene_is_learned_anew() -> None:
-    known, _ = rested(None, Cost(0.001, 0.01), FIRST)
-    known = noted(known, FULL, 0.8)
-    assert known.cost == (0.4, 0.4)
-    assert known.drawn == ((FULL, 0.8),)
-    assert noted(known, FULL, 0.0).cost.of(FULL) > 0, "nothing is divided by 0"
+    model, _ = rested(None, Cost(0.001, 0.01), FIRST)
+    model = updated_model(model, FULL, 0.8)
+    assert model.cost == (0.4, 0.4)
+    assert model.drawn == ((FULL, 0.8),)
+    assert updated_model(model, FULL, 0.0).cost.of(FULL) > 0, "nothing is divided by 0"
 
 
 def test_times_that_vary_a_little_change_nothing() -> None:
-    known, _ = rested(None, Cost(0.25, 0.1), FIRST)
-    detail = moved(known, Cost(0.25, 0.1), moving_detail(known.cost, FIRST), 5)[-1]
+    model, _ = rested(None, Cost(0.25, 0.1), FIRST)
+    detail = moved(model, Cost(0.25, 0.1), moving_detail(model.cost, FIRST), 5)[-1]
     for factor in itertools.islice(itertools.cycle([0.8, 1.2, 1.0, 1.25, 0.75]), 30):
-        known = noted(known, detail, factor * Cost(0.25, 0.1).of(detail))
-        assert moving_detail(known.cost, detail) == detail
+        model = updated_model(model, detail, factor * Cost(0.25, 0.1).of(detail))
+        assert moving_detail(model.cost, detail) == detail
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("detail", [Detail(LEAST), Detail(0.4, FEWEST), Detail(0.99, MOST), Detail(1.0, 0.2)])
 def test_at_rest_everything_is_drawn_in_steps(machine: Cost, detail: Detail) -> None:
-    known, _ = rested(None, machine, FIRST)
-    _, details = rested(known, machine, detail)
+    model, _ = rested(None, machine, FIRST)
+    _, details = rested(model, machine, detail)
     assert details[-1] == FULL
     assert all(step.share == 1 for step in details[1:])
     if machine.of(FULL) < 0.8 * AT_ONCE or machine.gaussians > machine.pixels:
@@ -429,14 +429,14 @@ def test_a_share_of_a_scene_is_its_most_prominent_part() -> None:
 
 
 class Painted:
-    """A painter whose pictures the test lets through one by one, and which take what it says."""
+    """A render thread whose pictures the test lets through one by one, and which take what it says."""
 
     def __init__(self, cost: Cost = MACHINES[1]) -> None:
         self.pictures: queue.Queue[tuple[object, Detail]] = queue.Queue()
         self.errors: queue.Queue[Exception] = queue.Queue()
         self.go = threading.Semaphore(0)
         self.cost = cost
-        self.painter: Painter[object] = Painter("painted", self.paint, self.errors.put)
+        self.thread: RenderThread[object] = RenderThread("painted", self.paint, self.errors.put)
 
     def paint(self, request: object, detail: Detail) -> float:
         self.pictures.put((request, detail))
@@ -451,19 +451,19 @@ class Painted:
 
 def test_only_the_newest_request_is_drawn() -> None:
     painted = Painted()
-    painted.painter.ask(0)
+    painted.thread.ask(0)
     assert painted.next() == (0, FIRST)
     for i in range(1, 100):
-        painted.painter.ask(i)
+        painted.thread.ask(i)
     painted.go.release(50)
     assert painted.next()[0] == 99
-    painted.painter.close()
+    painted.thread.close()
 
 
 def test_at_rest_it_gets_finer_to_the_end_and_then_nothing_is_drawn() -> None:
     painted = Painted()
     painted.go.release(100)
-    painted.painter.ask("view")
+    painted.thread.ask("view")
     details = [painted.next()[1]]
     while details[-1] != FULL:
         details.append(painted.next()[1])
@@ -471,62 +471,62 @@ def test_at_rest_it_gets_finer_to_the_end_and_then_nothing_is_drawn() -> None:
     assert details[0] == FIRST
     with pytest.raises(queue.Empty):
         painted.pictures.get(timeout=0.3)
-    painted.painter.close()
+    painted.thread.close()
 
 
 def test_in_motion_it_draws_fewer_gaussians_and_all_of_them_at_rest() -> None:
     painted = Painted(Cost(0.25, 0.1))
-    painted.painter.ask("view")
+    painted.thread.ask("view")
     while painted.next()[1] != FULL:
         painted.go.release()
-    painted.painter.ask("moved")  # while the one before is drawn
+    painted.thread.ask("moved")  # while the one before is drawn
     painted.go.release()
     moving = painted.next()
     assert moving[0] == "moved"
     assert FEWEST < moving[1].share < 0.2
     for _ in range(9):
-        painted.painter.ask("again")
+        painted.thread.ask("again")
         painted.go.release()
         assert painted.next()[1].share == moving[1].share, "it does not flicker"
     painted.go.release(2)
     assert painted.next() == ("again", FULL), "at rest"
-    painted.painter.close()
-    assert painted.painter.ended(20)
+    painted.thread.close()
+    assert painted.thread.ended(20)
 
 
 def test_a_picture_that_fails_is_reported_and_the_next_is_drawn() -> None:
     painted = Painted()
     painted.go.release(100)
-    painted.painter.ask("bad")
+    painted.thread.ask("bad")
     assert str(painted.errors.get(timeout=20)) == "no picture"
     assert painted.next()[0] == "bad"
-    painted.painter.ask("good")
+    painted.thread.ask("good")
     assert painted.next()[0] == "good"
-    painted.painter.close()
+    painted.thread.close()
 
 
 def test_an_errand_is_done_between_two_pictures_and_no_other_one_until_then() -> None:
     painted = Painted()
     errand = partial(painted.paint, detail=FULL)
     done: queue.Queue[str] = queue.Queue()
-    painted.painter.ask("first")
+    painted.thread.ask("first")
     assert painted.next()[0] == "first"
-    assert painted.painter.send(lambda: errand("errand"))
-    assert not any(painted.painter.send(lambda: done.put("never")) for _ in range(60))
-    painted.painter.ask("second")
+    assert painted.thread.send(lambda: errand("errand"))
+    assert not any(painted.thread.send(lambda: done.put("never")) for _ in range(60))
+    painted.thread.ask("second")
     painted.go.release()
     assert painted.next() == ("errand", FULL), "before the next picture, and not beside one"
-    assert not painted.painter.send(lambda: done.put("never")), "it is being done"
+    assert not painted.thread.send(lambda: done.put("never")), "it is being done"
     painted.go.release(100)
     assert painted.next()[0] == "second"
-    assert painted.painter.send(lambda: errand("bad"))
+    assert painted.thread.send(lambda: errand("bad"))
     assert str(painted.errors.get(timeout=20)) == "no picture"
-    while not painted.painter.send(lambda: done.put("last")):
+    while not painted.thread.send(lambda: done.put("last")):
         pass
     assert done.get(timeout=20) == "last"
-    painted.painter.close()
-    assert painted.painter.ended(20)
-    assert not painted.painter.send(lambda: done.put("never"))
+    painted.thread.close()
+    assert painted.thread.ended(20)
+    assert not painted.thread.send(lambda: done.put("never"))
     assert done.empty()
 
 
@@ -538,10 +538,10 @@ def test_a_closed_painter_ends_and_keeps_nothing() -> None:
     painted = Painted()
     request = Request()
     gone = weakref.ref(request)
-    painted.painter.ask(request)
+    painted.thread.ask(request)
     painted.next()
-    assert painted.painter.send(partial(painted.paint, request, FULL))
-    painted.painter.close()
+    assert painted.thread.send(partial(painted.paint, request, FULL))
+    painted.thread.close()
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "painted")
     painted.go.release(9)
     thread.join(timeout=20)
@@ -563,7 +563,7 @@ def test_scenes_are_read_once_and_kept_as_long_as_somebody_looks() -> None:
         read.append(path)
         return knot_scene()
 
-    choices = Choices({BUILT_IN: None, "b.ply": Path("b.ply")}, knot, place)
+    choices = SceneChoices({BUILT_IN: None, "b.ply": Path("b.ply")}, knot, place)
     assert choices.names == [BUILT_IN, "b.ply"]
     first = choices.get("b.ply")
     assert choices.get("b.ply") is first
@@ -596,6 +596,6 @@ def test_a_scene_is_shown_as_it_was_read(tmp_path: Path) -> None:
     write_scene(tmp_path / "knot.ply", knot_scene())
     from splat.scene.formats import read_scene
 
-    exhibit = Choices(find_scenes([tmp_path]), lambda path: read_scene(path or ""), place).get("knot.ply")
-    assert exhibit.middle == knot_scene().middle()
-    assert len(exhibit.scene) == len(knot_scene())
+    loaded = SceneChoices(find_scenes([tmp_path]), lambda path: read_scene(path or ""), place).get("knot.ply")
+    assert loaded.middle == knot_scene().middle()
+    assert len(loaded.scene) == len(knot_scene())

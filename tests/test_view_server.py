@@ -31,13 +31,13 @@ from splat.scene.camera_path import read_path
 from splat.scene.coordinates import NO_OFFSET
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
-from splat.view.choices import BUILT_IN, Choices
+from splat.view.clicks import Click
 from splat.view.drawing import Look, Picture
-from splat.view.focus import Click
+from splat.view.open_page import BUSY, ViewerOptions
 from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.resolution import Detail
+from splat.view.scene_choices import BUILT_IN, SceneChoices
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
-from splat.view.session import BUSY, ViewTerms
 
 viser = pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")
 import msgspec  # noqa: E402
@@ -132,11 +132,11 @@ def painters() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("splat-view-")]
 
 
-def terms(
+def options(
     drawn: Callable[[Look, Camera], Picture], read: Callable[[Path | None], Gaussians] | None = None
-) -> ViewTerms:
-    choices = Choices({BUILT_IN: None, "other": Path("other")}, read or (lambda _: knot_scene()), place)
-    return ViewTerms(choices, drawn, (0.0, 0.0, 0.0), 4)
+) -> ViewerOptions:
+    choices = SceneChoices({BUILT_IN: None, "other": Path("other")}, read or (lambda _: knot_scene()), place)
+    return ViewerOptions(choices, drawn, (0.0, 0.0, 0.0), 4)
 
 
 def place(scene: Gaussians, path: Path | None) -> tuple[FirstView, Sequence[TakenPicture]]:
@@ -151,13 +151,13 @@ def drawn() -> Drawn:
 
 @pytest.fixture
 def viewer(drawn: Drawn) -> Iterator[Viewer]:
-    with open_viewer("127.0.0.1", 0, terms(drawn), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, options(drawn), BUILT_IN) as viewer:
         yield viewer
     assert painters() == []
 
 
 def test_the_end_waits_for_the_pictures_in_the_making(drawn: Drawn) -> None:
-    with open_viewer("127.0.0.1", 0, terms(drawn), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, options(drawn), BUILT_IN) as viewer:
         stays, goes = Page(viewer.url), Page(viewer.url)
         drawn.gate.clear()
         for page in (stays, goes):
@@ -187,7 +187,7 @@ def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> 
 def test_a_page_opens_however_large_or_far_its_scene_is(drawn: Drawn, size: float, shift: float) -> None:
     knot = knot_scene()
     flat = replace(knot, means=size * knot.means * torch.tensor([1, 1, 0]) + shift, scales=size * knot.scales)
-    with open_viewer("127.0.0.1", 0, terms(drawn, lambda path: flat if path is None else knot), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, options(drawn, lambda path: flat if path is None else knot), BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()
         session = session_of(viewer)
@@ -203,7 +203,7 @@ def test_a_page_opens_however_large_or_far_its_scene_is(drawn: Drawn, size: floa
 def test_a_page_in_motion_gets_part_of_the_scene_and_all_of_it_at_rest(
     viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("splat.view.painter.moving_detail", lambda cost, last: Detail(0.5, 0.25))
+    monkeypatch.setattr("splat.view.render_thread.moving_detail", lambda cost, last: Detail(0.5, 0.25))
     page = Page(viewer.url)
     page.look()
     scene = drawn.full()[0].scene
@@ -279,7 +279,7 @@ def test_a_double_click_makes_the_camera_look_there(drawn: Drawn) -> None:
         asked.append((camera, click))
         return found.pop(0)
 
-    with open_viewer("127.0.0.1", 0, replace(terms(drawn), measure=measure), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, replace(options(drawn), measure=measure), BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()
         drawn.full()
@@ -311,12 +311,14 @@ def test_cameras_are_drawn_and_gone_to_and_their_photographs_shown(drawn: Drawn)
 
     cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in (40, 130)]
     taken = [TakenPicture("a.png", cameras[0]), TakenPicture("../b.png", cameras[1])]
-    choices = Choices(
+    choices = SceneChoices(
         {"one": None, "other": Path("other")},
         lambda _: knot_scene(),
         lambda scene, path: (FirstView(orbit(scene, 80, 60), UP["y"]), () if path else taken),
     )
-    with open_viewer("127.0.0.1", 0, ViewTerms(choices, drawn, (0, 0, 0), 4, photograph=photograph), "one") as viewer:
+    with open_viewer(
+        "127.0.0.1", 0, ViewerOptions(choices, drawn, (0, 0, 0), 4, photograph=photograph), "one"
+    ) as viewer:
         page = Page(viewer.url)
         page.look(position=[0, 0, -9])
         drawn.full()
@@ -372,7 +374,7 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
         pass
     for ending in (".ply", ".splat"):
         crop._format.value = ending
-        wait(lambda: session._painter._errand is None)  # one is refused until the one before it has returned
+        wait(lambda: session._thread._errand is None)  # one is refused until the one before it has returned
         session.send(crop._save)
         name, content = saved.get(timeout=20)
         assert name == f"crop{ending}"
@@ -414,10 +416,10 @@ def test_a_page_that_reads_no_file_gets_no_second_one(viewer: Viewer, drawn: Dra
     session = session_of(viewer)
     session.send(lambda look, pose: session.download("a.bin", bytes(200 << 20)))
     wait(lambda: session._is_sending())
-    wait(lambda: session._painter._errand is None)
+    wait(lambda: session._thread._errand is None)
     again: list[int] = []
     session.send(lambda look, pose: again.append(1))
-    assert session._told
+    assert session._said_busy
     page.reads.set()
     wait(lambda: not session._is_sending())
     session.send(lambda look, pose: again.append(2))
@@ -759,12 +761,12 @@ def test_every_answer_says_what_pages_may_do(viewer: Viewer) -> None:
 
 
 def test_names_that_were_given_are_served(drawn: Drawn) -> None:
-    with open_viewer("localhost", 0, terms(drawn), BUILT_IN, ["Desk.example"]) as viewer:
+    with open_viewer("localhost", 0, options(drawn), BUILT_IN, ["Desk.example"]) as viewer:
         for host, status in (("desk.example:80", 200), ("localhost", 200), ("127.0.0.1", 200), ("evil.example", 403)):
             assert ask(viewer, host=host)[0] == status
             found = ask(viewer, "/", *OPENING, f"Origin: http://{host}", host=host)[0]
             assert found == (101 if status == 200 else 403)
-    with open_viewer("0.0.0.0", 0, terms(drawn), BUILT_IN) as viewer:
+    with open_viewer("0.0.0.0", 0, options(drawn), BUILT_IN) as viewer:
         assert ask(viewer, host="desk.example")[0] == 403
         assert ask(viewer)[0] == 200
 
@@ -884,7 +886,10 @@ def test_a_viser_that_listens_in_another_way_is_refused(drawn: Drawn, monkeypatc
     ours = type("Websockets", (), {"__getattr__": lambda self, name: getattr(websockets, name)})()
     ours.asyncio = type("Asyncio", (), {"server": type("Server", (), {"serve": original})})
     monkeypatch.setattr(_infra, "websockets", ours)
-    with pytest.raises(ViewError, match=r"viser 1\.1 is required"), open_viewer("127.0.0.1", 0, terms(drawn), BUILT_IN):
+    with (
+        pytest.raises(ViewError, match=r"viser 1\.1 is required"),
+        open_viewer("127.0.0.1", 0, options(drawn), BUILT_IN),
+    ):
         pass
     assert websockets.asyncio.server.serve is original
 
@@ -903,7 +908,7 @@ def test_swapping_scenes_disturbs_no_picture_and_keeps_no_scene(drawn: Drawn) ->
     gc.disable()
     with contextlib.ExitStack() as stack:
         stack.callback(gc.enable)
-        viewer = stack.enter_context(open_viewer("127.0.0.1", 0, terms(drawn, read), BUILT_IN))
+        viewer = stack.enter_context(open_viewer("127.0.0.1", 0, options(drawn, read), BUILT_IN))
         page = Page(viewer.url)
         page.look()
         drawn.full()
@@ -1016,7 +1021,7 @@ def test_a_port_that_viser_would_replace_is_refused(drawn: Drawn, taken: int, mo
     monkeypatch.setattr("splat.view.server.check_address", lambda host, port: None)
     with (
         pytest.raises(ViewError, match=f"a free port is required, found {taken}"),
-        open_viewer("127.0.0.1", taken, terms(drawn), BUILT_IN),
+        open_viewer("127.0.0.1", taken, options(drawn), BUILT_IN),
     ):
         pass
     with warnings.catch_warnings():
@@ -1033,7 +1038,7 @@ def test_a_host_that_no_machine_can_have_is_an_error(host: str) -> None:
 def test_a_page_of_a_large_scene_has_all_controls(drawn: Drawn) -> None:
     """viser refuses a least distance above the largest one, which is 10,000 at first."""
     large = replace(knot_scene(), means=knot_scene().means * 1e8)
-    with open_viewer("127.0.0.1", 0, terms(drawn, lambda _: large), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, options(drawn, lambda _: large), BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()
         page.wait_for("Save crop")

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_view_server import FRONT, Drawn, Page, place, session_of, terms, wait
+from test_view_server import FRONT, Drawn, Page, options, place, session_of, wait
 
 from splat.scene.builtin import knot_scene
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import SceneError
-from splat.view.choices import BUILT_IN, Exhibit, exhibit_of
+from splat.view.open_page import UploadOptions
 from splat.view.page_messages import LONGEST, is_expected
+from splat.view.scene_choices import BUILT_IN, LoadedScene, loaded_scene
 from splat.view.server import Viewer, open_viewer
-from splat.view.upload_controls import UploadTerms
 from splat.view.upload_gate import LONGEST_PART, PART, UploadGate
 
 pytestmark = pytest.mark.once
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.once
 MOST = 3 * 2**20
 
 
-def read(path: Path) -> Exhibit:
+def read(path: Path) -> LoadedScene:
     assert path.parent.stat().st_mode & 0o077 == 0, "nobody else can read it"
     scene = read_scene(path)
-    return exhibit_of(scene, *place(scene, None))
+    return loaded_scene(scene, *place(scene, None))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def drawn() -> Drawn:
 
 @pytest.fixture
 def viewer(drawn: Drawn) -> Iterator[Viewer]:
-    with open_viewer("127.0.0.1", 0, replace(terms(drawn), upload=UploadTerms(MOST, read)), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, replace(options(drawn), upload=UploadOptions(MOST, read)), BUILT_IN) as viewer:
         yield viewer
 
 
@@ -99,12 +99,12 @@ def test_an_uploaded_scene_is_shown_on_its_page_alone(viewer: Viewer, drawn: Dra
 def test_many_uploads_leave_threads_to_the_controls(drawn: Drawn) -> None:
     gate, reads = threading.Event(), []
 
-    def wait_for_gate(path: Path) -> Exhibit:
+    def wait_for_gate(path: Path) -> LoadedScene:
         reads.append(path.read_bytes())
         assert gate.wait(20)
         raise SceneError("none")
 
-    allowed = replace(terms(drawn), upload=UploadTerms(MOST, wait_for_gate))
+    allowed = replace(options(drawn), upload=UploadOptions(MOST, wait_for_gate))
     with open_viewer("127.0.0.1", 0, allowed, BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()

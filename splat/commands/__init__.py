@@ -1,1 +1,1 @@
-"""The commands of `python -m splat`."""
+"""The commands of `splat`."""

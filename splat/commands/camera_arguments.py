@@ -7,8 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
-from PIL import ImageColor
-
 from ..scene.camera import UP, UP_AXES, Camera, FirstView, hidden_share, orbit, seen_share
 from ..scene.camera_file import MAX_SIDE, read_camera
 from ..scene.camera_list import TakenPicture, find_cameras, read_taken, up_of
@@ -75,17 +73,6 @@ def add_camera_arguments(parser: argparse.ArgumentParser) -> None:
 def add_size_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --size, for pictures without a camera file."""
     parser.add_argument("--size", type=_size, metavar="WxH", help="size of the picture in pixels; default: 800x600")
-
-
-def add_background_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --background."""
-    parser.add_argument(
-        "--background",
-        type=_color,
-        default="black",
-        metavar="COLOR",
-        help="background colour: a name, #rrggbb, or r,g,b from 0 to 255; default: black",
-    )
 
 
 def check_camera_arguments(args: argparse.Namespace, beside: Collection[str] = ()) -> None:
@@ -211,15 +198,3 @@ class between:
         if not self.low <= value <= self.high:
             raise argparse.ArgumentTypeError(f"a number from {self.low:g} to {self.high:g} is required, found {text!r}")
         return value
-
-
-def _color(text: str) -> tuple[float, float, float]:
-    parts = text.split(",")
-    try:
-        # Pillow knows the names of CSS and #rrggbb.
-        values = [float(part) for part in parts] if len(parts) == 3 else list(ImageColor.getrgb(text)[:3])
-    except ValueError:
-        values = []
-    if len(values) != 3 or not all(0 <= value <= 255 for value in values):
-        raise argparse.ArgumentTypeError(f"a colour name, #rrggbb, or r,g,b from 0 to 255 is required, found {text!r}")
-    return values[0] / 255, values[1] / 255, values[2] / 255

@@ -66,6 +66,6 @@ def load_scene(path: Path | None, antialiased: bool | None = None) -> Gaussians:
 def save_scene(path: Path, scene: Gaussians) -> None:
     """Write a scene in the format of the name's ending, and print what it cannot hold. Raises as `write_scene`."""
     with printed_warnings():
+        write_scene(path, scene)
         for loss in losses_of(written_suffix(path), scene):
             print_warning(f"{path}: {loss}")
-        write_scene(path, scene)

@@ -1,4 +1,4 @@
-"""The command `python -m splat convert`: write scenes in another format, whole or in part, turned, moved, together."""
+"""The command `splat convert`: write scenes in another format, whole or in part, turned, moved, together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..scene.formats import (
     written_suffix,
 )
 from ..scene.gaussians import Gaussians, SceneError
-from ..scene.turns import rotation_about_axes, turned
+from ..scene.rotations import rotate_scene, rotation_about_axes
 from .command_files import add_antialiased_argument, file_argument, load_scene, save_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
@@ -106,9 +106,9 @@ def _edited(scene: Gaussians, args: argparse.Namespace) -> Gaussians:
     if args.prune is not None:
         scene = prune_scene(scene, args.prune)
     if args.up:
-        scene = turned(scene, upright_rotation(args.up))
+        scene = rotate_scene(scene, upright_rotation(args.up))
     if args.rotate:
-        scene = turned(scene, rotation_about_axes(args.rotate))
+        scene = rotate_scene(scene, rotation_about_axes(args.rotate))
     if args.scale is not None:
         scene = scale_scene(scene, args.scale)
     if args.translate:

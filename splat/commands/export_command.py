@@ -1,4 +1,4 @@
-"""The command `python -m splat export`: write a scene as a page that draws it in the reader's browser."""
+"""The command `splat export`: write a scene as a page that draws it in the reader's browser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ..scene.coordinates import NO_OFFSET
 from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
 from ..scene.gaussians import SceneError
-from .camera_arguments import add_background_argument, add_camera_arguments, check_camera_arguments, find_view
+from .background_argument import add_background_argument
+from .camera_arguments import add_camera_arguments, check_camera_arguments, find_view
 from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result, print_warning
@@ -56,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
         with enough_memory(lambda: f"exporting {name}", "choose a scene of fewer Gaussians"):
             # A page has coordinates of its own, so it loses nothing of a map's.
             scene = replace(limit_degree(scene, min(args.sh_degree, scene.degree)), offset=NO_OFFSET)
+            write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)
             for loss in losses_of(".spz", replace(scene, up=None)):  # a page is told what is up
                 print_warning(f"{args.output}: {loss}")
-            write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)
     except (SceneError, OSError) as error:
         print_error(error)
         return 1

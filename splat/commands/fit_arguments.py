@@ -1,4 +1,4 @@
-"""The options of `python -m splat fit`."""
+"""The options of `splat fit`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
 from ..scene.formats import WRITTEN_ENDINGS, check_scene_output
 from ..scene.image import check_picture
-from .camera_arguments import add_background_argument
+from .background_argument import add_background_argument
 from .command_files import file_argument
 from .device import add_device_argument
 

@@ -1,4 +1,4 @@
-"""The command `python -m splat fit`: fit a scene to pictures."""
+"""The command `splat fit`: fit a scene to pictures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ..fit.shards import Shards
 from ..fit.strategies import passes
 from ..fit.training import Trainer
 from ..fit.views import Views
-from ..photos.folders import is_capture
 from ..scene.camera_list import write_cameras
 from ..scene.gaussians import Gaussians, SceneError
 from .command_files import save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments
+from .fit_job import FitJob, fit_job
 from .fit_outputs import Outputs, find_outputs, judged_by, locked_outputs, pictures_size, say_quality, write_picture
 from .fit_progress import fit_progress, measured_at
-from .fit_work import FitWork, prepare_fit, read_pictures, sized
-from .interrupts import INTERRUPTED, noted_interrupt
+from .fit_work import FitWork, prepare_fit, read_pictures
+from .interrupts import INTERRUPTED, catch_interrupt
 from .memory import NotEnoughMemory, enough_memory
 from .output_lock import locked
 from .printing import print_error
@@ -71,10 +71,9 @@ def run(args: argparse.Namespace) -> int:
 class _Finished(NamedTuple):
     """A fit that took all its steps, on rank 0."""
 
-    args: argparse.Namespace
+    job: FitJob
     work: FitWork
     outputs: Outputs
-    device: torch.device
     scene: Gaussians
     quality: Quality
     start: float
@@ -84,24 +83,22 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
     """Take the steps and write the scene; the exit status, if nothing is left to do. `locks` hold its files."""
     start = time.perf_counter()
     what = "reading the pictures"
-    photographs = len(args.sources) == 1 and is_capture(args.sources[0])
     with agreed(shards), enough_memory(lambda: what, _REMEDY):
-        for path in locked_outputs(args) if shards.first else ():
+        job = fit_job(args, own_device(find_device(args.device), shards))
+        for path in locked_outputs(job) if shards.first else ():
             locks.enter_context(locked(path))
-        outputs = find_outputs(args, photographs)
-        device = own_device(find_device(args.device), shards)
-        args = sized(args, photographs, device)
+        outputs = find_outputs(job)
         with printed_warnings(shown=shards.first):
-            views = read_pictures(args, photographs, device, shards)
-        what = f"fitting {args.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
-        work = prepare_fit(args, views.to(device), shards)
+            views = read_pictures(job, shards)
+        what = f"fitting {job.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
+        work = prepare_fit(job, views.to(job.device), shards)
         trainer = work.trainer
         digest = digest_of(trainer) if outputs.checkpoint or shards.count > 1 else ""
-        if args.resume and outputs.checkpoint:
+        if job.resume and outputs.checkpoint:
             resume(outputs.checkpoint, trainer, digest)
     check_same(shards, {**asdict(trainer.options), "pictures": digest, "steps taken": trainer.done})
-    with _threads(views, device), noted_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
-        failure = _fit(args, work, outputs, digest, interrupted, photographs, what)
+    with _threads(views, job.device), catch_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
+        failure = _fit(job, work, outputs, digest, interrupted, what)
         if failure is not None and trainer.done == 0:
             raise failure
         stopped = shards.any(interrupted())
@@ -111,21 +108,21 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
                 save_scene(outputs.scene, scene)
                 write_cameras(outputs.cameras, *work.cameras(), scene.offset)
             if shards.any(failure is not None):
-                return _say_failed(args, trainer, failure)
+                return _say_failed(job, trainer, failure)
             if stopped:
-                return _say_interrupted(args, trainer, outputs, digest)
-    with _threads(views, device), enough_memory(lambda: what, _REMEDY):
+                return _say_interrupted(job, trainer, outputs, digest)
+    with _threads(views, job.device), enough_memory(lambda: what, _REMEDY):
         quality = trainer.quality(work.judged)
-    return _Finished(args, work, outputs, device, scene, quality, start) if shards.first else 0
+    return _Finished(job, work, outputs, scene, quality, start) if shards.first else 0
 
 
 def _finish(finished: _Finished) -> int:
     """Judge the scene, and write what shows how good it is."""
-    args, work, outputs, device, scene, quality, start = finished
-    trainer, scene = work.trainer, scene.to(device)
-    with _threads(work.views, device), enough_memory(lambda: "judging the scene", _REMEDY):
+    job, work, outputs, scene, quality, start = finished
+    trainer, scene = work.trainer, scene.to(job.device)
+    with _threads(work.views, job.device), enough_memory(lambda: "judging the scene", _REMEDY):
         judged = work.judge(scene, quality)
-        facts = _facts(args, work, device, time.perf_counter() - start)
+        facts = _facts(job, work, time.perf_counter() - start)
         if outputs.page:
             title = f"{outputs.scene.name}: photographs and renders"
             line = f"{facts}; {judged.kind}."
@@ -138,34 +135,33 @@ def _finish(finished: _Finished) -> int:
         write_picture(outputs.picture, scene, judged.views, trainer.options.sh_degree)
     if outputs.checkpoint:
         outputs.checkpoint.unlink(missing_ok=True)  # resuming from it would only give this scene again
-    say_quality(outputs, judged, facts, args.verbose)
+    say_quality(outputs, judged, facts, job.verbose)
     return 0
 
 
 def _fit(
-    args: argparse.Namespace,
+    job: FitJob,
     work: FitWork,
     outputs: Outputs,
     digest: str,
     interrupted: Callable[[], bool],
-    photographs: bool,
     what: str,
 ) -> Exception | None:
     """Take the steps, writing checkpoints; return the error that ended the fit early, if there was one."""
     trainer, shards = work.trainer, work.trainer.shards
     # Of several processes, the one that shows progress decides for all.
-    shown = photographs or shards.any(shards.first and sys.stderr.isatty())
+    shown = job.photographs or shards.any(shards.first and sys.stderr.isatty())
     failures: list[Exception] = []
-    progress = fit_progress(args.steps, trainer.done, judged_by(work.judged, bool(work.held_out)), lines=photographs)
+    progress = fit_progress(job.steps, trainer.done, judged_by(work.judged, bool(work.held_out)), lines=job.photographs)
     try:
         with enough_memory(lambda: what, _REMEDY), progress if shards.first else nullcontext() as report:
 
             def after(steps: range, loss: float) -> None:
-                measured = shown and measured_at(steps, args.steps)
+                measured = shown and measured_at(steps, job.steps)
                 quality: Quality | None = trainer.quality(work.judged) if measured else None
                 if report:
                     report(steps[-1], loss, trainer.total, quality)
-                if outputs.checkpoint and passes(steps, args.checkpoint_every):
+                if outputs.checkpoint and passes(steps, job.checkpoint_every):
                     try:
                         write_checkpoint(outputs.checkpoint, trainer, digest)
                     except OSError as error:  # on rank 0: the others go on until it stops them
@@ -179,15 +175,15 @@ def _fit(
     return failures[0] if failures else None
 
 
-def _facts(args: argparse.Namespace, work: FitWork, device: torch.device, seconds: float) -> str:
+def _facts(job: FitJob, work: FitWork, seconds: float) -> str:
     count, size = len(work.trainer.views), pictures_size(work.views)
     return (
         f"{work.trainer.total} Gaussians from {count} picture{'s' if count > 1 else ''} of {size}, "
-        f"{args.steps} steps, {device.type}, {seconds:.1f} s"
+        f"{job.steps} steps, {job.device.type}, {seconds:.1f} s"
     )
 
 
-def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: Outputs, digest: str) -> int:
+def _say_interrupted(job: FitJob, trainer: Trainer, outputs: Outputs, digest: str) -> int:
     """Write a checkpoint, if checkpoints are kept, and say where the files are."""
     more = ""
     if outputs.checkpoint:
@@ -196,17 +192,17 @@ def _say_interrupted(args: argparse.Namespace, trainer: Trainer, outputs: Output
     if not trainer.shards.first:
         return INTERRUPTED
     print_error(
-        f"interrupted after {trainer.done} of {args.steps} steps; the scene as fitted so far, "
-        f"{trainer.total} Gaussians, is in {args.output}{more}"
+        f"interrupted after {trainer.done} of {job.steps} steps; the scene as fitted so far, "
+        f"{trainer.total} Gaussians, is in {job.output}{more}"
     )
     return INTERRUPTED
 
 
-def _say_failed(args: argparse.Namespace, trainer: Trainer, failure: Exception | None) -> int:
+def _say_failed(job: FitJob, trainer: Trainer, failure: Exception | None) -> int:
     if failure is not None:  # on the rank that failed
         print_error(failure)
         print_error(
-            f"the scene after {trainer.done} of {args.steps} steps, {trainer.total} Gaussians, is in {args.output}"
+            f"the scene after {trainer.done} of {job.steps} steps, {trainer.total} Gaussians, is in {job.output}"
         )
     return 1
 

@@ -1,8 +1,7 @@
-"""The files that `python -m splat fit` writes, and what it prints once they are there."""
+"""The files that `splat fit` writes, and what it prints once they are there."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from ..scene.camera_list import cameras_path, check_cameras
 from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians
 from ..scene.image import check_picture, write_png
+from .fit_job import FitJob
 from .printing import print_result
 
 _FEW = 4
@@ -57,32 +57,32 @@ def judged_by(views: Views, held_out: bool) -> str:
     return f"{len(views)} held-out picture{several}" if held_out else f"the picture{several} it was fitted to"
 
 
-def locked_outputs(args: argparse.Namespace) -> list[Path]:
+def locked_outputs(job: FitJob) -> list[Path]:
     """What stands for the files that a fit writes while it runs, without endings: two fits never share one."""
-    scene = args.output.with_name(args.output.name[: -len(written_suffix(args.output))])
-    return [scene] + ([args.checkpoint] if args.checkpoint else [])
+    scene = job.output.with_name(job.output.name[: -len(written_suffix(job.output))])
+    return [scene] + ([job.checkpoint] if job.checkpoint else [])
 
 
-def find_outputs(args: argparse.Namespace, photographs: bool) -> Outputs:
+def find_outputs(job: FitJob) -> Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
-    stem = args.output.name[: -len(written_suffix(args.output))]
-    picture = args.picture or check_picture(args.output.with_name(f"{stem}.png"))
-    page, checkpoint, quality = args.page, args.checkpoint, None
-    if photographs:
-        quality = check_quality(args.output.with_name(f"{stem}.quality.json"))
-        page = page or check_page(args.output.with_name(f"{stem}.comparison.html"))
-        checkpoint = checkpoint or check_checkpoint(args.output.with_name(f"{stem}.checkpoint.npz"))
-    if args.resume and checkpoint is None:
+    stem = job.output.name[: -len(written_suffix(job.output))]
+    picture = job.picture or check_picture(job.output.with_name(f"{stem}.png"))
+    page, checkpoint, quality = job.page, job.checkpoint, None
+    if job.photographs:
+        quality = check_quality(job.output.with_name(f"{stem}.quality.json"))
+        page = page or check_page(job.output.with_name(f"{stem}.comparison.html"))
+        checkpoint = checkpoint or check_checkpoint(job.output.with_name(f"{stem}.checkpoint.npz"))
+    if job.resume and checkpoint is None:
         raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
-    if args.resume and not checkpoint.exists():
+    if job.resume and checkpoint and not checkpoint.exists():
         raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
-    if checkpoint and checkpoint.exists() and not args.resume:
+    if checkpoint and checkpoint.exists() and not job.resume:
         raise ValueError(
             f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file "
             "to begin anew"
         )
-    cameras = check_cameras(cameras_path(args.output))
-    return Outputs(args.output, picture, page, checkpoint, quality, cameras)
+    cameras = check_cameras(cameras_path(job.output))
+    return Outputs(job.output, picture, page, checkpoint, quality, cameras)
 
 
 @torch.no_grad()

@@ -1,11 +1,8 @@
-"""What `python -m splat fit` works on: the options in full, the pictures, the trainer."""
+"""What `splat fit` works on: the pictures, the trainer."""
 
 from __future__ import annotations
 
-import argparse
 from typing import NamedTuple
-
-import torch
 
 from ..fit.adapted_quality import judge_adapted
 from ..fit.fit_memory import FitMemory
@@ -19,7 +16,7 @@ from ..fit.views import Views
 from ..photos.folders import check_no_capture, read_capture
 from ..scene.camera import Camera
 from ..scene.gaussians import Gaussians
-from .fit_arguments import default_size
+from .fit_job import FitJob
 from .fit_outputs import Judged, pictures_size
 from .memory import available_memory
 from .printing import print_progress
@@ -56,40 +53,29 @@ class FitWork(NamedTuple):
         return Judged(judged, held_out, quality, adapted, measure_lpips(scene, judged))
 
 
-def sized(args: argparse.Namespace, photographs: bool, device: torch.device) -> argparse.Namespace:
-    """The options, with what they are where they are not given."""
-    size = default_size(photographs, device.type)
-    found = argparse.Namespace(**vars(args))
-    found.steps = args.steps or size.steps
-    found.gaussians = args.gaussians or (size.gaussians_after(found.steps) if photographs else size.gaussians)
-    if args.downscale == 1 and not args.max_size:
-        found.max_size = size.max_size
-    return found
-
-
-def read_pictures(args: argparse.Namespace, photographs: bool, device: torch.device, shards: Shards) -> Views:
+def read_pictures(job: FitJob, shards: Shards) -> Views:
     """All pictures that the command names; a line says how they are used, if they are photographs."""
-    points = max(args.gaussians // 3, 1)
+    points = max(job.gaussians // 3, 1)
     there = available_memory()
     reading = None if there is None else there // local_count(shards)
-    memory = FitMemory(reading, reading if device.type == "cpu" else None)  # CUDA reports a lack of memory itself
-    if not photographs:
-        for source in args.sources:
+    memory = FitMemory(reading, reading if job.device.type == "cpu" else None)  # CUDA reports a lack of memory itself
+    if not job.photographs:
+        for source in job.sources:
             check_no_capture(source)
-        if args.images or args.masks or args.downscale != 1 or args.max_size or any(args.background):
+        if job.images or job.masks or job.downscale != 1 or job.max_size or any(job.background):
             raise ValueError(
                 "--images, --masks, --background, --downscale and --max-size are for a folder of photographs, or a "
                 ".json file"
             )
-        return read_views(args.sources, points, args.seed, memory)
-    capture = read_capture(args.sources[0], args.images, args.masks)
-    preparation = Preparation(args.downscale, args.max_size, _bytes(args.background))
-    views = photograph_views(capture, points, args.seed, preparation, memory)
+        return read_views(job.sources, points, job.seed, memory)
+    capture = read_capture(job.sources[0], job.images, job.masks)
+    preparation = Preparation(job.downscale, job.max_size, _bytes(job.background))
+    views = photograph_views(capture, points, job.seed, preparation, memory)
     if shards.first:
         several = f", in {shards.count} processes" if shards.count > 1 else ""
         print_progress(
-            f"{len(views)} photographs, used at {pictures_size(views)}: {args.steps} steps to {args.gaussians} "
-            f"Gaussians on the {'GPU' if device.type == 'cuda' else 'CPU'}{several}; --max-size, --steps and "
+            f"{len(views)} photographs, used at {pictures_size(views)}: {job.steps} steps to {job.gaussians} "
+            f"Gaussians on the {'GPU' if job.device.type == 'cuda' else 'CPU'}{several}; --max-size, --steps and "
             "--gaussians say otherwise"
         )
     return views
@@ -100,14 +86,12 @@ def _bytes(color: tuple[float, float, float]) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def prepare_fit(args: argparse.Namespace, views: Views, shards: Shards) -> FitWork:
+def prepare_fit(job: FitJob, views: Views, shards: Shards) -> FitWork:
     """A trainer for the pictures that are not held out."""
-    held_out = args.hold_out.choose(views)
+    held_out = job.hold_out.choose(views)
     trained = views.select([i for i in range(len(views)) if i not in held_out])
-    if len(trained) < 2 and (args.refine_cameras or args.appearance != "off"):
+    if len(trained) < 2 and (job.refine_cameras or job.appearance != "off"):
         raise ValueError("--appearance and --refine-cameras are for several pictures to fit to, found 1")
-    degree = args.sh_degree if len(views) > 1 else 0
-    options = FitOptions(
-        args.steps, args.gaussians, degree, args.seed, args.strategy, args.appearance, args.refine_cameras
-    )
+    degree = job.sh_degree if len(views) > 1 else 0
+    options = FitOptions(job.steps, job.gaussians, degree, job.seed, job.strategy, job.appearance, job.refine_cameras)
     return FitWork(Trainer(trained, options, shards), views, held_out)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..scene.camera import Camera
 from ..scene.gaussians import SceneError
 from ..scene.moving_pictures import is_video, moving_pictures
-from .interrupts import INTERRUPTED, noted_interrupt
+from .interrupts import INTERRUPTED, catch_interrupt
 from .path_arguments import Motion
 from .printing import print_error, print_progress, print_warning
 from .progress_bar import duration, progress_bar
@@ -54,7 +54,7 @@ def write_frames(output: Path, motion: Motion, draw: Callable[[Camera], Tensor])
     done = 0
     try:
         with (
-            noted_interrupt() as interrupted,
+            catch_interrupt() as interrupted,
             moving_pictures(output, motion.width, motion.height, motion.fps) as write,
             _frame_progress(motion.frames) as show,
         ):

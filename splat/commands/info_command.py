@@ -1,4 +1,4 @@
-"""The command `python -m splat info`: what a scene holds."""
+"""The command `splat info`: what a scene holds."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from .._kernelwheel.exit_status import INTERRUPTED as INTERRUPTED
 
 
 @contextmanager
-def noted_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterator[Callable[[], bool]]:
-    """Note a first Ctrl-C; a second one raises KeyboardInterrupt. Yields a function that says whether there was one.
+def catch_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterator[Callable[[], bool]]:
+    """Catch a first Ctrl-C; a second one raises KeyboardInterrupt. Yields a function that says whether there was one.
 
     `also_sigterm` does the same with SIGTERM, the second of which ends the program. With `patient`, later ones are only
-    noted: torchrun passes on what a terminal has already sent to all processes. Nothing changes for a signal that is
+    caught: torchrun passes on what a terminal has already sent to all processes. Nothing changes for a signal that is
     ignored or has another handler, or in threads that cannot handle them.
     """
-    noted = False
+    caught = False
     first: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
     if also_sigterm:
         first[signal.SIGTERM] = signal.SIG_DFL
@@ -28,8 +28,8 @@ def noted_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterat
     ours = [number for number in first if before[number] is first[number]]
 
     def note(number: int, frame: FrameType | None) -> None:
-        nonlocal noted
-        noted = True
+        nonlocal caught
+        caught = True
         if not patient:
             for each in ours:
                 signal.signal(each, first[each])
@@ -39,7 +39,7 @@ def noted_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterat
     for number in ours:
         signal.signal(number, note)
     try:
-        yield lambda: noted
+        yield lambda: caught
     finally:
         for number in ours:
             signal.signal(number, before[number])

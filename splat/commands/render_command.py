@@ -1,4 +1,4 @@
-"""The command `python -m splat render`: render a picture of a scene, or moving ones."""
+"""The command `splat render`: render a picture of a scene, or moving ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.moving_pictures import check_moving_pictures, is_video, require_encoder
 from ..view.drawing import rasterized
-from .camera_arguments import add_background_argument, add_camera_arguments, add_size_argument, find_view
+from .background_argument import add_background_argument
+from .camera_arguments import add_camera_arguments, add_size_argument, find_view
 from .command_files import add_antialiased_argument, file_argument, load_scene, scene_argument
 from .device import DeviceError, add_device_argument, find_device
 from .frame_writing import even_sides, write_frames

@@ -1,4 +1,4 @@
-"""The command `python -m splat view`: look at scenes in a browser."""
+"""The command `splat view`: look at scenes in a browser."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from ..photos.named_picture import find_picture, read_small
 from ..scene.camera import Camera
 from ..scene.formats import ENDINGS
 from ..scene.gaussians import Gaussians, SceneError
-from ..view.choices import Choices, Exhibit, exhibit_of, find_scenes
+from ..view.clicks import Click, Point, point_seen
 from ..view.drawing import Look, Picture, draw
-from ..view.focus import Click, Point, point_seen
+from ..view.open_page import UploadOptions, ViewerOptions
 from ..view.origin import is_host_name, is_loopback
+from ..view.scene_choices import LoadedScene, SceneChoices, find_scenes, loaded_scene
 from ..view.server import ViewError, open_viewer
-from ..view.session import ViewTerms
-from ..view.upload_controls import UploadTerms
+from .background_argument import add_background_argument
 from .camera_arguments import (
-    add_background_argument,
     add_camera_arguments,
     check_camera_arguments,
     find_view,
@@ -33,7 +32,7 @@ from .camera_arguments import (
 )
 from .command_files import add_antialiased_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
-from .interrupts import noted_interrupt
+from .interrupts import catch_interrupt
 from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
 from .printing import print_error, print_result, print_warning
 
@@ -103,15 +102,15 @@ def run(args: argparse.Namespace) -> int:
         device = find_device(args.device)
         scenes = find_scenes(args.scenes)
         browser = _browser() if args.open else None
-        choices = Choices(
+        choices = SceneChoices(
             scenes, lambda path: _read(args, path, device), lambda scene, path: find_views(args, scene, path)
         )
         photograph = _photographs(args.photographs) if args.photographs else None
-        upload = UploadTerms(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
-        terms = ViewTerms(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
+        upload = UploadOptions(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
+        options = ViewerOptions(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
         with (
-            noted_interrupt() as interrupted,
-            open_viewer(args.host, args.port, terms, next(iter(scenes)), args.allow_name) as viewer,
+            catch_interrupt() as interrupted,
+            open_viewer(args.host, args.port, options, next(iter(scenes)), args.allow_name) as viewer,
         ):
             print_result(f"{viewer.url} shows {len(scenes)} scene{'s'[: len(scenes) > 1]}; Ctrl-C ends it", flush=True)
             if not is_loopback(args.host):
@@ -131,9 +130,9 @@ def _read(args: argparse.Namespace, path: Path | None, device: torch.device) -> 
     return load_scene(path, args.antialiased).to(device)
 
 
-def _uploaded(args: argparse.Namespace, path: Path, device: torch.device) -> Exhibit:
+def _uploaded(args: argparse.Namespace, path: Path, device: torch.device) -> LoadedScene:
     scene = _read(args, path, device)
-    return exhibit_of(scene, find_view(args, scene, path))
+    return loaded_scene(scene, find_view(args, scene, path))
 
 
 def _draw(look: Look, camera: Camera) -> Picture:

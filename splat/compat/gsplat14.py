@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..ops import rendering
 from ..ops.arguments import RasterizeMode, RenderMode
+from ..ops.defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 
 
 def rasterization(
@@ -26,10 +27,10 @@ def rasterization(
     Ks: Tensor,
     width: int,
     height: int,
-    near_plane: float = 0.01,
-    far_plane: float = 1e10,
+    near_plane: float = NEAR_PLANE,
+    far_plane: float = FAR_PLANE,
     radius_clip: float = 0.0,
-    eps2d: float = 0.3,
+    eps2d: float = EPS2D,
     sh_degree: int | None = None,
     packed: bool = True,
     tile_size: int = 16,

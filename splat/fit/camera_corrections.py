@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from .picture_values import PictureValues
+from .picture_parameters import PictureParameters
 
 _TURN: Final = 0.005
 """How far a camera turns at most, in radians; and how far it moves, as a share of the scene's extent."""
@@ -28,7 +28,7 @@ class CameraCorrections:
         self.centers = -torch.linalg.solve(viewmats[:, :3, :3].double(), viewmats[:, :3, 3:].double())[..., 0].float()
         self._around = self.centers - self.centers.mean(dim=0)
         reach = torch.tensor([_TURN] * 3 + [_SHIFT * extent] * 3, device=viewmats.device)
-        self.values = PictureValues(len(viewmats), reach, steps)
+        self.values = PictureParameters(len(viewmats), reach, steps)
 
     def viewmats_of(self, cameras: list[int]) -> Tensor:
         """Those of some of the cameras, [C, 4, 4], differentiable."""

@@ -54,7 +54,7 @@ def write_checkpoint(path: Path, trainer: Trainer, pictures: str) -> None:
             rows = state[moment] if state else torch.zeros_like(value)
             arrays[f"{name}.{moment}"] = shards.gather(rows.detach()).cpu().numpy()
     arrays |= {f"count.{name}": shards.gather(value).cpu().numpy() for name, value in trainer.strategy.counts.items()}
-    for name, values in trainer.picture_values.items():
+    for name, values in trainer.picture_parameters.items():
         arrays |= {f"{name}{part}": value.cpu().numpy() for part, value in values.state().items()}
     if shards.first:
         with replacing(path) as file:
@@ -75,7 +75,7 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     counts = list(trainer.strategy.counts)
     pictures_have = {
         f"{name}{part}": tuple(value.shape)
-        for name, of_pictures in trainer.picture_values.items()
+        for name, of_pictures in trainer.picture_parameters.items()
         for part, value in of_pictures.state().items()
     }
     wanted = ["fit", _SHARDS, *names, *moments, *(f"count.{name}" for name in counts), *pictures_have]
@@ -104,7 +104,7 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     of_each = {name: _tensor(path, name, arrays[name], shape, trainer) for name, shape in pictures_have.items()}
     trainer.table.replace(values, states)
     trainer.total = rows
-    for name, of_pictures in trainer.picture_values.items():
+    for name, of_pictures in trainer.picture_parameters.items():
         of_pictures.restore({part: of_each[f"{name}{part}"] for part in of_pictures.state()})
     trainer.strategy.counts = counted
     trainer.done = done

@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from .picture_values import PictureValues
+from .picture_parameters import PictureParameters
 
 APPEARANCES: Final = ("off", "affine")
 _REACH: Final = 0.2
@@ -24,7 +24,7 @@ class ColorMaps:
     """
 
     def __init__(self, pictures: int, steps: int, device: torch.device) -> None:
-        self.values = PictureValues(pictures, torch.full((12,), _REACH, device=device), steps)
+        self.values = PictureParameters(pictures, torch.full((12,), _REACH, device=device), steps)
 
     def applied(self, image: Tensor, picture: int) -> Tensor:
         """An image [H, W, 3] of the scene in the colours of a picture."""

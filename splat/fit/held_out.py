@@ -34,7 +34,7 @@ class HoldOut:
         if self.names is not None:
             return _checked(_named(self.names, views.names), views, f"{self.names}")
         if self.every is None and any(views.held_out):
-            return _checked([view for view, told in enumerate(views.held_out) if told], views, "the capture")
+            return _checked([view for view, held_out in enumerate(views.held_out) if held_out], views, "the capture")
         every = EVERY if self.every is None else self.every
         if every == 0 or (self.every is None and len(views) < every):
             return []

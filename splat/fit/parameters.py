@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from ..scene.gaussians import SH_C0, Gaussians
+from .learning_rates import RATES
 
 Parameters = dict[str, Tensor]
 
-# Learning rates of Adam. That of the means is set for each step.
-_RATES = {"means": 0.0, "quats": 5e-3, "scales": 1e-2, "opacities": 5e-2, "constant": 1e-2, "bands": 1e-3}
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -30,7 +29,7 @@ class GaussianTable:
         self.parameters = {name: value.requires_grad_() for name, value in parameters.items()}
         self._factor = math.sqrt(pictures)
         groups = [
-            {"params": [value], "name": name, "lr": self._factor * _RATES[name]}
+            {"params": [value], "name": name, "lr": self._factor * RATES[name]}
             for name, value in self.parameters.items()
         ]
         betas = (0.9**pictures, 0.999**pictures)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..photos.capture import Capture, Photograph
 from ..photos.distortion import PANORAMA
-from ..photos.lens import Lens
+from ..photos.lens_models import Lens
 from ..photos.pictures import (
     BLACK,
     DamagedPictureError,
@@ -21,7 +21,7 @@ from ..photos.pictures import (
     read_mask,
     read_resized,
 )
-from ..photos.straightening import size_before, straight
+from ..photos.undistortion import size_before, undistorted_lens
 from ..scene.gaussians import SceneError
 from ..scene.names import listed, name_end
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
@@ -158,7 +158,7 @@ def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[
     pinholes: dict[Lens, Lens] = {}
     for photograph in capture.photographs:
         if photograph.lens not in pinholes:
-            pinholes[photograph.lens] = straight(photograph.lens, str(photograph.path))
+            pinholes[photograph.lens] = undistorted_lens(photograph.lens, str(photograph.path))
     cameras: list[_Camera] = []
     damaged: dict[int, str] = {}
     for index, photograph in enumerate(capture.photographs):

@@ -19,16 +19,14 @@ from torch import Tensor
 from ..scene.gaussians import Gaussians
 from .camera_corrections import CameraCorrections
 from .color_maps import ColorMaps
+from .learning_rates import means_rate
 from .losses import training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances
+from .picture_parameters import PictureParameters
 from .picture_quality import Quality, judge
-from .picture_values import PictureValues
 from .shards import ALONE, Shards
 from .strategies import STRATEGIES, Moment, passes
 from .views import Views, render
-
-# Learning rates of the means in units of the scene's extent, at the first and at the last step.
-_MEANS_RATES = (3e-3, 3e-5)
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Trainer:
         """Steps taken."""
 
     @property
-    def picture_values(self) -> dict[str, PictureValues]:
+    def picture_parameters(self) -> dict[str, PictureParameters]:
         """What is fitted of each picture, besides the scene."""
         fitted = {"appearance": self.appearance, "cameras": self.cameras}
         return {name: part.values for name, part in fitted.items() if part is not None}
@@ -126,7 +124,7 @@ class Trainer:
         (loss / len(views) + self.strategy.penalty(scene, self.total)).backward()  # type: ignore[no-untyped-call]
         self._record(means2d.absgrad if self.strategy.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
-        for values in self.picture_values.values():
+        for values in self.picture_parameters.values():
             values.share_gradients(views, self.shards)
             values.step(views, steps[-1])
         moment = self._moment(steps)
@@ -176,9 +174,7 @@ class Trainer:
         )
 
     def _set_rate(self, step: int) -> None:
-        first, last = _MEANS_RATES
-        share = (step - 1) / max(self.options.steps - 1, 1)
-        self.table.set_means_rate(self.extent * first * (last / first) ** share)
+        self.table.set_means_rate(self.extent * means_rate(step, self.options.steps))
 
     def quality(self, views: Views) -> Quality:
         """PSNR and SSIM of each of the pictures. Several processes share them, and all get the numbers of all."""

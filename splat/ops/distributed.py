@@ -54,7 +54,7 @@ class Ranks:
         return runs or [(0, self.images[0])]
 
 
-def meet(sizes: Sizes, settings: ProjectionSettings, device: torch.device, facts: dict[str, object]) -> Ranks:
+def sync_ranks(sizes: Sizes, settings: ProjectionSettings, device: torch.device, facts: dict[str, object]) -> Ranks:
     """What the ranks bring. `facts` are arguments on which they must agree, as they must on the settings but the size
     of the images.
 

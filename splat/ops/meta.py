@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree
 
 
-class Late:
+class LazyValue:
     """A value of `lazy_meta` that is made when it is first read."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -18,11 +18,11 @@ class Late:
 
 
 class _Meta(dict[str, Any]):
-    """A dict that shows what its `Late` values make. Its copies are ordinary dicts."""
+    """A dict that shows what its `LazyValue` values make. Its copies are ordinary dicts."""
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
-        if isinstance(value, Late):
+        if isinstance(value, LazyValue):
             self[key] = value = value.make()
         return value
 
@@ -93,7 +93,7 @@ _pytree.register_pytree_node(
 
 
 def lazy_meta(entries: dict[str, Any]) -> dict[str, Any]:
-    """A dict that makes its `Late` values when they are read. A graph makes them, unless it never reads them."""
+    """A dict that makes its `LazyValue` values when they are read. A graph makes them, unless it never reads them."""
     if torch.compiler.is_compiling():
-        return {key: value.make() if isinstance(value, Late) else value for key, value in entries.items()}
+        return {key: value.make() if isinstance(value, LazyValue) else value for key, value in entries.items()}
     return _Meta(entries)

@@ -15,7 +15,7 @@ from .. import _kernels
 from .arguments import Sizes
 from .checks import shaped
 from .intersection import Grid, Intersections
-from .meta import Late
+from .meta import LazyValue
 
 
 class Visible:
@@ -57,8 +57,8 @@ class Splats:
         """Their entries of `meta`."""
         visible = self.visible
         return {
-            "batch_ids": visible and Late(partial(visible.batch_ids, sizes)),
-            "camera_ids": visible and Late(partial(visible.camera_ids, sizes)),
+            "batch_ids": visible and LazyValue(partial(visible.batch_ids, sizes)),
+            "camera_ids": visible and LazyValue(partial(visible.camera_ids, sizes)),
             "gaussian_ids": visible and visible.gaussian_ids,
             "radii": self.radii,
             "means2d": self.means2d,

@@ -14,7 +14,7 @@ from torch import Tensor
 from .arguments import ProjectionSettings, Sizes
 from .checks import shaped
 from .intersection import Grid, Intersections, intersect, intersection_keys
-from .meta import Late
+from .meta import LazyValue
 from .packing import Splats, pack
 from .projection import Colors, GaussianParameters, project
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .distributed import Ranks
 
 # The pairs that `meta` shows, those that are drawn, their colours if there are any, and the lists of these.
-Arranged = tuple[Splats, Splats, Tensor | None, Intersections]
+TiledPairs = tuple[Splats, Splats, Tensor | None, Intersections]
 
 
 def project_splats(
@@ -75,7 +75,7 @@ def _project_for_ranks(
     return Splats(radii, means2d, depths, conics, opacities), torch.cat(shaded), torch.stack(invalid).sum()
 
 
-def arrange(
+def tile_pairs(
     splats: Splats,
     colors: Tensor | None,
     per_camera: bool,
@@ -83,7 +83,7 @@ def arrange(
     grid: Grid,
     packed: bool,
     capacity: int | None,
-) -> Arranged:
+) -> TiledPairs:
     """The pairs in the layout that is asked for; colours are [..., C, N, D] if `per_camera`, else [..., N, D].
 
     The lists have room for `capacity` pairs of Gaussian and tile, or for those that there are.
@@ -107,7 +107,7 @@ def exchange(
     grid: Grid,
     packed: bool,
     absgrad: bool,
-) -> Arranged:
+) -> TiledPairs:
     """The same of several processes: `meta` shows this one's Gaussians, and those of all are drawn.
 
     `projected` has the cameras of all processes, `sizes` this one's.
@@ -134,8 +134,8 @@ def meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Grid
         "tile_width": tile_width,
         "tile_height": tile_height,
         "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": Late(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
+        "isect_ids": LazyValue(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
         "flatten_ids": flatten_ids,
         "isect_offsets": shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
-        "n_pairs": Late(tiles_per_gauss.sum),
+        "n_pairs": LazyValue(tiles_per_gauss.sum),
     }

@@ -15,6 +15,7 @@ from .. import _kernels
 from .arguments import ProjectionSettings, Sizes, check_scene
 from .autocast import in_float32
 from .checks import check_shape, check_tensor
+from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .packing import SparseRows, Splats, pack
 
 Projected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -94,9 +95,9 @@ def fully_fused_projection(
     Ks: Tensor,
     width: int,
     height: int,
-    eps2d: float = 0.3,
-    near_plane: float = 0.01,
-    far_plane: float = 1e10,
+    eps2d: float = EPS2D,
+    near_plane: float = NEAR_PLANE,
+    far_plane: float = FAR_PLANE,
     radius_clip: float = 0.0,
     packed: bool = False,
     sparse_grad: bool = False,

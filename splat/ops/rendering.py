@@ -23,10 +23,11 @@ from .arguments import (
 )
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
+from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .intersection import Grid, Intersections
 from .meta import lazy_meta
 from .packing import SparseRows, Splats
-from .pairs import arrange, exchange, meta_of_lists, project_splats
+from .pairs import exchange, meta_of_lists, project_splats, tile_pairs
 from .pixels import rasterize
 from .projection import Colors, GaussianParameters, check_sparse
 
@@ -42,10 +43,10 @@ def rasterization(
     Ks: Tensor,
     width: int,
     height: int,
-    near_plane: float = 0.01,
-    far_plane: float = 1e10,
+    near_plane: float = NEAR_PLANE,
+    far_plane: float = FAR_PLANE,
     radius_clip: float = 0.0,
-    eps2d: float = 0.3,
+    eps2d: float = EPS2D,
     sh_degree: int | None = None,
     packed: bool = True,
     tile_size: int = 16,
@@ -209,7 +210,7 @@ def rasterization(
 
     ranks, projected = None, sizes
     if distributed:
-        from .distributed import gather_cameras, meet  # not at the top: few programs need it
+        from .distributed import gather_cameras, sync_ranks  # not at the top: few programs need it
 
         check_distributed(sizes, per_camera)
         facts: dict[str, object] = {
@@ -219,7 +220,7 @@ def rasterization(
         tensors = (means, quats, scales, covars, opacities, colors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
         facts["viewmats.requires_grad"] = viewmats.requires_grad
-        ranks = meet(sizes, settings, viewmats.device, facts)
+        ranks = sync_ranks(sizes, settings, viewmats.device, facts)
         viewmats, Ks = gather_cameras(ranks, viewmats, Ks)
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
@@ -232,7 +233,7 @@ def rasterization(
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     pairs = splats, colors if renders_color else None, per_camera
     if ranks is None:
-        shown, splats, drawn_colors, lists = arrange(*pairs, sizes, grid, packed, capacity)
+        shown, splats, drawn_colors, lists = tile_pairs(*pairs, sizes, grid, packed, capacity)
     else:
         shown, splats, drawn_colors, lists = exchange(ranks, *pairs, projected, sizes, grid, packed, absgrad)
     if sparse_grad and shown.visible is not None:

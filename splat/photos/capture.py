@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..scene.gaussians import SH_C0, SceneError
 from ..scene.names import listed, name_end
 from ..scene.ply import read_ply
-from .lens import Lens
+from .lens_models import Lens
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,12 +50,16 @@ class Capture:
 NO_POINTS: Final = (np.zeros((0, 3)), np.zeros((0, 3), np.uint8))
 
 
-class PictureFolder:
+class CaptureFolder:
     """A folder whose files are named by untrusted data: no name and no link may lead out of it."""
 
-    def __init__(self, folder: Path, within: Path | None = None) -> None:
-        """Links may lead to anywhere in `within`, which is the folder itself if it is not given."""
+    def __init__(self, folder: Path, within: Path | None = None, option: str = "") -> None:
+        """Links may lead to anywhere in `within`, which is the folder itself if it is not given.
+
+        `option` is that of the command by which its user can name another folder.
+        """
         self.path = folder
+        self._remedy = f"copy it there, or name its folder with {option}" if option else "copy it there"
         self._root = os.path.realpath(within or folder)
 
     def file(self, name: str, what: str) -> Path:
@@ -68,7 +72,7 @@ class PictureFolder:
         if os.path.commonpath([self._root, target]) != self._root:
             raise SceneError(
                 f"{what}: a file inside {self._root} is required, found a link from {name_end(name)} to {target}; "
-                "copy it there, or name the folder that has the pictures with --images"
+                f"{self._remedy}"
             )
         return path
 
@@ -81,7 +85,7 @@ def _is_encodable(name: str) -> bool:
         return False
 
 
-def are_there(source: Path, paths: Sequence[Path]) -> list[bool]:
+def pictures_exist(source: Path, paths: Sequence[Path]) -> list[bool]:
     """Whether each of the pictures is there, and a regular file.
 
     A warning names those that are not; SceneError if these are more than half: instant-ngp leaves them out, too.
@@ -103,7 +107,7 @@ def read_cloud(path: Path) -> tuple[Floats, npt.NDArray[np.uint8]]:
     return scene.coordinates.numpy(), colors.numpy()
 
 
-def rigid(rotation: Floats, shift: Floats, what: str) -> Floats:
+def rigid_transform(rotation: Floats, shift: Floats, what: str) -> Floats:
     """A matrix [4, 4] from a rotation [3, 3] and a shift [3]; SceneError if it is none, or not finite."""
     if not (np.isfinite(rotation).all() and np.isfinite(shift).all()):
         raise SceneError(f"{what}: a finite pose is required, found a NaN or an infinity")

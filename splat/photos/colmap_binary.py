@@ -10,7 +10,7 @@ from typing import BinaryIO
 from ..scene.file_input import bytes_left
 from ..scene.gaussians import SceneError
 from .colmap_records import LONGEST_NAME, CameraRecord, ImageRecord, PointRecords, check_records
-from .lens import LENS_MODELS
+from .lens_models import LENS_MODELS
 
 
 def binary_cameras(file: BinaryIO) -> dict[int, CameraRecord]:

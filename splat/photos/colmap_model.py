@@ -24,12 +24,12 @@ from ..scene.camera import rotation_rows
 from ..scene.file_input import scene_file
 from ..scene.gaussians import SceneError
 from ..scene.names import name_end
-from .capture import NO_POINTS, Capture, Floats, Photograph, PictureFolder, are_there, read_cloud, rigid
+from .capture import NO_POINTS, Capture, CaptureFolder, Floats, Photograph, pictures_exist, read_cloud, rigid_transform
 from .colmap_binary import binary_cameras, binary_images, binary_points
 from .colmap_records import CameraRecord, ImageRecord, PointRecords
 from .colmap_text import text_cameras, text_images, text_points
-from .found_names import find_files
-from .lens import Lens, lens_of_values
+from .lens_models import Lens, lens_of_values
+from .name_matching import find_files
 
 _PARTS: Final = ("cameras", "images", "points3D")
 _Result = TypeVar("_Result")
@@ -95,8 +95,8 @@ def _size(model: Path) -> int:
     return max((path.stat().st_size for path in found if path.exists()), default=0)
 
 
-def read_model(model: Path, pictures: PictureFolder) -> Capture:
-    """Read a model, whose pictures lie in the folder `pictures`.
+def read_model(folder: CaptureFolder, pictures: CaptureFolder) -> Capture:
+    """Read the model in a folder, whose pictures lie in `pictures`.
 
     Warnings count the pictures and points that are left out: up to a half of them may be missing, or damaged.
 
@@ -105,6 +105,7 @@ def read_model(model: Path, pictures: PictureFolder) -> Capture:
             more pictures or points are missing.
         OSError: if a file cannot be opened.
     """
+    model = folder.path
     endings = sorted(_READERS, key=lambda ending: -sum((model / f"{part}{ending}").exists() for part in _PARTS))
     cameras, images = (model / f"{part}{endings[0]}" for part in _PARTS[:2])
     if missing := [path.name for path in (cameras, images) if not path.exists()]:
@@ -113,27 +114,28 @@ def read_model(model: Path, pictures: PictureFolder) -> Capture:
             f"{' and no '.join(missing)}; was it written to the end?"
         )
     readers = _READERS[endings[0]]
-    known, taken = _opened(cameras, readers.cameras), sorted(_opened(images, readers.images))
+    known = _opened(folder, cameras.name, readers.cameras)
+    taken = sorted(_opened(folder, images.name, readers.images))
     paths = find_files(images, pictures, {image.name: f"{images}: {name_end(image.name)}" for image in taken})
     lenses: dict[int, Lens] = {}
     photographs = []
-    for image in compress(taken, are_there(images, [paths[image.name] for image in taken])):
+    for image in compress(taken, pictures_exist(images, [paths[image.name] for image in taken])):
         what = f"{images}: {name_end(image.name)}"
         if image.camera not in known:
             raise SceneError(f"{what}: its camera {image.camera} is required in the model's cameras, found none")
         if image.camera not in lenses:
             model_name, *size, values = known[image.camera]
             lenses[image.camera] = lens_of_values(model_name, size, values, f"{cameras}: camera {image.camera}")
-        viewmat = rigid(_rotation(image.pose[:4], what), np.array(image.pose[4:]), what)
+        viewmat = rigid_transform(_rotation(image.pose[:4], what), np.array(image.pose[4:]), what)
         photographs.append(Photograph(paths[image.name], lenses[image.camera], viewmat))
-    return Capture(model, tuple(photographs), *_points(model, endings))
+    return Capture(model, tuple(photographs), *_points(folder, endings))
 
 
-def _points(model: Path, endings: list[str]) -> tuple[Floats, npt.NDArray[np.uint8]]:
+def _points(folder: CaptureFolder, endings: list[str]) -> tuple[Floats, npt.NDArray[np.uint8]]:
     """The model's points and their colours; of one without, a warning says so."""
     for ending in endings:
-        if (path := model / f"points3D{ending}").exists():
-            found = _opened(path, _READERS[ending].points)
+        if (path := folder.path / f"points3D{ending}").exists():
+            found = _opened(folder, path.name, _READERS[ending].points)
             values = np.array(found.values, np.float64).reshape(-1, 6)
             usable = np.isfinite(values).all(axis=1)
             if left_out := int((~usable).sum()):
@@ -144,9 +146,9 @@ def _points(model: Path, endings: list[str]) -> tuple[Floats, npt.NDArray[np.uin
                 warnings.warn(f"{path}: finite points are required; left out: {words}", stacklevel=4)
                 values = values[usable]
             return values[:, :3], values[:, 3:].astype(np.uint8)
-    if (path := model / "points3D.ply").exists():
-        return read_cloud(path)
-    warnings.warn(f"{model}: no points3D; Gaussians start at random places that two cameras see", stacklevel=4)
+    if (path := folder.path / "points3D.ply").exists():
+        return read_cloud(folder.file(path.name, f"{folder.path}"))
+    warnings.warn(f"{folder.path}: no points3D; Gaussians start at random places that two cameras see", stacklevel=4)
     return NO_POINTS
 
 
@@ -157,7 +159,8 @@ def _rotation(quaternion: tuple[float, ...], what: str) -> Floats:
     return np.array(rotation_rows([part / length for part in quaternion]))
 
 
-def _opened(path: Path, read: Callable[[BinaryIO], _Result]) -> _Result:
+def _opened(folder: CaptureFolder, name: str, read: Callable[[BinaryIO], _Result]) -> _Result:
+    path = folder.file(name, f"{folder.path}")
     with scene_file(path) as file, _damage(path):
         return read(file)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..scene.gaussians import SceneError
 from ..scene.names import listed
-from .capture import Capture, Photograph, PictureFolder
+from .capture import Capture, CaptureFolder, Photograph
 from .colmap_model import find_model, has_model, read_model
 from .other_layouts import advice, entries, pictures_in
 from .panoramas import without_panoramas
@@ -76,17 +76,17 @@ def _read(path: Path, pictures: Path | None) -> tuple[Capture, Path]:
         return read_transforms(path, pictures), path.parent
     chosen = _chosen(path, pictures)
     if (chosen / _TRANSFORMS).exists():
-        return read_transforms(chosen / _TRANSFORMS, pictures), chosen
+        return read_transforms(CaptureFolder(chosen, path).file(_TRANSFORMS, f"{path}"), pictures), chosen
     if (chosen / _TRAIN).exists():
-        return _read_splits(chosen, pictures), chosen
+        return _read_splits(CaptureFolder(chosen, path), pictures), chosen
     model = find_model(chosen)
     if model is None:
         raise SceneError(
             f"{path}: photographs with cameras are required: COLMAP's cameras, images and points3D in the folder, in "
             f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found {advice(path)}"
         )
-    folder = _images(path, chosen, model) if pictures is None else PictureFolder(pictures)
-    capture = read_model(model, folder)
+    folder = _images(path, chosen, model) if pictures is None else CaptureFolder(pictures, option="--images")
+    capture = read_model(CaptureFolder(model, path), folder)
     _say_unused(capture, folder.path)
     return capture, folder.path.parent
 
@@ -131,17 +131,19 @@ def _say_unused(capture: Capture, folder: Path) -> None:
         )
 
 
-def _read_splits(path: Path, pictures: Path | None) -> Capture:
-    found = [path / name for name in _HELD_OUT if (path / name).exists()]
+def _read_splits(folder: CaptureFolder, pictures: Path | None) -> Capture:
+    train, *found = (
+        folder.file(name, f"{folder.path}") for name in (_TRAIN, *_HELD_OUT) if (folder.path / name).exists()
+    )
     for other in found[1:]:
         warnings.warn(f"{other}: not used, {found[0]} is what the scene is measured by", stacklevel=3)
-    return read_splits({path / _TRAIN: False, **dict.fromkeys(found[:1], True)}, pictures)
+    return read_splits({train: False, **dict.fromkeys(found[:1], True)}, pictures)
 
 
 def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
     """The capture with the masks of a folder, for the photographs that have none."""
     # Without --masks, the folder's name is the capture's, and a link of this name may lead out of it.
-    within = PictureFolder(folder, None if required else folder.parent)
+    within = CaptureFolder(folder, None if required else folder.parent, "--masks")
     found = [
         photograph if photograph.mask else replace(photograph, mask=_mask(within, photograph))
         for photograph in capture.photographs
@@ -159,7 +161,7 @@ def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
     return replace(capture, photographs=tuple(found))
 
 
-def _mask(folder: PictureFolder, photograph: Photograph) -> Path | None:
+def _mask(folder: CaptureFolder, photograph: Photograph) -> Path | None:
     """A mask with the photograph's name, and that of folders above it if there are such folders for masks."""
     parts = photograph.path.parts
     for start in range(max(len(parts) - _MOST_FOLDERS, 0), len(parts)):
@@ -172,14 +174,14 @@ def _mask(folder: PictureFolder, photograph: Photograph) -> Path | None:
     return None
 
 
-def _images(path: Path, chosen: Path, model: Path) -> PictureFolder:
+def _images(path: Path, chosen: Path, model: Path) -> CaptureFolder:
     place = _place(*dict.fromkeys([chosen, model, *model.absolute().parents[:2], path]))
     if place is None:
         raise SceneError(
             f"{path}: the model's pictures are required in {chosen / _IMAGES[0]}, found no such folder; name it: "
             "--images"
         )
-    return PictureFolder(place, within=place.parent)
+    return CaptureFolder(place, place.parent, "--images")
 
 
 def _place(*folders: Path) -> Path | None:

@@ -15,8 +15,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..scene.file_input import opened_file
 from ..scene.gaussians import SceneError
-from .lens import Lens
-from .straightening import size_before, straightened
+from .lens_models import Lens
+from .undistortion import size_before, undistort
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -157,7 +157,7 @@ def read_resized(
         shown = ImageOps.exif_transpose(picture) if turned else picture
         whole, transparent = _opaque(_in_8_bits(shown, path), background)
         if lenses:
-            whole = Image.fromarray(straightened(np.asarray(whole), *lenses))
+            whole = Image.fromarray(undistort(np.asarray(whole), *lenses))
         made = whole if whole.size == size else whole.resize(size, Image.Resampling.BOX)
         return Pixels(np.array(made), transparent)
 
@@ -167,7 +167,7 @@ def read_mask(path: Path, size: tuple[int, int], lenses: tuple[Lens, Lens] | Non
     with opened_picture(path) as picture:
         grey = _opaque(_in_8_bits(picture, path), BLACK)[0].convert("L")
         if lenses:
-            grey = Image.fromarray(straightened(np.asarray(grey), *lenses))
+            grey = Image.fromarray(undistort(np.asarray(grey), *lenses))
         return np.array(grey if grey.size == size else grey.resize(size, Image.Resampling.BOX)) > 127
 
 

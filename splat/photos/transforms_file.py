@@ -22,10 +22,10 @@ import numpy as np
 from ..scene.gaussians import SceneError
 from ..scene.json_input import JsonLimits, read_json
 from ..scene.names import listed, name_end, quoted
-from .capture import NO_POINTS, Capture, Floats, Photograph, PictureFolder, are_there, read_cloud, rigid
+from .capture import NO_POINTS, Capture, CaptureFolder, Floats, Photograph, pictures_exist, read_cloud, rigid_transform
 from .distortion import PANORAMA, POLYNOMIAL
-from .found_names import find_files
-from .lens import LENS_MODELS, Lens, lens_of
+from .lens_models import LENS_MODELS, Lens, lens_of
+from .name_matching import find_files
 from .pictures import picture_size
 
 _MOST_FRAMES: Final = 100_000
@@ -86,14 +86,14 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None)
     clouds: list[Path] = []
     for path, held_out in paths.items():
         values = _object(path)
-        frames += _frames(path, values, PictureFolder(path.parent if pictures is None else pictures), held_out)
+        frames += _frames(path, values, CaptureFolder(pictures or path.parent, option="--images"), held_out)
         unused |= set(values) - _OF_FILES
         unused |= {name for frame in values["frames"] for name in frame} - _OF_FRAMES
         if "ply_file_path" in values:
             name = str(values["ply_file_path"])
-            clouds.append(find_files(path, PictureFolder(path.parent), {name: f"{path}: ply_file_path"})[name])
+            clouds.append(find_files(path, CaptureFolder(path.parent), {name: f"{path}: ply_file_path"})[name])
     source = next(iter(paths))
-    frames = list(compress(frames, are_there(source, [frame.picture for frame in frames])))
+    frames = list(compress(frames, pictures_exist(source, [frame.picture for frame in frames])))
     masks = [frame.mask for frame in frames if frame.mask]
     if missing := [name_end(str(mask)) for mask in masks if not mask.is_file()]:
         raise SceneError(f"{source}: {len(missing)} of its {len(masks)} masks are missing: {listed(missing)}")
@@ -111,7 +111,7 @@ def _object(path: Path) -> dict[str, Any]:
     return values
 
 
-def _frames(path: Path, values: dict[str, Any], folder: PictureFolder, held_out: bool | None) -> Iterable[_Frame]:
+def _frames(path: Path, values: dict[str, Any], folder: CaptureFolder, held_out: bool | None) -> Iterable[_Frame]:
     frames = values.get("frames")
     if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
         raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
@@ -128,8 +128,8 @@ def _frames(path: Path, values: dict[str, Any], folder: PictureFolder, held_out:
     found, found_masks = (find_files(path, folder, names, _ENDINGS) for names in (pictures, masks))
     for frame in frames:
         name, mask = frame["file_path"], found_masks[frame["mask_path"]] if "mask_path" in frame else None
-        told = name in held if held is not None else None
-        yield _Frame(found[name], mask, ChainMap(frame, values), told if held_out is None else held_out)
+        in_list = name in held if held is not None else None
+        yield _Frame(found[name], mask, ChainMap(frame, values), in_list if held_out is None else held_out)
 
 
 def _held_out(values: Mapping[str, Any]) -> frozenset[str] | None:
@@ -232,9 +232,9 @@ def _viewmat(frame: Mapping[str, Any], what: str) -> Floats:
     matrix = _array(frame.get("transform_matrix"))
     if matrix.shape not in ((4, 4), (3, 4)):
         raise SceneError(f"{what}: transform_matrix, 4 rows of 4 finite numbers, required, found something else")
-    pose = rigid(matrix[:3, :3] * _AXES, matrix[:3, 3], what)
+    pose = rigid_transform(matrix[:3, :3] * _AXES, matrix[:3, 3], what)
     rotation = pose[:3, :3].T
-    return rigid(rotation, -rotation @ pose[:3, 3], what)
+    return rigid_transform(rotation, -rotation @ pose[:3, 3], what)
 
 
 def _array(rows: object) -> Floats:

@@ -29,7 +29,7 @@ from .file_output import check_writable, replacing
 from .gaussians import SceneError
 from .json_input import JsonLimits, read_json
 from .names import listed, quoted
-from .turns import quaternion
+from .rotations import quaternion
 
 MAX_SIDE: Final = 16384
 """The largest width and height of a picture in pixels."""
@@ -41,7 +41,6 @@ _KEYS: Final = ("width", "height", "viewmat", "position", "rotation", "K", "fov"
 _LARGEST: Final = 1e15
 SMALLEST: Final = 1e-15
 """The least focal length in pixels, and the least distance of a near plane."""
-_NEAR: Final = 0.01
 # How far from a rotation a matrix may be: files are written by hand and with few digits.
 _TOLERANCE: Final = 1e-3
 
@@ -108,7 +107,7 @@ def camera_from(values: object, offset: Offset = NO_OFFSET) -> Camera:
     width, height = (_side(values, name) for name in ("width", "height"))
     viewmat = moved(_viewmat(values), offset)
     K = _intrinsics(values, width, height)
-    near = finite_numbers(values["near"], "near", (1,))[0] if "near" in values else _NEAR
+    near = finite_numbers(values["near"], "near", (1,))[0] if "near" in values else Camera.near
     if near < SMALLEST:
         raise SceneError(f"near must be at least {SMALLEST:g}, found {near:g}")
     return Camera(viewmat=viewmat.float(), K=K.float(), width=width, height=height, near=near)

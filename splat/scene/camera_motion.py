@@ -13,7 +13,7 @@ from torch import Tensor
 from .camera import Camera, rotation_rows
 from .camera_file import viewmat_of
 from .camera_path import CameraPath
-from .turns import left_product, quaternion
+from .rotations import left_product, quaternion
 
 
 def cameras_along(path: CameraPath, count: int) -> Iterator[Camera]:

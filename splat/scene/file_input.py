@@ -9,6 +9,7 @@ import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -21,6 +22,8 @@ MOST_TIMES: Final = 100
 ALWAYS_ALLOWED: Final = 2**26
 """or to this many bytes, whichever is more."""
 
+_SQUARED: Final = (1e-15, 1e15)
+"""Numbers that float32 squares without much of an error."""
 _LARGE: Final = 2**20
 """So many bytes may be asked of a file without a look at its size."""
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
@@ -124,7 +127,15 @@ def check_unpacked_size(needed: int, size: int) -> None:
 
 
 def usable(scene: Gaussians, path: Path) -> Gaussians:
-    """Those Gaussians that are finite and have a rotation; a LeftOutWarning counts the others."""
+    """Those Gaussians that are finite and have a rotation; a LeftOutWarning counts the others.
+
+    Quaternions whose length float32 cannot square become unit ones.
+    """
+    largest = scene.quats.abs().amax(dim=1, keepdim=True)
+    squares = ((largest > _SQUARED[0]) & (largest < _SQUARED[1])) | (largest == 0) | ~torch.isfinite(largest)
+    if not squares.all():
+        unit = torch.nn.functional.normalize(scene.quats / largest, dim=1)
+        scene = replace(scene, quats=torch.where(squares, scene.quats, unit))
     valid = (scene.quats != 0).any(dim=1)
     for value in scene.tensors:
         others = tuple(range(1, value.ndim))

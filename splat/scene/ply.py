@@ -17,9 +17,9 @@ from .file_input import scene_file, usable
 from .gaussians import SH_C0, Gaussians, SceneError
 from .names import listed
 from .ply_comments import commented
-from .ply_doubts import doubts
 from .ply_header import read_header
 from .ply_rows import Array, Vertices, read_vertices
+from .ply_warnings import warnings_of
 
 
 def read_ply(path: str | Path) -> Gaussians:
@@ -41,7 +41,7 @@ def read_ply(path: str | Path) -> Gaussians:
     say about the scene.
 
     Gaussians with a NaN, an infinity or a quaternion of length 0 are left out, with a warning that says how many; one
-    also says what makes it doubtful that values were read as they were meant (`ply_doubts.py`).
+    also says what makes it doubtful that values were read as they were meant (`ply_warnings.py`).
 
     Raises:
         SceneError: if the file is empty, truncated, malformed, not PLY, or holds no centres.
@@ -56,8 +56,8 @@ def read_ply(path: str | Path) -> Gaussians:
             file.seek(0)
             vertices = read_vertices(file, _choose)
             gaussians = _to_gaussians(vertices)
-            for doubt in doubts(header, vertices):
-                warnings.warn(f"{path}: {doubt}", stacklevel=2)
+            for phrase in warnings_of(header, vertices):
+                warnings.warn(f"{path}: {phrase}", stacklevel=2)
     return usable(commented(gaussians, header.comments), path)
 
 

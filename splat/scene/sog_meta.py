@@ -22,6 +22,7 @@ MOST_PALETTE: Final = 2**16
 
 _LIMITS: Final = JsonLimits(bytes=MAX_META, nests=100, values=10_000)
 _IMAGES: Final = {"means": ("means_l", "means_u"), "scales": ("scales",), "quats": ("quats",), "sh0": ("sh0",)}
+_LARGEST: Final = float(np.finfo(np.float32).max)
 _HARMONICS: Final = ("shN_centroids", "shN_labels")
 
 Floats = npt.NDArray[np.float32]
@@ -110,7 +111,7 @@ def _numbers(part: dict[str, Any], name: str, least: int, most: int) -> npt.NDAr
     if not isinstance(values, list) or not least <= len(values) <= most:
         raise SceneError(f"{name!r} must be a list of {least} to {most} numbers, found something else")
     if not all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 3e38 for value in values
+        isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST for value in values
     ):
         raise SceneError(f"{name!r} must hold finite numbers alone, found something else")
     return np.array(values, np.float64)

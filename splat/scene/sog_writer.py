@@ -27,8 +27,8 @@ from .sog_meta import ANTIALIASED, MAX_DEGREE, META, MOST_PALETTE
 _STEPS: Final = 65535
 _FEW_STEPS: Final = 4096
 """Fewer than these in the extent of 96 % of the centres are said."""
-_SMALLEST: Final = 1e-38
-"""Standard deviations are written as at least so much, since their logarithm is."""
+_DEVIATIONS: Final = (1e-38, 3.4e38)
+"""Standard deviations are written as no less and no more, since float32 holds what their logarithms stand for."""
 _GENERATOR: Final = "splat"
 
 Bytes = npt.NDArray[np.uint8]
@@ -67,7 +67,7 @@ def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
     order = nearby(coordinates)
     quats, scales, opacities, sh = (value.detach().cpu().double().numpy()[order] for value in scene.tensors[1:])
     low, high, limits = _positions(coordinates[order])
-    deviations, scale_bytes = codebook(np.log(np.maximum(scales, _SMALLEST)).astype(np.float32))
+    deviations, scale_bytes = codebook(np.log(np.clip(scales, *_DEVIATIONS)).astype(np.float32))
     colors, color_bytes = codebook(sh[:, 0].astype(np.float32))
     alphas = np.clip(np.rint(opacities * 255), 0, 255).astype(np.uint8)
     images = {
@@ -110,17 +110,25 @@ def _logarithms(coordinates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def _coarse(coordinates: npt.NDArray[np.float64]) -> list[str]:
-    """That far Gaussians leave few steps to the others, of which there are 65536 if none is far."""
+    """That there are few steps for most centres: far ones take them, or those next to 0 in a scene of a large scale."""
     if not len(coordinates):
         return []
-    low, high = np.quantile(coordinates, (0.02, 0.98), axis=0)
-    step = np.ptp(_logarithms(coordinates), axis=0) / _STEPS * (1 + np.maximum(np.abs(low), np.abs(high)))
-    if step.max() * _FEW_STEPS <= (high - low).max():
+    box = np.quantile(coordinates, (0.02, 0.98), axis=0)
+    extent = float(np.ptp(box, axis=0).max())
+
+    def step(of: npt.NDArray[np.float64]) -> float:
+        """The largest in the box, if logarithms extend as those `of` these points."""
+        return float((np.ptp(_logarithms(of), axis=0) / _STEPS * (1 + np.abs(box).max(axis=0))).max())
+
+    found = step(coordinates)
+    if found * _FEW_STEPS <= extent:
         return []
-    return [
-        f"centres are rounded to steps of {step.max():.2g}, because a few lie far from the others; "
-        "`splat convert --crop` leaves them out"
-    ]
+    if step(box) * _FEW_STEPS <= extent:
+        why = "a few lie far from the others; `splat convert --crop` leaves them out"
+    else:
+        factor = 10 ** -np.floor(np.log10(extent))
+        why = f"the scene's scale is large; `splat convert --scale {factor:.0g}` makes it small"
+    return [f"centres are rounded to steps of {found:.2g}, because {why}"]
 
 
 def _positions(coordinates: npt.NDArray[np.float64]) -> tuple[Bytes, Bytes, dict[str, list[float]]]:

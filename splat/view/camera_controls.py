@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..scene.camera import UP
 from ..scene.camera_file import camera_json
-from .choices import Exhibit
+from .open_page import OpenPage
 from .pose import Aim, Numbers, aim_of, camera_of
+from .scene_choices import LoadedScene
 
 if TYPE_CHECKING:
     import viser
-
-    from .session import Session
 
 AS_OPENED: Final = "as opened"
 UPSIDE_DOWN: Final = "upside down"
@@ -27,25 +26,25 @@ UPS: Final = (AS_OPENED, UPSIDE_DOWN, *UP, THIS_PICTURE)
 class CameraControls:
     """A folder of a page's panel."""
 
-    def __init__(self, page: Session, exhibit: Exhibit) -> None:
+    def __init__(self, page: OpenPage, loaded: LoadedScene) -> None:
         self._page, self._camera = page, page.client.camera
         gui = page.client.gui
         with gui.add_folder("Camera", expand_by_default=False):
-            fov = slider_degrees(first_aim(exhibit).fov)
+            fov = slider_degrees(first_aim(loaded).fov)
             self._fov = gui.add_slider("Field of view", 5, 150, 1, fov, hint="degrees, vertical")
             self._up = gui.add_dropdown("Up", UPS, hint="what stays upright while you orbit")
             page.when(gui.add_button("Whole scene").on_click, self.show_all)
             page.when(gui.add_button("Save camera").on_click, self._save)
         self._up_was = self._up.value
-        self._limit_zoom(first_aim(exhibit))
+        self._limit_zoom(first_aim(loaded))
         page.when(self._fov.on_update, self._zoom)
         page.when(self._up.on_update, self._turn)
 
     def show_all(self) -> None:
         """Point the page's camera at the scene as it was first seen."""
-        exhibit = self._page.exhibit
-        if exhibit is not None:
-            aim = first_aim(exhibit)
+        loaded = self._page.loaded
+        if loaded is not None:
+            aim = first_aim(loaded)
             self._limit_zoom(aim)
             self.point(aim, AS_OPENED)
 
@@ -64,19 +63,19 @@ class CameraControls:
 
     def _turn(self) -> None:
         """Turn the picture so that what was chosen is up; the camera stays where it is."""
-        name, exhibit = self._up.value, self._page.exhibit
-        if name == self._up_was or name not in UPS or exhibit is None:
+        name, loaded = self._up.value, self._page.loaded
+        if name == self._up_was or name not in UPS or loaded is None:
             return
         self._up_was = name
-        self._camera.up_direction = _triple(self._direction(name, exhibit))
+        self._camera.up_direction = _triple(self._direction(name, loaded))
         self._page.ask()
 
-    def _direction(self, name: str, exhibit: Exhibit) -> Numbers:
+    def _direction(self, name: str, loaded: LoadedScene) -> Numbers:
         """x, y, z of what a choice says is up."""
         if name == THIS_PICTURE:
-            camera = camera_of(self._page.pose(), exhibit.view.camera.near)
+            camera = camera_of(self._page.pose(), loaded.view.camera.near)
             return tuple((-camera.viewmat[1, :3]).tolist())
-        opened = first_aim(exhibit).up
+        opened = first_aim(loaded).up
         return {AS_OPENED: opened, UPSIDE_DOWN: tuple(-number for number in opened), **UP}[name]
 
     def _limit_zoom(self, aim: Aim) -> None:
@@ -95,9 +94,9 @@ class CameraControls:
             self._page.download("camera.json", camera_json(camera, look.scene.offset).encode())
 
 
-def first_aim(exhibit: Exhibit) -> Aim:
+def first_aim(loaded: LoadedScene) -> Aim:
     """How a page's camera is set to show a scene as it is first seen."""
-    return aim_of(*exhibit.view, exhibit.middle)
+    return aim_of(*loaded.view, loaded.middle)
 
 
 def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callable[[], Any], aim: Aim) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,10 @@ from ..scene.edits import Corner, crop_scene
 from ..scene.formats import WRITERS, losses_of, write_scene
 from ..scene.gaussians import Gaussians, SceneError
 from .camera_controls import set_value
-from .choices import Exhibit
 from .drawing import Look
+from .open_page import OpenPage
 from .pose import Numbers, Pose
-
-if TYPE_CHECKING:
-    from .session import Session
+from .scene_choices import LoadedScene
 
 MOST_BYTES: Final = 2**29
 """Of a scene that a page saves, as a PLY file."""
@@ -38,7 +36,7 @@ _PIXELS: Final = 2.0
 class CropControls:
     """A folder of a page's panel."""
 
-    def __init__(self, page: Session, exhibit: Exhibit) -> None:
+    def __init__(self, page: OpenPage, loaded: LoadedScene) -> None:
         self._page = page
         self._cropping = threading.Lock()
         gui = page.client.gui
@@ -49,13 +47,13 @@ class CropControls:
             page.when(gui.add_button("Save crop").on_click, lambda: page.send(self._save))
         self._sliders: list[Any] = []
         self._was: tuple[Corner, Corner] | None = None
-        self.show(exhibit)
+        self.show(loaded)
         page.when(self._on.on_update, self._change)
 
-    def show(self, exhibit: Exhibit) -> None:
+    def show(self, loaded: LoadedScene) -> None:
         """Offer boxes for another scene, and crop nothing of it until that is asked for."""
         set_value(self._on, False)
-        self._lower, self._upper = slider_ends(exhibit.scene)
+        self._lower, self._upper = slider_ends(loaded.scene)
         for slider in self._sliders:
             slider.remove()
         with self._group:
@@ -76,24 +74,24 @@ class CropControls:
 
     def _change(self) -> None:
         with self._cropping:  # one at a time: each makes a copy of what is left
-            box, exhibit = self._box(), self._page.exhibit
-            if exhibit is None or box == self._was:
+            box, loaded = self._box(), self._page.loaded
+            if loaded is None or box == self._was:
                 return
             if box is None:
-                scene = exhibit.scene
+                scene = loaded.scene
                 self._page.client.scene.remove_by_name(_NODE)
             else:
-                scene = crop_scene(exhibit.scene, *unlimited(*box, self._lower, self._upper))
-                lines = (box_lines(*box) - exhibit.scene.offset).astype(np.float32)
+                scene = crop_scene(loaded.scene, *unlimited(*box, self._lower, self._upper))
+                lines = (box_lines(*box) - loaded.scene.offset).astype(np.float32)
                 self._page.client.scene.add_line_segments(
                     _NODE, lines, _COLOR, thickness=_PIXELS, thickness_units="screen"
                 )
-            if self._page.exhibit is exhibit:
+            if self._page.loaded is loaded:
                 self._page.change(lambda look: replace(look, scene=scene))
             self._was = box
 
     def _save(self, look: Look, pose: Pose) -> None:
-        """Called in the painter's thread."""
+        """Called in the render thread."""
         ending = self._format.value
         if ending not in WRITERS:
             raise SceneError("one of the formats on offer is required, found another")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..scene.camera import Camera
 from ..scene.camera_motion import camera_at
 from ..scene.camera_path import CameraPath, path_json
 from ..scene.coordinates import Offset
 from ..scene.gaussians import SceneError
+from .camera_controls import CameraControls
+from .open_page import OpenPage
 from .pose import aim_of, camera_of
-
-if TYPE_CHECKING:
-    from .session import Session
 
 MOST: Final = 500
 """Keyframes of a page."""
@@ -26,8 +25,8 @@ _TICK: Final = 0.05
 class PathControls:
     """A folder of a page's panel."""
 
-    def __init__(self, page: Session) -> None:
-        self._page = page
+    def __init__(self, page: OpenPage, camera: CameraControls) -> None:
+        self._page, self._camera = page, camera
         self._keyframes: tuple[Camera, ...] = ()
         self._lock, self._playing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
         least, most, first = _SECONDS
@@ -79,11 +78,11 @@ class PathControls:
         try:
             self._stop.clear()
             seconds, start, place = path.seconds or 1.0, time.monotonic(), 0.0
-            while place < 1 and (exhibit := self._page.exhibit) is not None:
+            while place < 1 and (loaded := self._page.loaded) is not None:
                 place = min((time.monotonic() - start) / seconds, 1.0)
                 camera = camera_at(path, place * (len(path.keyframes) - 1))
                 # With each camera's own up, as the path has it.
-                self._page.camera.point(aim_of(camera, None, exhibit.middle))
+                self._camera.point(aim_of(camera, None, loaded.middle))
                 if self._stop.wait(_TICK):
                     break
         finally:

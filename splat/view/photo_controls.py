@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from ..scene.gaussians import SceneError
 from ..scene.names import quoted
-from .camera_controls import set_value
-from .choices import Exhibit
-from .focus import Click
+from .camera_controls import CameraControls, set_value
+from .clicks import Click
 from .frusta import clicked_frustum, frustum_corners, frustum_lines, shown_pictures
+from .open_page import OpenPage
 from .pose import aim_of, camera_of
-
-if TYPE_CHECKING:
-    from .session import Session
+from .scene_choices import LoadedScene
 
 NONE: Final = "none"
 _NODE: Final = "/cameras"
@@ -27,8 +25,8 @@ _PIXELS: Final = 2.0
 class PhotoControls:
     """A folder of a page's panel, which is there if the scene has such cameras."""
 
-    def __init__(self, page: Session, exhibit: Exhibit) -> None:
-        self._page = page
+    def __init__(self, page: OpenPage, camera: CameraControls, loaded: LoadedScene) -> None:
+        self._page, self._camera = page, camera
         self._reading = threading.Lock()
         gui = page.client.gui
         self._folder = gui.add_folder("Photographs", expand_by_default=False)
@@ -37,17 +35,17 @@ class PhotoControls:
             self._chosen = gui.add_dropdown("Go to", (NONE,))
             self._note = gui.add_markdown("", visible=False)
             self._photograph = gui.add_image(np.zeros((1, 1, 3), np.uint8), visible=False)
-        self.show(exhibit)
+        self.show(loaded)
         page.when(self._drawn.on_update, self._draw)
         page.when(self._chosen.on_update, self._go)
 
-    def show(self, exhibit: Exhibit) -> None:
+    def show(self, loaded: LoadedScene) -> None:
         """Offer the cameras of another scene."""
-        taken = shown_pictures(exhibit.taken)
+        taken = shown_pictures(loaded.taken)
         self._folder.visible = bool(taken)
         self._by_name = {f"{number + 1}: {quoted(picture.name)}": picture for number, picture in enumerate(taken)}
-        self._corners = frustum_corners([picture.camera for picture in taken], exhibit.middle) if taken else None
-        few = f"{len(taken)} of {len(exhibit.taken)} cameras, evenly chosen" if len(taken) < len(exhibit.taken) else ""
+        self._corners = frustum_corners([picture.camera for picture in taken], loaded.middle) if taken else None
+        few = f"{len(taken)} of {len(loaded.taken)} cameras, evenly chosen" if len(taken) < len(loaded.taken) else ""
         self._note.content, self._note.visible = few, bool(few)
         self._chosen.options = (NONE, *self._by_name)
         self._photograph.visible = False
@@ -55,10 +53,10 @@ class PhotoControls:
 
     def click(self, click: Click) -> bool:
         """Go to the camera that was clicked; whether there was one, and they are drawn."""
-        exhibit, corners = self._page.exhibit, self._corners
-        if not self._drawn.value or exhibit is None or corners is None:
+        loaded, corners = self._page.loaded, self._corners
+        if not self._drawn.value or loaded is None or corners is None:
             return False
-        camera = camera_of(self._page.pose(), exhibit.view.camera.near)
+        camera = camera_of(self._page.pose(), loaded.view.camera.near)
         found = clicked_frustum(corners, camera, click.across, click.down)
         if found is None:
             return False
@@ -74,21 +72,21 @@ class PhotoControls:
             scene.remove_by_name(_NODE)
 
     def _go(self) -> None:
-        name, exhibit = self._chosen.value, self._page.exhibit
+        name, loaded = self._chosen.value, self._page.loaded
         picture = self._by_name.get(name)
-        if picture is None or exhibit is None:
+        if picture is None or loaded is None:
             self._photograph.visible = False
             return
         # The camera's own up, so that what is drawn can be compared with the photograph.
-        self._page.camera.point(aim_of(picture.camera, None, exhibit.middle))
+        self._camera.point(aim_of(picture.camera, None, loaded.middle))
         self._page.ask()
-        if self._page.terms.photograph is None:
+        if self._page.options.photograph is None:
             return
         with self._reading:  # one at a time, and only the newest
             if self._chosen.value != name:
                 return
             self._photograph.visible = False
-            photograph = self._page.terms.photograph(picture.name)
+            photograph = self._page.options.photograph(picture.name)
             if photograph is None:
                 raise SceneError(f"the photograph {picture.name!r} in the folder is required, found none")
             self._photograph.image = photograph

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from .drawing import Look
+from .open_page import OpenPage
 from .pose import Pose, camera_of
-
-if TYPE_CHECKING:
-    from .session import Session
 
 
 class PictureControls:
     """A folder of a page's panel."""
 
-    def __init__(self, page: Session, look: Look) -> None:
+    def __init__(self, page: OpenPage, look: Look) -> None:
         self._page = page
         gui = page.client.gui
         with gui.add_folder("Picture", expand_by_default=False):
@@ -39,9 +36,9 @@ class PictureControls:
         )
 
     def _save(self, look: Look, pose: Pose) -> None:
-        """Called in the painter's thread."""
+        """Called in the render thread."""
         file = io.BytesIO()
-        Image.fromarray(self._page.terms.draw(look, camera_of(pose, look.near))).save(file, format="PNG")
+        Image.fromarray(self._page.options.draw(look, camera_of(pose, look.near))).save(file, format="PNG")
         self._page.download("splat.png", file.getvalue())
 
 

@@ -1,7 +1,7 @@
 """How much to draw: what is fast enough while the camera moves, then step by step up to everything.
 
 Drawing takes a time for the Gaussians and one for the pixels. How long the two take is learned from the last pictures,
-in which their parts differ: see `noted`.
+in which their parts differ: see `updated_model`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Cost(NamedTuple):
         return self.gaussians * detail.share + self.pixels * detail.scale**2
 
 
-class Known(NamedTuple):
+class CostModel(NamedTuple):
     """What is known about the times of pictures."""
 
     cost: Cost
@@ -68,18 +68,18 @@ class Known(NamedTuple):
     """The last pictures, and the seconds that they took."""
 
 
-def noted(known: Known | None, detail: Detail, seconds: float) -> Known:
+def updated_model(model: CostModel | None, detail: Detail, seconds: float) -> CostModel:
     """What is known after a picture of this detail took so many seconds.
 
     Two pictures whose shares of Gaussians and pixels differ tell the two times apart. While they do not differ, as in a
     long drag, what changes is shared out among the two.
     """
     seconds = max(seconds, 1e-5)
-    if known is None or not 1 / SURPRISE < seconds / known.cost.of(detail) < SURPRISE:
+    if model is None or not 1 / SURPRISE < seconds / model.cost.of(detail) < SURPRISE:
         half = seconds / 2
-        return Known(Cost(half / detail.share, half / detail.scale**2), ((detail, seconds),))
-    drawn = (*known.drawn[1 - _REMEMBERED :], (detail, seconds))
-    return Known(_fitted(known.cost, drawn), drawn)
+        return CostModel(Cost(half / detail.share, half / detail.scale**2), ((detail, seconds),))
+    drawn = (*model.drawn[1 - _REMEMBERED :], (detail, seconds))
+    return CostModel(_fitted(model.cost, drawn), drawn)
 
 
 def _fitted(cost: Cost, drawn: tuple[tuple[Detail, float], ...]) -> Cost:

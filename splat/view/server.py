@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from .camera_controls import first_aim, point
-from .choices import Exhibit
-from .session import Session, ViewTerms
+from .open_page import ViewerOptions
+from .scene_choices import LoadedScene
+from .session import Session
 
 if TYPE_CHECKING:
     import viser
@@ -32,8 +33,10 @@ class ViewError(RuntimeError):
 class Viewer:
     """A running server."""
 
-    def __init__(self, server: viser.ViserServer, terms: ViewTerms, first: tuple[str, Exhibit], host: str) -> None:
-        self._server, self._terms, self._first, self._host = server, terms, first, host
+    def __init__(
+        self, server: viser.ViserServer, options: ViewerOptions, first: tuple[str, LoadedScene], host: str
+    ) -> None:
+        self._server, self._options, self._first, self._host = server, options, first, host
         self._sessions: dict[int, Session] = {}
         self._closed: list[Session] = []  # some of these are still drawing
 
@@ -50,8 +53,8 @@ class Viewer:
 
     async def connected(self, client: viser.ClientHandle) -> None:
         """Open a session for a page; in the event loop, like `disconnected`, so that the two stay in order."""
-        name, exhibit = self._first
-        self._sessions[client.client_id] = Session(client, self._terms, exhibit, name)
+        name, loaded = self._first
+        self._sessions[client.client_id] = Session(client, self._options, loaded, name)
 
     async def disconnected(self, client: viser.ClientHandle) -> None:
         """Forget a page; its connection still counts until the picture being drawn for it is done."""
@@ -76,13 +79,15 @@ class Viewer:
 
 
 @contextmanager
-def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Collection[str] = ()) -> Iterator[Viewer]:
+def open_viewer(
+    host: str, port: int, options: ViewerOptions, name: str, allowed: Collection[str] = ()
+) -> Iterator[Viewer]:
     """Serve pages that start with the scene called `name`, on an address, until the block ends.
 
     Args:
         host: the address, or a name of this machine.
         port: 0 for any free one.
-        terms: what all pages share.
+        options: what all pages share.
         name: of the scene.
         allowed: further names by which pages may reach the server, besides `host`, IP addresses and localhost.
 
@@ -99,11 +104,11 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
     # A page may be closed while a picture is being drawn for it; that needs no warning.
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
-    exhibit = terms.choices.get(name)
-    most = terms.upload.most if terms.upload else 0
+    loaded = options.choices.get(name)
+    most = options.upload.most if options.upload else 0
     with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}, most) as asked:
         server = viser.ViserServer(host=host, port=port, verbose=False)
-    viewer = Viewer(server, terms, (name, exhibit), host)
+    viewer = Viewer(server, options, (name, loaded), host)
     try:
         if not asked:  # this viser listens in a way that the guard does not cover
             raise ViewError(f"viser 1.1 is required, found {viser.__version__}; to fix: {INSTALL}")
@@ -111,7 +116,7 @@ def open_viewer(host: str, port: int, terms: ViewTerms, name: str, allowed: Coll
             raise ViewError(_in_use(host, port))
         server.gui.configure_theme(show_share_button=False, show_logo=False, dark_mode=True)
         server.gui.set_panel_label("splat")
-        aim = first_aim(exhibit)
+        aim = first_aim(loaded)
         server.scene.set_up_direction(aim.up)  # type: ignore[arg-type]
         point(server.initial_camera, server.atomic, aim)
         server.on_client_connect(viewer.connected)

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..scene.formats import FORMATS, suffix_of
 from ..scene.gaussians import SceneError
 from ..scene.names import quoted
-from .choices import Exhibit
-
-if TYPE_CHECKING:
-    from .session import Session
+from .open_page import OpenPage, UploadOptions
+from .scene_choices import LoadedScene
 
 _ENDINGS: Final = tuple(suffix for suffix, kind in FORMATS.items() if kind.alone)
-
-
-@dataclass(frozen=True)
-class UploadTerms:
-    """What pages may upload."""
-
-    most: int
-    """Bytes of a file."""
-    read: Callable[[Path], Exhibit]
-    """Reads a file as the other scenes are read; it may be damaged or hostile."""
 
 
 class UploadControls:
     """A button of a page's panel."""
 
-    def __init__(self, page: Session, terms: UploadTerms) -> None:
-        self._page, self._terms = page, terms
+    def __init__(self, page: OpenPage, options: UploadOptions, show: Callable[[str, LoadedScene], None]) -> None:
+        """`show` shows an uploaded scene by its name."""
+        self._page, self._options, self._show = page, options, show
         self._reading = threading.Lock()
-        label = f"Upload a scene (up to {terms.most >> 20} MB)"
+        label = f"Upload a scene (up to {options.most >> 20} MB)"
         self._button = page.client.gui.add_upload_button(label, mime_type=",".join(_ENDINGS))
         page.when(self._button.on_upload, self._read)
 
@@ -65,7 +53,7 @@ class UploadControls:
             name = quoted(file.name)
             del file
             try:
-                exhibit = self._terms.read(path)
+                loaded = self._options.read(path)
             except SceneError as error:
                 raise SceneError(str(error).replace(str(path), name)) from error
-        self._page.show_uploaded(f"uploaded: {name}", exhibit)
+        self._show(f"uploaded: {name}", loaded)

@@ -26,7 +26,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (tmp_path / "program.py").write_text(f"import json, os, sys, time\n{program}\n")
         monkeypatch.setattr(compiler_process, "program", lambda: tmp_path / "program.py")
         said: list[str] = []
-        return compiler_process._run({"message": message}, said.append), said
+        return compiler_process._run({"message": message}, said.append, {}), said
 
     return run
 

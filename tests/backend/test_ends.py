@@ -1,6 +1,6 @@
 """Both ends of what a build supports: Python, torch, CMake and the packages that kernelwheel requires.
 
-ci/ends.py makes the environments. The oldest takes minutes to fetch, and so is there only with SPLAT_TEST_SLOW.
+ci/oldest_newest.py makes the environments. The oldest takes minutes to fetch, so is there only with SPLAT_TEST_SLOW.
 """
 
 from __future__ import annotations

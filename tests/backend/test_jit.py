@@ -480,7 +480,7 @@ GPU = """
 import torch
 torch.cuda.get_device_capability = lambda index=None: (9, 0)
 import tiny
-from tiny._kernelwheel.runtime import host
+from tiny._kernelwheel import host
 host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((9, 0),))
 tiny.KERNELS.require("cuda", 0)
 """

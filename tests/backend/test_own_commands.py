@@ -1,4 +1,4 @@
-"""`python -m <package>._kernelwheel` and `python -m kernelwheel`: whose kernels, what they print, exit statuses."""
+"""`python -m <package>._kernelwheel` and `python -m kernelwheel`: what they print, exit statuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 BACKEND = Path(__file__).parents[2] / "backend"
 OWN = tuple(shlex.split(command("tiny"))[1:])
 ANY = ("-m", "kernelwheel")
-FOR_TINY = (*ANY, "--package", "tiny")
 
 
 def call(user: Editable, *words: str | Path, **env: str) -> Done:
@@ -54,15 +53,18 @@ def user(tmp_path: Path) -> Editable:
 
 
 @needs_cpu_torch  # the entry has CPU kernels alone
-@pytest.mark.parametrize("start", [OWN, FOR_TINY], ids=["own copy", "distribution"])
-def test_the_commands_are_about_the_package(compiled: Editable, start: tuple[str, ...]) -> None:
-    path = succeed(compiled, *start, "cache", "path")
-    entries = json.loads(succeed(compiled, *start, "cache", "list", "--json"))["stores"][-1]["entries"]
-    view = json.loads(call(compiled, *start, "doctor", "--json").stdout)
+@pytest.mark.parametrize(("start", "package"), [(OWN, ()), (ANY, ("tiny",))], ids=["loader", "kernelwheel"])
+def test_the_commands_are_about_the_package(
+    compiled: Editable, start: tuple[str, ...], package: tuple[str, ...]
+) -> None:
+    path = succeed(compiled, *start, "cache", "path", *package)
+    entries = json.loads(succeed(compiled, *start, "cache", "list", *package, "--json"))["stores"][-1]["entries"]
+    view = json.loads(call(compiled, *start, "doctor", *package, "--json").stdout)
 
     assert path == f"{compiled.cache}\n"
     assert [entry["fits"] for entry in entries] == [True]
-    assert (view["package"], view["version"], list(view["loaded"])) == ("tiny", "1.2.3", ["cpu"])
+    assert (view["package"], view["version"]) == ("tiny", "1.2.3")
+    assert list(view["loaded"]) == (["cpu"] if start == OWN else [])  # the other one does not import the package
     assert view["stores"][-1]["folder"] == str(compiled.cache)
     assert [call["outcome"] for call in view["next"] if call["device"] == "cpu"] == ["load"]
 
@@ -97,20 +99,39 @@ def test_what_an_error_advises_can_be_run(compiled: Editable) -> None:
     assert not library.exists()
 
 
-def test_the_distribution_runs_the_package_s_own_copy(user: Editable) -> None:
-    copy = user.checkout / "tiny/_kernelwheel"
-    copy.unlink()
-    shutil.copytree(BACKEND / "kernelwheel", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "__main__.py").write_text("import sys\nprint(__package__, __name__, sys.argv[1:])\nsys.exit(7)\n")
+def test_what_takes_a_compiler_is_asked_of_kernelwheel(compiled: Editable) -> None:
+    done = json.loads(succeed(compiled, *OWN, "cache", "build", "--cuda", "off", "--json"))
+    words = [sys.executable, *OWN, "cache", "build"]
+    without = run(words, cwd=compiled.folder, env=without_kernelwheel(compiled), check=False)
 
-    done = call(user, *FOR_TINY, "cache", "prune", "--dry-run")
+    assert (done["compiled"], done["kernels"]) == (False, "CPU")
+    assert "kernels cannot be compiled here: the compiler is not installed" in message(without)
+    assert "pip install 'kernelwheel[jit]'" in without.stderr
 
-    assert done.stdout == "tiny._kernelwheel __main__ ['cache', 'prune', '--dry-run']\n"
-    assert done.returncode == 7
+
+def without_kernelwheel(user: Editable) -> dict[str, str]:
+    """The environment of a Python that has tiny and its loader alone."""
+    hidden = user.folder / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'kernelwheel' else find(name, package)\n"
+    )
+    return {**user.environment, "PYTHONPATH": f"{hidden}:{user.checkout}"}
+
+
+def test_without_kernelwheel_the_extra_of_the_package_is_named(tmp_path: Path) -> None:
+    shutil.copytree(BACKEND / "kernelwheel/runtime", tmp_path / "tiny/_kernelwheel")
+    (tmp_path / "tiny/__init__.py").touch()
+    record(tmp_path, "tiny-kernels", "1.2.3", "tiny/_kernelwheel/__init__.py")
+
+    words = [sys.executable, "-c", "from tiny._kernelwheel.compiler_process import extra; print(extra())"]
+
+    assert run(words, cwd=tmp_path).stdout == "'tiny-kernels[jit]'\n"
 
 
 @pytest.mark.parametrize("words", [["inspect", "tiny.whl"], ["inspect", "tiny.whl", "--json"]], ids=str)
-@pytest.mark.parametrize("start", [OWN, ANY, FOR_TINY], ids=["own copy", "distribution", "for a package"])
+@pytest.mark.parametrize("start", [OWN, ANY], ids=["loader", "kernelwheel"])
 def test_inspect_shows_a_wheel(user: Editable, entry: Path, start: tuple[str, ...], words: list[str]) -> None:
     with WheelFile(user.folder / "tiny-1.2.3-py3-none-any.whl", "w") as archive:
         for file in ("manifest.json", "libtiny_cpu.so"):
@@ -143,8 +164,8 @@ def test_inspect_of_a_wheel_that_was_changed_is_a_finding(user: Editable, entry:
     "words",
     [
         OWN, (*OWN, "nonsense"), (*OWN, "cache"), (*OWN, "cache", "build", "--archs", "x"),
-        (*OWN, "inspect", "none.whl"), ANY, (*ANY, "nonsense"), (*ANY, "doctor"), (*ANY, "cache", "list"),
-        (*ANY, "inspect"), (*FOR_TINY, "adopt"), (*FOR_TINY, "cache", "nonsense"), (*FOR_TINY, "doctor", "--x"),
+        (*OWN, "inspect", "none.whl"), (*OWN, "doctor", "--x"), ANY, (*ANY, "nonsense"), (*ANY, "doctor"),
+        (*ANY, "cache", "list"), (*ANY, "inspect"), (*ANY, "cache", "nonsense"), (*ANY, "doctor", "tiny", "--x"),
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -155,19 +176,16 @@ def test_wrong_usage_has_exit_status_2(user: Editable, words: tuple[str, ...]) -
 def test_an_error_is_one_message(user: Editable) -> None:
     (user.folder / "x.whl").write_bytes(b"not a zip")
 
-    for start, name in ((OWN, "tiny"), (ANY, "kernelwheel")):
+    for start in (OWN, ANY):
         said = message(call(user, *start, "inspect", "x.whl"))
-        assert said.startswith(f"{name}: x.whl does not contain compiled kernels\n  required: ")
+        assert said.startswith("kernelwheel: x.whl does not contain compiled kernels\n  required: ")
 
 
 @pytest.mark.parametrize("package", ["no_such_package", "json", "tiny.nothing", ""])
-def test_a_package_without_a_copy_is_said(user: Editable, package: str) -> None:
-    done = call(user, *ANY, "--package", package, "doctor")
+def test_a_package_without_kernels_is_said(user: Editable, package: str) -> None:
+    said = message(call(user, *ANY, "doctor", package))
 
-    if package:
-        assert message(done).startswith(f"kernelwheel: no commands for {package}\n")
-    else:
-        assert "doctor is about a package" in message(done, status=2)
+    assert said.startswith(f"kernelwheel: the kernels of {package} are not known\n")
 
 
 def test_output_that_cannot_be_written_is_one_line(user: Editable) -> None:
@@ -191,12 +209,12 @@ def lazy(compiled: Editable, tmp_path: Path) -> Editable:
     return Editable(checkout, compiled.folder)
 
 
-def record(site: Path, distribution: str, version: str) -> None:
-    """Record in a folder of packages that a distribution has installed tiny."""
+def record(site: Path, distribution: str, version: str, file: str = "_tiny_kernelwheel.pth") -> None:
+    """Record in a folder of packages that a distribution has installed a file of tiny's."""
     folder = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
-    (folder / "top_level.txt").write_text("tiny\n")
+    (folder / "RECORD").write_text(f"{file},,\n")
 
 
 def test_an_editable_install_of_tables_is_one_install(tmp_path: Path) -> None:
@@ -238,5 +256,5 @@ def test_no_distribution_or_two_are_an_error(lazy: Editable, distributions: tupl
 
     said = message(call(lazy, *OWN, "cache", "list"))
 
-    assert said.startswith("tiny: the version of tiny is not known\n")
+    assert said.startswith("tiny: the kernels of tiny are not known\n")
     assert f"found:     {found}\n" in said

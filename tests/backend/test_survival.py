@@ -77,10 +77,10 @@ def assert_tidy(editable: Editable) -> None:
 
 
 AT_ONCE = """
-import argparse, contextlib, hashlib, io, json, os, sys, time
+import contextlib, hashlib, io, json, os, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.cli import cache_commands
+from kernelwheel.__main__ import main
 go, how = Path(sys.argv[1]), sys.argv[2]
 for ready in map(Path, sys.argv[3:]):
     if os.fork() == 0:
@@ -94,10 +94,8 @@ if how == "first call":
     tiny.KERNELS.require("cpu")
     folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
 else:
-    parser = argparse.ArgumentParser()
-    cache_commands.add_arguments(parser)
     with contextlib.redirect_stdout(io.StringIO()) as view:
-        assert cache_commands.run(parser.parse_args(["build", "--cuda", "off", "--json"]), tiny.KERNELS) == 0
+        assert main(["cache", "build", "tiny", "--cuda", "off", "--json"]) == 0
     folder = Path(json.loads(view.getvalue())["folder"])
 line = f"{folder} {hashlib.sha256((folder / 'libtiny_cpu.so').read_bytes()).hexdigest()}\\n"
 os.write(1, line.encode())  # in one piece: all children write to one pipe
@@ -173,7 +171,7 @@ def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
     script = """
 import time
 from tiny._kernelwheel.store import Store
-from tiny._kernelwheel.store.publishing import making, sign
+from tiny._kernelwheel.store_lock import making, sign
 from pathlib import Path
 import sys
 store = Store(Path(sys.argv[1]), "tiny", "1.2.3")
@@ -671,11 +669,7 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel import compile_into_store as obtain
-from tiny._kernelwheel.runtime import progress
-from tiny._kernelwheel.runtime import settings
-from tiny._kernelwheel.runtime import kernel_source
-from tiny._kernelwheel.store import publishing as store
+from tiny._kernelwheel import compile_into_store, progress, settings, sources
 from tiny._kernelwheel.errors import KernelWheelError
 os.setgid(65534)
 os.setuid(65534)
@@ -698,14 +692,13 @@ def public() -> Iterator[Editable]:
 LIST_AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.cli import doctor
-from tiny._kernelwheel.store import inventory
+from tiny._kernelwheel import doctor, inventory
 os.setgid(65534)
 os.setuid(65534)
 store = list(tiny.KERNELS.installed.stores())[-1]
 (error,) = inventory.take_inventory(store).refused
 print(error)
-(damage,) = [f for f in doctor.examine(tiny.KERNELS, os.environ, sys.path)["findings"] if "store" in f["what"]]
+(damage,) = [f for f in doctor.examine(tiny.KERNELS)["findings"] if "store" in f["what"]]
 print(damage["found"])
 """
 
@@ -737,10 +730,10 @@ def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int,
     assert "TINY_CACHE_DIR" in said
 
 
-PREDICT_AS_NOBODY = "from tiny._kernelwheel.cli import doctor\n" + AS_NOBODY.replace(
+PREDICT_AS_NOBODY = "from tiny._kernelwheel import doctor\n" + AS_NOBODY.replace(
     "try:",
-    """view = doctor.examine(tiny.KERNELS, os.environ, sys.path)
-print(*(each["outcome"] for each in (*view["next"], view["build"])), sep="\\n")
+    """view = doctor.examine(tiny.KERNELS)
+print(*(each["outcome"] for each in view["next"]), sep="\\n")
 print([found["found"] for found in view["findings"] if found["what"] == "CPU calls fail"])
 try:""",
 )
@@ -753,9 +746,9 @@ def test_doctor_says_that_what_is_compiled_could_not_be_stored(public: Editable,
     public.cache.mkdir()
     there = {} if home is None else {"TINY_CACHE_DIR": None, "XDG_CACHE_HOME": None, "HOME": home}
 
-    *outcomes, found, said = public.python(PREDICT_AS_NOBODY, **there).stdout.splitlines()[:5]
+    *outcomes, found, said = public.python(PREDICT_AS_NOBODY, **there).stdout.splitlines()[:4]
 
-    assert outcomes == ["fail"] * 3
+    assert outcomes == ["fail"] * 2
     assert "compiling would fail: compiled kernels cannot be stored" in found
     assert said == "StoreError compiled kernels cannot be stored"
 

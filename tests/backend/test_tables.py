@@ -73,7 +73,7 @@ def test_the_wheel_holds_the_package_the_runtime_and_what_a_compile_needs(light_
         "light_weight-1.0.dist-info/sboms/light_weight.cdx.json",
         "light_weight-1.0.dist-info/licenses/compiled-in/LICENSES.txt",
     }  # fmt: skip
-    assert "light/_kernelwheel/cmake/KernelWheel.cmake" in packed
+    assert {"light/_kernelwheel/kernels.py", "light/_kernelwheel/lazy_module.py"} <= set(packed)
 
 
 @pytest.mark.once
@@ -83,7 +83,7 @@ def test_its_name_and_its_metadata_say_which_torch_it_is_for(light_wheel: Wheel)
 
     assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
     assert f"\nBuild: {BUILD_TAG}\n" in (folder / "WHEEL").read_text()
-    assert set(required) == {f"torch=={MINOR}.*", 'tomli>=2; python_version < "3.11"'}
+    assert set(required) == {f"torch=={MINOR}.*", f'kernelwheel[jit]>={VERSION}; extra == "jit"'}
 
 
 @pytest.mark.once

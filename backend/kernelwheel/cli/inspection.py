@@ -17,7 +17,7 @@ from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..runtime.manifest import Manifest
 from ..runtime.presentation import verdict_text
 from ..runtime.printable import printable
-from ..store import archive
+from ..store import archive, manifest_file
 from ..store.archive import Packed
 from .manifest_text import manifest_text
 
@@ -71,7 +71,7 @@ class WheelView:
         """The view as plain JSON values."""
         return {
             "wheel": self.wheel,
-            "manifest": self.manifest.to_json(),
+            "manifest": json.loads(manifest_file.to_bytes(self.manifest)),
             "damage": list(self.damage),
             "verdict": [mismatch._asdict() for mismatch in self.mismatches],
         }

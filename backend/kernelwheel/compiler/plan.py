@@ -16,9 +16,8 @@ from ..runtime import architectures
 from ..runtime.architectures import ArchList
 from ..runtime.content import Content, digests_of, fingerprint_of, make_content
 from ..runtime.files import json_sha256
+from ..runtime.manifest import SCHEMA
 from .toolchain.binding import Binding
-
-SCHEMA = 6
 
 
 @dataclass(frozen=True)

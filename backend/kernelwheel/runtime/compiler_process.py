@@ -83,6 +83,9 @@ def program() -> Path:
     """The compiler's file, in the kernelwheel that this Python would import; it is not imported here."""
     from importlib.util import find_spec
 
+    beside = Path(__file__).parent.with_name("compiler") / "__main__.py"
+    if beside.is_file():  # this loader is kernelwheel's own, as in an editable install of a checkout with kernelwheel
+        return beside
     spec = find_spec("kernelwheel")
     if spec is None or not spec.origin:
         raise BuildError(

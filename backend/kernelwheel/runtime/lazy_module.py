@@ -67,7 +67,7 @@ def _kernels(package: str, distribution: str) -> Kernels:
     """
     kernels = Kernels.constructed.get(package) or Kernels(package, version(distribution), _home(package) / "_native")
     if _is_looked_after(package):
-        sys.exit(import_module(f"{package}._kernelwheel.__main__").main(sys.argv[1:]))
+        sys.exit(import_module(f"{package}._kernelwheel.__main__").main(package, sys.argv[1:]))
     return kernels
 
 
@@ -83,10 +83,7 @@ def _home(package: str) -> Path:
 
 def _is_looked_after(package: str) -> bool:
     """Whether this process runs a command such as `cache build`, which must import a package that does not fit."""
-    given = list(zip(sys.orig_argv, sys.orig_argv[1:], strict=False))
-    return ("-m", f"{package}._kernelwheel") in given or (
-        ("-m", "kernelwheel") in given and ("--package", package) in given
-    )
+    return ("-m", f"{package}._kernelwheel") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
 
 
 def _replace(name: str, stood: ModuleType | None, module: ModuleType) -> None:

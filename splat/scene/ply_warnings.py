@@ -1,4 +1,4 @@
-"""What of a PLY file makes it doubtful that it was read as it was meant: each is said, and nothing is guessed."""
+"""Warnings about PLY files that may mean something else than what is read of them; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FEW: Final = 10
 """So many Gaussians may have any values."""
 
 
-def doubts(header: Header, vertices: Vertices) -> Iterator[str]:
+def warnings_of(header: Header, vertices: Vertices) -> Iterator[str]:
     """A phrase for each."""
     (vertex,) = (element for element in header.elements if element.name == "vertex")
     names = [prop.name for prop in vertex.properties]

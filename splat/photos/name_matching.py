@@ -15,7 +15,7 @@ from typing import Final
 
 from ..scene.gaussians import SceneError
 from ..scene.names import name_end, quoted
-from .capture import PictureFolder
+from .capture import CaptureFolder
 
 _CODE_PAGES: Final = ("cp1252", "cp1250", "cp1251", "cp437", "cp850", "cp932", "cp936", "cp949", "cp950")
 """Of names that are not UTF-8."""
@@ -25,7 +25,7 @@ _Parts = tuple[str, ...]
 
 
 def find_files(
-    source: Path, folder: PictureFolder, names: Mapping[str, str], endings: Sequence[str] = ("",)
+    source: Path, folder: CaptureFolder, names: Mapping[str, str], endings: Sequence[str] = ("",)
 ) -> dict[str, Path]:
     """The file of each name, with one of these endings; `names` has what messages call each. It need not exist.
 
@@ -72,7 +72,7 @@ def _is_plain(name: str) -> bool:
     return not name.startswith("/") and "\\" not in name and not re.match("[A-Za-z]:", name)
 
 
-def _exact(folder: PictureFolder, name: str, what: str, endings: Sequence[str]) -> Path:
+def _exact(folder: CaptureFolder, name: str, what: str, endings: Sequence[str]) -> Path:
     path = folder.file(name, what)
     # The scenes of the first NeRFs name their pictures without an ending.
     if path.exists() or (path.suffix and path.suffix.lower() in endings):

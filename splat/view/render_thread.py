@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from .resolution import FIRST, FULL, REST, Detail, Known, moving_detail, noted, resting_detail
+from .resolution import FIRST, FULL, REST, CostModel, Detail, moving_detail, resting_detail, updated_model
 
 T = TypeVar("T")
 
 
-class Painter(Generic[T]):
+class RenderThread(Generic[T]):
     """Draws requests in a thread of its own.
 
     A request that arrives while another is being drawn replaces any that is still waiting, which is then never drawn.
@@ -63,26 +63,26 @@ class Painter(Generic[T]):
             self._news.notify()
 
     def ended(self, seconds: float = 0.0) -> bool:
-        """Wait up to `seconds` for the thread of a closed painter to end; return whether it has."""
+        """Wait up to `seconds` for a closed thread to end; return whether it has."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         detail = FIRST
-        known: Known | None = None
+        model: CostModel | None = None
         while (request := self._next()) is not None:
             shown = detail
             while (seconds := self._drawn(request, shown)) is not None:
-                known = noted(known, shown, seconds)
+                model = updated_model(model, shown, seconds)
                 if shown == FULL or self._changes():
                     break
-                shown = resting_detail(shown, known.cost)
-            if known is not None:
-                detail = moving_detail(known.cost, detail)
+                shown = resting_detail(shown, model.cost)
+            if model is not None:
+                detail = moving_detail(model.cost, detail)
             del request  # and with it the scene, which may no longer be shown anywhere
 
     def _next(self) -> T | None:
-        """Wait for the newest request, running errands first; None once the painter is closed."""
+        """Wait for the newest request, running errands first; None once that is closed."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._closed or self._errand is not None or self._request is not None)

@@ -20,7 +20,7 @@ _FEWEST: Final = 10
 STEPS: Final = "steps"
 
 
-class PictureValues:
+class PictureParameters:
     """K numbers for each of C pictures, first 0. A step concerns one picture, and Adam counts each one's steps alone.
 
     `reach` [K] is how far each number gets at most, about, while a fit takes its `steps`: Adam moves a number by its

@@ -22,7 +22,7 @@ MOST_FILES: Final = 1000
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class LoadedScene:
     """A scene, and how it is first seen."""
 
     scene: Gaussians
@@ -35,7 +35,7 @@ class Exhibit:
     """What it was fitted to, if that is known."""
 
 
-class Choices:
+class SceneChoices:
     """Scenes by name. A page can only choose among these names: no path comes from a page."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Choices:
         """`read` reads a scene, the built-in one for None; `place` says how it is first seen, and
         what it was fitted to."""
         self._paths, self._read, self._place = paths, read, place
-        self._kept: weakref.WeakValueDictionary[str, Exhibit] = weakref.WeakValueDictionary()
+        self._kept: weakref.WeakValueDictionary[str, LoadedScene] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     @property
@@ -55,7 +55,7 @@ class Choices:
         """What can be chosen, in the order given."""
         return list(self._paths)
 
-    def get(self, name: str) -> Exhibit:
+    def get(self, name: str) -> LoadedScene:
         """The scene of this name, read now unless a page already shows it; scenes are read one at a time.
 
         Raises what `read` and `place` raise, and SceneError if the name is not offered.
@@ -63,17 +63,17 @@ class Choices:
         if name not in self._paths:
             raise SceneError("the name of one of the scenes on offer is required, found another")
         with self._lock:
-            exhibit = self._kept.get(name)
-            if exhibit is None:
+            loaded = self._kept.get(name)
+            if loaded is None:
                 scene = self._read(self._paths[name])
-                exhibit = self._kept[name] = exhibit_of(scene, *self._place(scene, self._paths[name]))
-            return exhibit
+                loaded = self._kept[name] = loaded_scene(scene, *self._place(scene, self._paths[name]))
+            return loaded
 
 
-def exhibit_of(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> Exhibit:
+def loaded_scene(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> LoadedScene:
     """A scene as it is shown. Raises SceneError if nothing in it is visible."""
     middle = scene.middle()
-    return Exhibit(scene, view, middle, Prominence(scene, middle), taken)
+    return LoadedScene(scene, view, middle, Prominence(scene, middle), taken)
 
 
 def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..scene.gaussians import SceneError
 from .distortion import PANORAMA, Distortion
-from .lens import Lens
+from .lens_models import Lens
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _STRIP: Final = 2**18
 """Pixels whose places in the lens's picture are computed at once."""
 
 
-def straight(lens: Lens, what: str) -> Lens:
+def undistorted_lens(lens: Lens, what: str) -> Lens:
     """The pinhole camera of the same size and principal point that shows as much as it can of the lens's picture.
 
     It shows nothing that lies outside of it, so the corners or the rims of the lens's picture are lost. Of a
@@ -57,7 +57,7 @@ def size_before(size: tuple[int, int], lens: Lens, pinhole: Lens) -> tuple[int, 
     return round(size[0] * lens.width / pinhole.width), round(size[1] * lens.height / pinhole.height)
 
 
-def straightened(picture: npt.NDArray[np.uint8], lens: Lens, pinhole: Lens) -> npt.NDArray[np.uint8]:
+def undistort(picture: npt.NDArray[np.uint8], lens: Lens, pinhole: Lens) -> npt.NDArray[np.uint8]:
     """A picture [H, W] or [H, W, D] of a lens, of any size, as the pinhole camera shows it, as fine as before."""
     if not lens.distortion:
         return picture

@@ -17,7 +17,7 @@ from torch import Tensor
 from .gaussians import Gaussians
 
 
-def turned(scene: Gaussians, rotation: Tensor) -> Gaussians:
+def rotate_scene(scene: Gaussians, rotation: Tensor) -> Gaussians:
     """The scene turned around the origin by a rotation matrix [3, 3]; its colours turn along, and `up` is unknown."""
     rotation = rotation.double().cpu()
     device, kind = scene.means.device, scene.means.dtype

@@ -1,4 +1,4 @@
-"""Makes an environment at one end of what a build supports: ends.py oldest|newest FOLDER; run by ci/test.
+"""Makes an environment at one end of what a build supports: oldest_newest.py oldest|newest FOLDER; run by ci/test.
 
 Python      the oldest or the newest at hand from 3.10 on
 torch       2.10.0 or 2.15.0, with stubs of the CUDA libraries that it is linked to, except the runtime

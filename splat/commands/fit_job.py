@@ -1,0 +1,76 @@
+"""What `splat fit` was asked to do, with every option that was not given filled in."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..fit.held_out import HoldOut
+from ..photos.folders import is_capture
+from .fit_arguments import default_size
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """The options of one fit; `fit_arguments.py` says what each means."""
+
+    sources: tuple[Path, ...]
+    photographs: bool
+    """Whether the source is photographs with cameras."""
+    device: torch.device
+    steps: int
+    gaussians: int
+    sh_degree: int
+    seed: int
+    strategy: str
+    appearance: str
+    refine_cameras: bool
+    images: Path | None
+    masks: Path | None
+    downscale: int
+    max_size: int | None
+    """Pixels of the longer side of photographs; None: any."""
+    background: tuple[float, float, float]
+    hold_out: HoldOut
+    output: Path
+    picture: Path | None
+    page: Path | None
+    checkpoint: Path | None
+    checkpoint_every: int
+    resume: bool
+    verbose: bool
+
+
+def fit_job(args: argparse.Namespace, device: torch.device) -> FitJob:
+    """The job that the command line asks for, on this device. OSError if a source cannot be looked at."""
+    photographs = len(args.sources) == 1 and is_capture(args.sources[0])
+    size = default_size(photographs, device.type)
+    steps = args.steps or size.steps
+    return FitJob(
+        sources=tuple(args.sources),
+        photographs=photographs,
+        device=device,
+        steps=steps,
+        gaussians=args.gaussians or (size.gaussians_after(steps) if photographs else size.gaussians),
+        sh_degree=args.sh_degree,
+        seed=args.seed,
+        strategy=args.strategy,
+        appearance=args.appearance,
+        refine_cameras=args.refine_cameras,
+        images=args.images,
+        masks=args.masks,
+        downscale=args.downscale,
+        max_size=args.max_size or (size.max_size if args.downscale == 1 else None),
+        background=args.background,
+        hold_out=args.hold_out,
+        output=args.output,
+        picture=args.picture,
+        page=args.page,
+        checkpoint=args.checkpoint,
+        checkpoint_every=args.checkpoint_every,
+        resume=args.resume,
+        verbose=args.verbose,
+    )

@@ -1,0 +1,2 @@
+#include "one.h"
+extern "C" int tiny_one() { return ONE; }

@@ -1,0 +1,1 @@
+extern "C" int tiny_two() { return 2; }
