@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TextIO, cast
 
-from .errors import KernelWheelError
-from .printable import TEXT, printable
+from .errors import TEXT, KernelWheelError, printable
 from .progress import abandon
 
 INTERRUPTED: Final = 130

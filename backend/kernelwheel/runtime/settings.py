@@ -111,10 +111,6 @@ class Settings(Options):
         typed = {name: tuple(each) if isinstance(each, list) else each for name, each in values["values"].items()}
         return cls(values["package"], typed, {name: Origin(*each) for name, each in values["origins"].items()})
 
-    def effective(self) -> dict[str, dict[str, Any]]:
-        """Every option as {name: {value, origin}}."""
-        return {name: {"value": self.values[name], "origin": str(origin)} for name, origin in self.origins.items()}
-
 
 def _options_of(kind: type) -> dict[str, Option[Any]]:
     every = (each for base in reversed(kind.__mro__) for each in vars(base).values() if isinstance(each, Option))

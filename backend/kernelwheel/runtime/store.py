@@ -24,7 +24,6 @@ from .errors import (
     TOO_MANY_OPEN,
     IncompatibleArtifactError,
     StoreError,
-    UnreadableArtifactError,
     UnreadableStoreError,
     command,
     way_out,
@@ -90,25 +89,6 @@ class Store(Record):
         if says != (self.package, self.version, folder.name):
             raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
         return Artifact(folder, manifest, self)
-
-    def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
-        """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined."""
-        folder = self.root / fingerprint
-        if not os.path.lexists(folder):
-            return None
-        try:
-            entry = self.read(folder)
-            entry.verify()
-        except UnreadableArtifactError as error:
-            raise UnreadableStoreError(
-                error.problem, required=error.required, found=error.found, remedies=error.remedies
-            ) from error
-        except IncompatibleArtifactError as error:
-            place = self.quarantine(folder, error)
-            if damaged:
-                damaged(place, error)
-            return None
-        return entry
 
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry to the quarantine folder and return its new place."""
