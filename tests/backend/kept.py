@@ -26,7 +26,7 @@ def compile_entry(checkout: Path, cache: Path) -> Path:
 
 def build_cpu(kernels: Kernels) -> Artifact:
     """What `cache build` finds or makes of CPU kernels."""
-    return cache_build.build(kernels.installed, kernels.host, False, "", lambda line: None).artifact
+    return cache_build.build(kernels.installed, kernels.host, False, "", lambda line: None)[0]
 
 
 def find_cpu(kernels: Kernels) -> Artifact | None:

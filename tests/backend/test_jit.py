@@ -15,6 +15,7 @@ from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_editable, make_user
 from kept import relabel
 from kernelwheel.cli.manifest_text import manifest_text
+from kernelwheel.store.publishing import intact_entry
 from patched_compiler import patched_compiler
 from samples import rewrite_manifest
 
@@ -284,7 +285,7 @@ assert loaded == [right]
     assert file in done.stderr
     assert compiled.compiled() == ["one.cpp", "two.cpp"]
     assert done.stdout == f"{entry.folder}\n"
-    assert compiled.store.entry(entry.folder.name) == entry
+    assert intact_entry(compiled.store, entry.folder.name) == entry
 
 
 def test_an_entry_that_the_loader_refuses_is_put_away_and_the_next_one_is_taken(compiled: Editable) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.runtime import Kernels, manifest_schema
 from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.content import PARTS
 from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
@@ -543,7 +544,7 @@ def test_of_any_bytes_only_the_documented_error_comes(data: bytes) -> None:
 
 
 def test_a_whole_library_is_let_through(artifact: Path) -> None:
-    with os.fdopen(manifests.open_verified(artifact, LIBRARY), "rb") as stream:
+    with os.fdopen(Artifact(artifact, MANIFEST).open_library(LIBRARY), "rb") as stream:
         assert stream.read() == BYTES
 
 
@@ -555,7 +556,7 @@ def test_any_flipped_bit_of_a_library_is_found(artifact: Path, position: int, bi
     (artifact / LIBRARY.file).write_bytes(changed)
 
     with pytest.raises(IncompatibleArtifactError, match=LIBRARY.file) as caught:
-        manifests.open_verified(artifact, LIBRARY)
+        Artifact(artifact, MANIFEST).open_library(LIBRARY)
 
     assert LIBRARY.sha256 in caught.value.found
     assert hashlib.sha256(changed).hexdigest() in caught.value.found
@@ -566,18 +567,18 @@ def test_a_truncated_library_is_found(artifact: Path, length: int) -> None:
     (artifact / LIBRARY.file).write_bytes(BYTES[:length])
 
     with pytest.raises(IncompatibleArtifactError, match=f"{length} bytes"):
-        manifests.open_verified(artifact, LIBRARY)
+        Artifact(artifact, MANIFEST).open_library(LIBRARY)
 
 
 def test_a_library_with_bytes_at_its_end_is_found(artifact: Path) -> None:
     (artifact / LIBRARY.file).write_bytes(BYTES + b"\0")
 
     with pytest.raises(IncompatibleArtifactError, match="damaged"):
-        manifests.open_verified(artifact, LIBRARY)
+        Artifact(artifact, MANIFEST).open_library(LIBRARY)
 
 
 def test_a_missing_library_is_found(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleArtifactError, match=LIBRARY.file) as caught:
-        manifests.open_verified(tmp_path, LIBRARY)
+        Artifact(tmp_path, MANIFEST).open_library(LIBRARY)
 
     assert "reinstall" in caught.value.remedies[0]

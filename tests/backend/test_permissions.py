@@ -27,6 +27,7 @@ from kernelwheel.runtime import places
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
 from kernelwheel.runtime.permissions import FOLDER, NOBODY_ELSE, PRIVATE, Guard, Trust
 from kernelwheel.runtime.store import Store
+from kernelwheel.store.publishing import intact_entry
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534
@@ -150,7 +151,7 @@ def test_what_another_user_put_into_a_shared_store_is_refused_before_it_is_read(
     def look() -> None:
         for own in (True, False):
             store = Store(cache, "tiny", "1.2.3", own=own)
-            for ask in (lambda store=store: list(store.entries()), lambda store=store: store.entry("a" * 64)):
+            for ask in (lambda store=store: list(store.entries()), lambda store=store: intact_entry(store, "a" * 64)):
                 with pytest.raises(StoreError, match="is not safe") as caught:
                     ask()
                 assert f"TINY_TRUSTED_OWNERS={ATTACKER}" in str(caught.value)

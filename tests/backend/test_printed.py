@@ -20,9 +20,8 @@ from kernelwheel.cli import cache_commands, doctor
 from kernelwheel.packing import page
 from kernelwheel.runtime import Kernels, progress
 from kernelwheel.runtime.cache_commands import run
-from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.errors import BuildError, printable
 from kernelwheel.runtime.exit_status import finish
-from kernelwheel.runtime.printable import printable
 from kernelwheel.runtime.store import Store
 from samples import sample
 

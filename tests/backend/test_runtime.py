@@ -32,6 +32,7 @@ from kernelwheel.runtime.errors import (
 from kernelwheel.runtime.manifest import Library, Manifest
 from kernelwheel.runtime.record import remembered
 from kernelwheel.runtime.store import Store
+from kernelwheel.store.publishing import intact_entry
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 
@@ -163,7 +164,7 @@ def test_a_library_that_cannot_be_read_now_is_not_put_away(
             with pytest.raises(UnreadableArtifactError, match="Stale file handle"):
                 find_cpu(kernels)
         with pytest.raises(StoreError, match="Stale file handle"):
-            store.entry(kept.manifest.fingerprint)
+            intact_entry(store, kept.manifest.fingerprint)
 
     assert not (store.root / ".quarantine").exists()
     assert of_wheel.installed.damage is None

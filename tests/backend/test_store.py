@@ -21,7 +21,7 @@ from kernelwheel.runtime.permissions import Trust
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making, prepare
 from kernelwheel.store import manifest_file
-from kernelwheel.store.publishing import publish
+from kernelwheel.store.publishing import intact_entry, publish
 
 pytestmark = pytest.mark.once
 
@@ -35,13 +35,13 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to anothe
 def only(store: Store) -> Artifact:
     """The only entry of a store, every byte of it verified."""
     (entry,) = store.entries()
-    assert store.entry(entry.manifest.fingerprint) == entry
+    assert intact_entry(store, entry.manifest.fingerprint) == entry
     return entry
 
 
 def is_found_whole(store: Store, fingerprint: str) -> bool:
     """Whether an entry is found; if it was damaged, it must be the only thing in quarantine afterwards."""
-    found = store.entry(fingerprint)
+    found = intact_entry(store, fingerprint)
     if found is None:
         assert not (store.root / fingerprint).exists()
         assert len(list((store.root / ".quarantine").iterdir())) == 1
@@ -176,7 +176,7 @@ def refusal(store: Store) -> str:
     """The error of a Store that refuses to be read, the same for every way of reading it."""
     fingerprint = entry_folder(store).name
     with pytest.raises(StoreError) as of_entry:
-        store.entry(fingerprint)
+        intact_entry(store, fingerprint)
     with pytest.raises(StoreError) as of_entries:
         [artifact.verify() for artifact in store.entries()]
     assert str(of_entry.value) == str(of_entries.value)
@@ -456,5 +456,5 @@ def test_a_store_that_is_only_read_keeps_its_damaged_entry_and_says_so(compiled:
     store = Store(compiled.cache, "tiny", "1.2.3", own=False)
 
     with pytest.raises(IncompatibleArtifactError, match="TINY_CACHE_PATH"):
-        store.entry(folder.name)
+        intact_entry(store, folder.name)
     assert folder.is_dir()

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..requirements import TO_ADOPT, install, missing
-from ..runtime.errors import BuildError, KernelWheelError
+from ..runtime.errors import BuildError, KernelWheelError, printable
 from ..runtime.exit_status import Parser
-from ..runtime.printable import printable
 from . import project_tables
 from .checkout import edit_script, remove_script, report_outside, report_submodules, shortened, what_to_delete
 from .extension_tables import AdoptionNotes, ExtensionTable, merge, own_home, translate, with_globs

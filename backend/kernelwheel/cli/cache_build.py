@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..runtime import architectures
 from ..runtime.artifact import Artifact
-from ..runtime.compile_into_store import Obtained, compile_into_store
+from ..runtime.compile_into_store import compile_into_store
 from ..runtime.find import find
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
@@ -14,8 +14,10 @@ from ..runtime.selection import Request, compiles_cuda
 from ..runtime.settings import Origin, Settings
 
 
-def build(package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Callable[[str], None]) -> Obtained:
-    """Return an available Artifact that fits, or have one compiled. Loads nothing and needs no GPU.
+def build(
+    package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Callable[[str], None]
+) -> tuple[Artifact, bool]:
+    """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
     Args:
         package: the package that needs kernels.
@@ -33,7 +35,7 @@ def build(package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Ca
     if selection.error:
         raise selection.error
     if selection.artifact:
-        return Obtained(selection.artifact, False)
+        return selection.artifact, False
     return compile_into_store(package, host, request, build_settings(package, archs), say)
 
 

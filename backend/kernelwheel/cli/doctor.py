@@ -65,9 +65,10 @@ def _no_toolchain(package: InstalledPackage) -> dict[str, Any]:
 
 def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
     try:
-        return package.settings.effective()
+        settings = package.settings
     except BuildError:  # `look_at_stores` reports it as a finding
         return {}
+    return {name: {"value": settings.values[name], "origin": str(each)} for name, each in settings.origins.items()}
 
 
 def _installation(package: InstalledPackage, path: Sequence[str]) -> Installation:

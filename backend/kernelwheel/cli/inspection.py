@@ -13,10 +13,9 @@ from typing import Any
 
 from ..runtime import host as hosts
 from ..runtime.compatible import Mismatch, check
-from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
+from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, printable
 from ..runtime.manifest import Manifest
 from ..runtime.presentation import verdict_text
-from ..runtime.printable import printable
 from ..store import archive, manifest_file
 from ..store.archive import Packed
 from .manifest_text import manifest_text

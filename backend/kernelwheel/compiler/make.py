@@ -22,7 +22,7 @@ from ..runtime.progress import Say
 from ..runtime.request import CompileAnswer
 from ..runtime.store import Store
 from ..runtime.store_lock import making, sign
-from ..store.publishing import publish
+from ..store.publishing import intact_entry, publish
 from .caller import Caller
 from .compile import compile_plan, decisions
 from .compile_job import CompileJob
@@ -169,7 +169,7 @@ def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Calle
 def _look(store: Store, fingerprint: str, say: Say) -> Artifact | None:
     """The entry, if the Store has an intact one. An unusable read-only Store is reported and skipped."""
     try:
-        return store.entry(fingerprint, lambda place, error: say(f"{_in_a_line(error)}: moved to {place}"))
+        return intact_entry(store, fingerprint, lambda place, error: say(f"{_in_a_line(error)}: moved to {place}"))
     except (StoreError, IncompatibleArtifactError) as error:
         if store.own:
             raise

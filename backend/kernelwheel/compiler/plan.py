@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..project.extension import Extension, to_json
+from ..project.package import make_content
 from ..runtime import architectures
 from ..runtime.architectures import ArchList
-from ..runtime.content import Content, digests_of, fingerprint_of, make_content
+from ..runtime.content import Content, digests_of, fingerprint_of
 from ..runtime.files import json_sha256
 from ..runtime.manifest import SCHEMA
 from .toolchain.binding import Binding

@@ -15,11 +15,10 @@ from typing import Any
 
 from ..cli.inspection import existing_file, view_wheel
 from ..cli.manifest_text import settings_text
-from ..runtime.errors import IncompatibleArtifactError
+from ..runtime.errors import TEXT, IncompatibleArtifactError, printable
 from ..runtime.exit_status import Parser
 from ..runtime.files import file_sha256
 from ..runtime.manifest import Manifest
-from ..runtime.printable import TEXT, printable
 
 MOST_MEMBERS = 25
 # Outcomes of checks and of rows of the matrix, and how they are marked.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from ..runtime.content import Content, make_content
+from ..runtime.content import Content
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.files import is_file, is_folder
 from ..runtime.sources import package_path
@@ -21,6 +21,27 @@ Abi = Literal["stable", "torch"]
 # The first release with the whole of the stable ABI that KernelWheel.cmake relies on.
 OLDEST_TORCH = "2.10"
 _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+
+
+def make_content(
+    package: str,
+    version: str,
+    sources: Mapping[str, str],
+    abi: str,
+    torch_target: str,
+    extensions: Iterable[Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> Content:
+    """The content as JSON values."""
+    return {
+        "package": package,
+        "version": version,
+        "sources": dict(sources),
+        "abi": abi,
+        "torch_target": torch_target,
+        "extensions": list(extensions),
+        "options": dict(options),
+    }
 
 
 class PackageFacts(NamedTuple):

@@ -61,9 +61,6 @@ def find_kernels(package: str) -> Kernels:
     """The `Kernels` that a package has constructed in this process, or equal ones.
 
     It is imported only if no distribution says its version, as in a checkout on PYTHONPATH.
-
-    Raises:
-        IncompatibleArtifactError: there is no such package, or which distribution it is from is not clear.
     """
     if package in Kernels.constructed:
         return Kernels.constructed[package]

@@ -95,15 +95,7 @@ class ArchList(NamedTuple):
 
 
 def parse(text: str, origin: str) -> ArchList:
-    """Parse a TORCH_CUDA_ARCH_LIST: items separated by `;` or spaces, each a name or `X.Y[a|f][+PTX]`.
-
-    Args:
-        text: the list, for example `7.5;8.0+PTX`.
-        origin: where it was set, for the message.
-
-    Raises:
-        SettingsError: the list is empty, or an item is not an architecture; names the item and its closest match.
-    """
+    """Parse a TORCH_CUDA_ARCH_LIST: items separated by `;` or spaces, each a name or `X.Y[a|f][+PTX]`."""
     sass: set[Arch] = set()
     ptx: set[Arch] = set()
     for item in re.split(r"[;\s]+", text.strip()):

@@ -15,17 +15,11 @@ if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is 
 
 
 class Artifact(Record):
-    """An Artifact on this machine.
+    """An Artifact on this machine."""
 
-    Attributes:
-        folder: where its libraries are.
-        manifest: its parsed manifest.
-        store: the Store that it is an entry of; None if it is the package's own, from its wheel.
-    """
-
-    folder: Path
+    folder: Path  # where its libraries are
     manifest: Manifest
-    store: Store | None = None
+    store: Store | None = None  # the Store that it is an entry of; None if it is the package's own, from its wheel
 
     @property
     def files(self) -> list[Path]:
@@ -35,25 +29,31 @@ class Artifact(Record):
     def open_library(self, library: Library) -> int:
         """Check a library against the manifest before anything uses it; in a Store, also who could have changed it.
 
-        A wheel's library lies beside the package's own code: whoever could change one could change the other.
-
-        Returns:
-            The descriptor of the file that was checked, to be used and closed by the caller: its path may lead to
-            another file by now.
+        Returns the descriptor of the file that was checked, to be used and closed by the caller: its path may lead to
+        another file by now.
 
         Raises:
-            IncompatibleArtifactError: as `manifest.open_verified`.
-            StoreError: as `Store.open_library`.
+            IncompatibleArtifactError: the file is missing, or has another size or digest.
+            UnreadableArtifactError: it cannot be read right now.
+            StoreError: somebody else can change it.
         """
-        if self.store:
-            return self.store.open_library(self.folder, library)
-        return manifests.open_verified(self.folder, library)
+        path = self.folder / library.file
+        try:
+            if self.store is None:  # beside the package's own code: whoever could change one could change the other
+                return manifests.verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
+            guard = self.store.guard
+            with guard.opened(self.folder) as inside:
+                return manifests.verified(guard.open_file(inside, library.file, path), library, path)
+        except FileNotFoundError as error:
+            raise manifests.corrupt(path, str(error)) from error
+        except OSError as error:
+            raise manifests.unreadable(path, error) from error
 
     def verify_library(self, library: Library) -> None:
         """The same check alone."""
         os.close(self.open_library(library))
 
     def verify(self) -> None:
-        """Check every library as `open_library` does."""
+        """Check every library."""
         for library in self.manifest.libraries:
             self.verify_library(library)

@@ -18,36 +18,23 @@ if TYPE_CHECKING:
 
 
 class Mismatch(Record):
-    """One reason against an Artifact.
+    """One reason against an Artifact."""
 
-    Attributes:
-        dimension: `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`,
-            `cuda`, `driver` or `capability`.
-        required: what the Artifact needs.
-        found: what this machine has.
-        remedy: how to fix it.
-        device: `cpu` if nothing in the Artifact can be used, `cuda` if only its CUDA kernels cannot.
-        compile_cures: whether compiling on this machine would fix it.
-    """
-
+    # `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
+    # `driver` or `capability`
     dimension: str
-    required: str
-    found: str
+    required: str  # what the Artifact needs
+    found: str  # what this machine has
     remedy: str
-    device: str
-    compile_cures: bool
+    device: str = "cpu"  # `cpu` if nothing in the Artifact can be used, `cuda` if only its CUDA kernels cannot
+    compile_cures: bool = True  # whether compiling on this machine would fix it
 
 
 class Wanted(Record):
-    """What a package requires of the Artifacts that it loads; None: anything.
+    """What a package requires of the Artifacts that it loads; None: anything."""
 
-    Attributes:
-        version: the package's.
-        content: what kernels of it would be compiled from now, and how, with the options for CUDA.
-    """
-
-    version: str | None = None
-    content: Content | None = None
+    version: str | None = None  # the package's
+    content: Content | None = None  # what kernels of it would be compiled from now, and how, with the options for CUDA
 
 
 ANYTHING = Wanted()
@@ -56,13 +43,7 @@ ANYTHING = Wanted()
 def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mismatch, ...]:
     """What rules an Artifact out: what a machine lacks that it needs, and what it has that is not wanted.
 
-    Args:
-        manifest: the Artifact's.
-        host: the machine. GPUs and driver are checked if the Host knows them.
-        wanted: what the package that would load it requires.
-
-    Returns:
-        The mismatches; empty if everything in it may be used.
+    GPUs and driver are checked if the Host knows them.
     """
     return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
 
@@ -74,48 +55,26 @@ def for_device(mismatches: Iterable[Mismatch], device: str) -> tuple[Mismatch, .
 
 def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
     """Mismatches for kernels that were built from other code than the package's, or with other options."""
-    version, has = wanted.version, manifest.content
+    package, version, has = manifest.package, wanted.version, manifest.content
     if version is not None and version != manifest.version:
-        yield Mismatch(
-            "version",
-            f"{manifest.package} {version}",
-            f"kernels of version {manifest.version}",
-            REINSTALL,
-            "cpu",
-            False,
-        )
+        found = f"kernels of version {manifest.version}"
+        yield Mismatch("version", f"{package} {version}", found, REINSTALL, compile_cures=False)
     if wanted.content is None:
         return
     wants = wanted.content if manifest.uses_cuda else without_cuda(wanted.content)
     if has["sources"] != wants["sources"]:
-        yield Mismatch(
-            "sources",
-            f"kernels built from sources {json_sha256(wants['sources'])[:12]}",
-            f"kernels built from sources {manifest.sources[:12]}",
-            f"rebuild {manifest.package} from its present sources",
-            "cpu",
-            True,
-        )
+        required = f"kernels built from sources {json_sha256(wants['sources'])[:12]}"
+        found = f"kernels built from sources {manifest.sources[:12]}"
+        yield Mismatch("sources", required, found, f"rebuild {package} from its present sources")
     if has["extensions"] != wants["extensions"]:
-        yield Mismatch(
-            "extensions",
-            f"kernels built as the extensions of {manifest.package} are declared",
-            "kernels built with other flags, definitions or files",
-            f"rebuild {manifest.package} with its present extensions",
-            "cpu",
-            True,
-        )
+        required = f"kernels built as the extensions of {package} are declared"
+        found = "kernels built with other flags, definitions or files"
+        yield Mismatch("extensions", required, found, f"rebuild {package} with its present extensions")
     now, then = _options(wants), _options(has)
     for name in sorted({*now, *then}):
         if now.get(name) != then.get(name):
-            yield Mismatch(
-                "options",
-                f"kernels built with {name} {_as_text(now.get(name))}",
-                f"kernels built with {name} {_as_text(then.get(name))}",
-                f"rebuild {manifest.package} with its present options",
-                "cpu",
-                True,
-            )
+            required, found = (f"kernels built with {name} {_as_text(each.get(name))}" for each in (now, then))
+            yield Mismatch("options", required, found, f"rebuild {package} with its present options")
 
 
 def _options(content: Content) -> dict[str, Any]:
@@ -132,22 +91,15 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
     needs = manifest.requires
     wheel = f"a wheel of {manifest.package} that was built for this machine"
     if needs.platform != host.platform:
-        yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}", "cpu", True)
+        yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}")
         return  # the rest would be noise
     if numbers(needs.libc) > numbers(host.libc):
-        yield Mismatch(
-            "libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}", "cpu", True
-        )
+        yield Mismatch("libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}")
     if numbers(needs.libstdcxx) > numbers(host.libstdcxx):
         known = bool(host.libstdcxx)  # if not, kernels compiled here would be refused for the same reason
-        yield Mismatch(
-            "libstdcxx",
-            needs.libstdcxx,
-            host.libstdcxx or "no libstdc++ with a known version in this process",
-            "update libstdc++" + (f", build from source here, or install {wheel}" if known else ""),
-            "cpu",
-            known,
-        )
+        found = host.libstdcxx or "no libstdc++ with a known version in this process"
+        remedy = "update libstdc++" + (f", build from source here, or install {wheel}" if known else "")
+        yield Mismatch("libstdcxx", needs.libstdcxx, found, remedy, compile_cures=known)
     yield from _binding_mismatches(needs, host, wheel)
     # One file for CPU and GPU cannot be loaded without libtorch_cuda if it needs it.
     if can_use_cuda(manifest.content) and (host.cuda is not None or manifest.whole):
@@ -157,26 +109,14 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
 def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:
     """Mismatches of Python and torch: operators run on any new enough torch, modules on one Python and one torch."""
     if needs.python is not None and needs.python != host.python:
-        yield Mismatch(
-            "python",
-            f"a Python with ABI {needs.python}",
-            f"a Python with ABI {host.python}",
-            f"install {wheel}, with {host.python} in its name",
-            "cpu",
-            True,
-        )
+        required, found = (f"a Python with ABI {python}" for python in (needs.python, host.python))
+        yield Mismatch("python", required, found, f"install {wheel}, with {host.python} in its name")
     has, wants = numbers(host.torch.partition("+")[0]), numbers(needs.torch)
     exact = needs.torch.endswith(".*")
     if (has[: len(wants)] != wants) if exact else has < wants:
         relation = "==" if exact else ">="
-        yield Mismatch(
-            "torch",
-            f"torch {relation} {needs.torch}",
-            f"torch {host.torch}",
-            f"pip install 'torch{relation}{needs.torch}'" + (f", or build {wheel}" if exact else ""),
-            "cpu",
-            exact,
-        )
+        remedy = f"pip install 'torch{relation}{needs.torch}'" + (f", or build {wheel}" if exact else "")
+        yield Mismatch("torch", f"torch {relation} {needs.torch}", f"torch {host.torch}", remedy, compile_cures=exact)
 
 
 def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mismatch]:
@@ -188,42 +128,23 @@ def _cuda_mismatches(manifest: Manifest, host: Host, device: str) -> Iterator[Mi
     needs = manifest.requires
     if not manifest.uses_cuda:
         because = manifest.built_with.get("cuda", {}).get("because", "not recorded")
-        yield Mismatch(
-            "cuda",
-            f"CUDA kernels, for torch {host.torch}",
-            f"CPU kernels only, because at build time: {because}",
-            "rebuild the wheel against a torch with CUDA",
-            "cuda",
-            True,
-        )
+        required, found = f"CUDA kernels, for torch {host.torch}", f"CPU kernels only, because at build time: {because}"
+        yield Mismatch("cuda", required, found, "rebuild the wheel against a torch with CUDA", "cuda")
         return
     major = int(host.cuda.split(".")[0]) if host.cuda else None
     if major is None or needs.cuda not in (None, major):
         torch = "a torch with CUDA" if needs.cuda is None else f"a torch for CUDA {needs.cuda}"
-        yield Mismatch(
-            "cuda",
-            torch,
-            f"torch {host.torch}, " + (f"for CUDA {host.cuda}" if host.cuda else "which has no CUDA"),
-            f"install {torch}, or rebuild the wheel against this torch",
-            device,
-            True,
-        )
+        found = f"torch {host.torch}, " + (f"for CUDA {host.cuda}" if host.cuda else "which has no CUDA")
+        yield Mismatch("cuda", torch, found, f"install {torch}, or rebuild the wheel against this torch", device)
         return
     if host.driver is not None and host.driver < numbers(needs.driver or ""):
         serves_torch = major <= host.driver[0]  # if not, torch sees no GPU, and no other kernels would help
         earlier = f", or rebuild the wheel with an nvcc of CUDA {host.driver[0]}" if serves_torch else ""
-        yield Mismatch(
-            "driver",
-            f"a driver for CUDA {needs.driver} or later",
-            "a driver for CUDA {}.{}".format(*host.driver),
-            f"update the NVIDIA driver{earlier}",
-            "cuda",
-            serves_torch,
-        )
+        required, found = f"a driver for CUDA {needs.driver} or later", "a driver for CUDA {}.{}".format(*host.driver)
+        yield Mismatch("driver", required, found, f"update the NVIDIA driver{earlier}", "cuda", serves_torch)
         return
     for capability in host.capabilities or ():
-        reason = capability_mismatch(manifest, capability, host.driver)
-        if reason:
+        if reason := capability_mismatch(manifest, capability, host.driver):
             yield reason
 
 
@@ -233,14 +154,7 @@ def capability_mismatch(
     driver: tuple[int, int] | None,
     libraries: Iterable[Library] | None = None,
 ) -> Mismatch | None:
-    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile.
-
-    Args:
-        manifest: that of an Artifact with CUDA kernels.
-        capability: the GPU's compute capability.
-        driver: the CUDA version that the driver supports; None counts as too old for any PTX.
-        libraries: the libraries that must run on it; None: all but those for one family of GPUs.
-    """
+    """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile."""
     from .architectures import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
@@ -259,19 +173,12 @@ def capability_mismatch(
         else:
             found = f"SASS for {', '.join(library.sass) or 'none'}; PTX for {', '.join(library.ptx) or 'none'}"
             remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
-        return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda", True)
+        return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda")
     return None
 
 
 def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, in_store: bool) -> tuple[Mismatch, ...]:
-    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all.
-
-    Args:
-        manifest: that of one that fits the machine, and its GPUs too if `targets` is None.
-        host: the machine, including its visible GPUs.
-        targets: the architectures; None for those of the GPUs, or else a wheel's default list.
-        in_store: whether it is an entry of a store, not the wheel's own.
-    """
+    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all."""
     from .architectures import Arch
 
     libraries = manifest.kernels

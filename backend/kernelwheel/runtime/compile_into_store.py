@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from . import compiler_process
 from .artifact import Artifact
@@ -20,30 +19,12 @@ from .store import Store
 from .store_lock import making, require_writable
 
 
-class Obtained(NamedTuple):
-    """An Artifact for a request, and whether it was compiled just now."""
-
-    artifact: Artifact
-    compiled: bool
-
-
 def compile_into_store(
     package: InstalledPackage, host: Host, request: Request, settings: Settings, say: Callable[[str], None]
-) -> Obtained:
+) -> tuple[Artifact, bool]:
     """Have the Artifact for a request compiled into the user's own store, unless another process has done so.
 
     Loads nothing.
-
-    Args:
-        package: the package that needs kernels.
-        host: the machine.
-        request: the kernels requested, which `select` has found must be compiled.
-        settings: the effective options.
-        say: receives progress, one line per call.
-
-    Raises:
-        KernelWheelError: nothing can be built on this platform; or as `find`; or there are no sources, it does not
-            compile, or it cannot be stored.
     """
     store = writable_store(package)
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
@@ -51,22 +32,18 @@ def compile_into_store(
         if selection.error:
             raise selection.error
         if selection.artifact:
-            return Obtained(selection.artifact, False)
+            return selection.artifact, False
         package.read_sources_again()
         asked = compile_request(package, host, request, settings)._replace(lock=lock)
         if not request.build:
             kernels = f"{request.device.upper()} kernels for this machine"
             say(f"no {kernels} ({selection.because}): compiling them now")
         answer = compiler_process.ask(asked, say, package.environ)
-        return Obtained(store.read(answer.folder), answer.compiled)
+        return store.read(answer.folder), answer.compiled
 
 
 def writable_store(package: InstalledPackage) -> Store:
-    """The user's own store, into which kernels are compiled. Nothing is made.
-
-    Raises:
-        KernelWheelError: nothing can be built on this platform, there is no such store, or it cannot be written.
-    """
+    """The user's own store, into which kernels are compiled. Nothing is made."""
     require_supported()  # before a store is touched
     *_, store = package.stores()
     require_writable(store)
@@ -74,11 +51,7 @@ def writable_store(package: InstalledPackage) -> Store:
 
 
 def compile_request(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> CompileRequest:
-    """What the compiler is asked for a request, on this machine: kernels for its driver, and for its GPUs by default.
-
-    Raises:
-        IncompatibleArtifactError: there are no sources.
-    """
+    """What the compiler is asked, here: kernels for this machine's driver, and for its GPUs by default."""
     source, content = package.source, package.wanted.content
     if source is None or content is None:
         raise no_sources(package.package)

@@ -26,17 +26,7 @@ MOST_LINES = 20  # of what it says as it crashes
 
 
 def ask(request: CompileRequest, say: Callable[[str], None], environ: Mapping[str, str]) -> CompileAnswer:
-    """Have an Artifact compiled, unless a store has it.
-
-    Args:
-        request: what to compile.
-        say: receives progress, one line per call.
-        environ: what is set besides this process's environment.
-
-    Raises:
-        KernelWheelError: as the compiler answers.
-        BuildError: it ended without an answer.
-    """
+    """Have an Artifact compiled, unless a store has it."""
     answer = _run({"make": request.to_json()}, say, environ, () if request.lock is None else (request.lock,))
     return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"])
 
@@ -45,9 +35,6 @@ def describe(package: str, version: str, project: Path) -> dict[str, Any] | None
     """What the checkout of an editable install declares: `content`, the `folder` of its sources, and `options`.
 
     None if it is not the package's.
-
-    Raises:
-        BuildError: its pyproject.toml or its sources cannot be read, or are not right.
     """
     found = _run({"describe": {"package": package, "version": version, "project": str(project)}}, lambda line: None, {})
     return dict(found) if found else None
@@ -58,11 +45,7 @@ def preview(
 ) -> dict[str, Any]:
     """What would be compiled for these requests, and with what; nothing is.
 
-    Returns:
-        `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
-
-    Raises:
-        BuildError: the compiler ended without an answer.
+    `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
     """
     question = {"requests": [each.to_json() for each in requests], "machine": machine.to_json() if machine else None}
     return dict(_run({"dry-run": question}, lambda line: None, environ))
@@ -97,11 +80,7 @@ def _run(
 
 
 def program() -> Path:
-    """The compiler's file, in the kernelwheel that this Python would import; it is not imported here.
-
-    Raises:
-        BuildError: kernelwheel is not installed.
-    """
+    """The compiler's file, in the kernelwheel that this Python would import; it is not imported here."""
     from importlib.util import find_spec
 
     beside = Path(__file__).parent.with_name("compiler") / "__main__.py"

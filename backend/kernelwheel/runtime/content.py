@@ -5,44 +5,13 @@ An Artifact is found by it: its content must be what the package wants now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .files import json_sha256
 
 PARTS = ("content", "tools", "target")
 Content = dict[str, Any]  # as JSON, in a Plan and in a manifest
-
-
-def make_content(
-    package: str,
-    version: str,
-    sources: Mapping[str, str],
-    abi: str,
-    torch_target: str,
-    extensions: Iterable[Mapping[str, Any]],
-    options: Mapping[str, Any],
-) -> Content:
-    """The content as JSON values.
-
-    Args:
-        package: import name of the package.
-        version: the package's version.
-        sources: sha256 of each source, keyed by its path relative to the source folder.
-        abi: what a CMakeLists.txt builds: `stable`, operators on torch's stable ABI, or `torch`, modules too.
-        torch_target: the target version of torch's stable ABI, such as `2.10`.
-        extensions: what is built without a CMakeLists.txt, as JSON values, in the order of their names.
-        options: the values of the options that are part of it, from `Settings.content`.
-    """
-    return {
-        "package": package,
-        "version": version,
-        "sources": dict(sources),
-        "abi": abi,
-        "torch_target": torch_target,
-        "extensions": list(extensions),
-        "options": dict(options),
-    }
 
 
 def digests_of(plan: Mapping[str, Any]) -> dict[str, str]:

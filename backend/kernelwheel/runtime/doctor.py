@@ -11,7 +11,7 @@ from typing import Any
 from .artifact import Artifact
 from .compile_into_store import writable_store
 from .compiler_process import program
-from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command
+from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command, printable
 from .find import foresee
 from .host import Host
 from .installed import InstalledPackage
@@ -20,7 +20,6 @@ from .kernels import Kernels
 from .loading import needed_for
 from .places import temporary_guard
 from .presentation import call_row, entry_text, rows_text, targets_text, verdict_text, view_entry, view_selection
-from .printable import printable
 from .record import Record
 from .selection import Request, Selection, failed
 from .store import Store

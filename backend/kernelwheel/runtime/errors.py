@@ -6,10 +6,9 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .printable import TEXT, printable
-
 # It does not name the package: on a package index, that name may belong to another one.
 REINSTALL = "reinstall the package from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
+TEXT = "\n\t"  # kept in what is meant to have lines
 # errno values if this process, or the whole machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
@@ -85,6 +84,16 @@ def from_json(values: Mapping[str, Any]) -> KernelWheelError:
     kinds = (BuildError, SettingsError, IncompatibleArtifactError, UnreadableArtifactError, OtherSchemaError)
     kind = {each.__name__: each for each in (*kinds, StoreError, UnreadableStoreError)}[values["kind"]]
     return kind(values["problem"], required=values["required"], found=values["found"], remedies=values["remedies"])
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""The text on one line, with what does not print escaped: `\x1b`, `\n`, `\u202e`.
+
+    That is what a terminal would obey (control characters), or reorder the line by (those for right to left).
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in kept else ascii(each)[1:-1] for each in text)
 
 
 def way_out(refusal: OSError) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TextIO, cast
 
-from .errors import KernelWheelError
-from .printable import TEXT, printable
+from .errors import TEXT, KernelWheelError, printable
 from .progress import abandon
 
 INTERRUPTED: Final = 130
@@ -24,11 +23,6 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
     """Do a program's work and return its exit status.
 
     An error of ours or of the system is one message on standard error, without a traceback.
-
-    Args:
-        program: its name, before a message.
-        work: returns the exit status if nothing is raised.
-        expected: other exceptions that are messages to a user.
     """
     messages: tuple[type[Exception], ...] = (KernelWheelError, OSError, *expected)
     try:

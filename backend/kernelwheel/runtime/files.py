@@ -42,11 +42,7 @@ def is_seen(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file exists. From Python 3.14 on, `Path.is_file` returns False even if it cannot know.
-
-    Raises:
-        OSError: the file cannot be accessed.
-    """
+    """Whether a file exists. From Python 3.14 on, `Path.is_file` returns False even if it cannot know."""
     return stat.S_ISREG(_mode(path))
 
 

@@ -16,20 +16,13 @@ from .selection import Request, Selection, failed, select
 if TYPE_CHECKING:
     from .store import Store
 
-Use = Callable[[Artifact], object]
+Use = Callable[[Artifact], object]  # verifies an Artifact, and loads it if wanted; raises if it is damaged
 
 
 def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> Selection:
     """Use the first available Artifact that fits and is intact; quarantine damaged ones in the user's own store.
 
-    Args:
-        package: the package that needs kernels.
-        host: the machine.
-        request: the kernels requested.
-        use: verifies an Artifact, and loads it if wanted; raises if it is damaged.
-
-    Returns:
-        The selection. If it is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
+    If the selection is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
 
     Raises:
         IncompatibleArtifactError: the wheel's Artifact or one in a read-only store is damaged.
@@ -37,50 +30,44 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> S
         StoreError: a store cannot be used.
     """
     put_away = partial(_put_away, package.package)
-
-    def set_aside(artifact: Artifact, error: IncompatibleArtifactError) -> None:
-        if artifact.store is None:
-            package.damage = error
-            raise error
-        put_away(artifact.store, artifact.folder, error)
-
-    return _settle(lambda: select(request, host, package.candidates(put_away), package), use, set_aside)
+    while True:
+        selection = select(request, host, package.candidates(put_away), package)
+        artifact = selection.artifact
+        if artifact is None:
+            return selection
+        try:
+            use(artifact)
+        except UnreadableArtifactError:
+            raise  # it may be intact: do not quarantine it
+        except IncompatibleArtifactError as error:
+            if artifact.store is None:
+                package.damage = error
+                raise
+            put_away(artifact.store, artifact.folder, error)
+        else:
+            return selection
 
 
 def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
     """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a selection to fail."""
-    passed_over: set[Path] = set()
-
-    def set_aside(artifact: Artifact, error: IncompatibleArtifactError) -> None:
-        if artifact.store is None or not artifact.store.own:
-            raise error
-        passed_over.add(artifact.folder)
-
-    def select_now() -> Selection:
-        candidates = (each for each in package.candidates() if each.folder not in passed_over)
-        return select(request, host, candidates, package)
-
+    damaged: set[Path] = set()
     try:
-        return _settle(select_now, verify, set_aside)
+        while True:
+            candidates = (each for each in package.candidates() if each.folder not in damaged)
+            selection = select(request, host, candidates, package)
+            if selection.artifact is None:
+                return selection
+            try:
+                verify(selection.artifact)
+            except IncompatibleArtifactError as error:
+                own = selection.artifact.store is not None and selection.artifact.store.own
+                if not own or isinstance(error, UnreadableArtifactError):
+                    raise
+                damaged.add(selection.artifact.folder)
+            else:
+                return selection
     except KernelWheelError as error:
         return failed(request.device, error)
-
-
-def _settle(
-    select_now: Callable[[], Selection], use: Use, set_aside: Callable[[Artifact, IncompatibleArtifactError], None]
-) -> Selection:
-    while True:
-        selection = select_now()
-        if selection.artifact is None:
-            return selection
-        try:
-            use(selection.artifact)
-        except UnreadableArtifactError:
-            raise  # it may be intact: do not quarantine it
-        except IncompatibleArtifactError as error:
-            set_aside(selection.artifact, error)
-        else:
-            return selection
 
 
 def _put_away(package: str, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:

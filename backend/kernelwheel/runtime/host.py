@@ -11,28 +11,20 @@ from .record import Record
 
 
 class Host(Record):
-    """What matters about a machine to an Artifact.
+    """What matters about a machine to an Artifact."""
 
-    Attributes:
-        platform: `linux-x86_64`.
-        libc: `glibc 2.36`; empty if it does not identify itself.
-        libstdcxx: the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty
-            if none is loaded or it has no such versions.
-        torch: the running torch's version, `2.11.0+cu130`.
-        cuda: its `torch.version.cuda`, or None.
-        python: the ABI of the running Python as in a wheel's tag, `cp312`.
-        driver: the newest CUDA version that the installed driver supports, `(13, 0)`; None if it was not queried
-            or no driver is installed.
-        capabilities: the compute capabilities of the GPUs that this process sees; None if they were not queried.
-    """
-
-    platform: str
-    libc: str
+    platform: str  # `linux-x86_64`
+    libc: str  # `glibc 2.36`; empty if it does not identify itself
+    # the newest symbol version of the C++ library in this process, `GLIBCXX_3.4.30`; empty if none is loaded or it has
+    # no such versions
     libstdcxx: str
-    torch: str
-    cuda: str | None
-    python: str
+    torch: str  # the running torch's version, `2.11.0+cu130`
+    cuda: str | None  # its `torch.version.cuda`, or None
+    python: str  # the ABI of the running Python as in a wheel's tag, `cp312`
+    # the newest CUDA version that the installed driver supports, `(13, 0)`; None if it was not queried or no driver is
+    # installed
     driver: tuple[int, int] | None = None
+    # the compute capabilities of the GPUs that this process sees; None if they were not queried
     capabilities: tuple[tuple[int, int], ...] | None = None
 
 

@@ -31,14 +31,7 @@ if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
 
 
 class InstalledPackage:
-    """An installed package: what a selection depends on.
-
-    Args:
-        package: its import name.
-        version: its version.
-        folder: the folder of its own Artifact, `<package>/_native`.
-        environ: the process environment, for the settings.
-    """
+    """An installed package: what a selection depends on."""
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str]) -> None:
         self.package = package
@@ -145,11 +138,7 @@ class InstalledPackage:
         return self.wanted if artifact.store else Wanted(self.version)
 
     def read_sources_again(self) -> None:
-        """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's.
-
-        Raises:
-            IncompatibleArtifactError: kernels of the old ones are in use.
-        """
+        """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""
         before = self.source
         if self.manifest is not None or before is None:
             return
@@ -169,12 +158,7 @@ class InstalledPackage:
         return places.stores(self.settings, self.package, self.version)
 
     def candidates(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
-        """The available Artifacts, in the order to try them: the wheel's, then those in the stores.
-
-        Args:
-            damaged: called for each entry of a store with a damaged manifest. Without it, such entries are skipped in
-                the user's own store and are an error in others.
-        """
+        """The available Artifacts, in the order to try them: the wheel's, then those in the stores."""
         if self.artifact:
             yield self.artifact
         for store in self.stores():

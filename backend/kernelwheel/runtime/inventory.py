@@ -28,26 +28,16 @@ UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry in a Store, intact or not.
+    """An entry in a Store, intact or not."""
 
-    Attributes:
-        store: the Store, for the entry's own version.
-        folder: its folder, named after its fingerprint.
-        artifact: its Artifact; None if its manifest cannot be read.
-        damage: what is wrong with it, as far as its manifest tells; empty: nothing.
-        size: the size of its files in bytes.
-        made: when it was added to this Store, in seconds since 1970.
-        unread: why its manifest cannot be read right now; None if it can be.
-        mismatch: what its schema is, if another version of this package wrote its manifest; None: ours.
-    """
-
-    store: Store
-    folder: Path
-    artifact: Artifact | None
-    damage: str
-    size: int
-    made: float
-    unread: UnreadableStoreError | None = None
+    store: Store  # the Store, for the entry's own version
+    folder: Path  # its folder, named after its fingerprint
+    artifact: Artifact | None  # its Artifact; None if its manifest cannot be read
+    damage: str  # what is wrong with it, as far as its manifest tells; empty: nothing
+    size: int  # the size of its files in bytes
+    made: float  # when it was added to this Store, in seconds since 1970
+    unread: UnreadableStoreError | None = None  # why its manifest cannot be read right now; None if it can be
+    # what its schema is, if another version of this package wrote its manifest; None: ours
     mismatch: Mismatch | None = None
 
     @property
@@ -70,11 +60,7 @@ class Inventory:
 
 
 def versions(store: Store) -> list[Store]:
-    """The same Store for each version of its package that has a folder in it, safe or not.
-
-    Raises:
-        StoreError: the cache folder cannot be read.
-    """
+    """The same Store for each version of its package that has a folder in it, safe or not."""
     package = store.folder / store.package
     try:
         folders = sorted(package.iterdir()) if is_folder(package) else []
@@ -134,11 +120,7 @@ def size_of(path: Path) -> int:
 
 
 def find_damage(entry: Entry) -> str:
-    """What is wrong with an entry, checked to the last byte of its libraries; empty: nothing.
-
-    Raises:
-        UnreadableArtifactError, UnreadableStoreError: it cannot be read right now.
-    """
+    """What is wrong with an entry, checked to the last byte of its libraries; empty: nothing."""
     if entry.unread:
         raise entry.unread
     if entry.damage or entry.artifact is None:

@@ -206,7 +206,7 @@ class Kernels:
         from .compile_into_store import compile_into_store
 
         with progress.shown(package.package) as say:
-            artifact = compile_into_store(package, self.host, request, package.settings, say).artifact
+            artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
         if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
             raise incompatible(
                 package.package,

@@ -48,25 +48,14 @@ def needed_for(device: str) -> tuple[str, ...]:
 
 
 def load_operators(artifact: Artifact, device: str) -> None:
-    """Load the operators for one device type, after verifying each library against the manifest.
-
-    Raises:
-        IncompatibleArtifactError: a library does not match the manifest, or the loader rejects it.
-        UnreadableArtifactError: it cannot be read or loaded at the moment.
-    """
+    """Load the operators for one device type, after verifying each library against the manifest."""
     for library in artifact.manifest.libraries_for(device):
         if not library.module:  # modules are imported by Python, on request
             _load_file(artifact, library)
 
 
 def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
-    """Load the verified library of an extension: a module under its own name; operators, which gives None.
-
-    Raises:
-        IncompatibleArtifactError: the Artifact has no such extension, or the library does not match the manifest, or
-            the loader rejects it.
-        UnreadableArtifactError: it cannot be read or loaded at the moment.
-    """
+    """Load the verified library of an extension: a module under its own name; operators, which gives None."""
     library = artifact.manifest.extension_library(name)
     if library is None:
         raise _no_module(name, artifact)
@@ -77,12 +66,7 @@ def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
 
 
 def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
-    """Import a module of an Artifact after verifying it, under a name that is unique to the package.
-
-    Raises:
-        IncompatibleArtifactError: there is no such module, or it does not match the manifest, or the loader rejects it.
-        UnreadableArtifactError: it cannot be read or loaded at the moment.
-    """
+    """Import a module of an Artifact after verifying it, under a name that is unique to the package."""
     library = artifact.manifest.modules.get(name)
     if library is None:
         raise _no_module(name, artifact)
@@ -104,12 +88,7 @@ def _no_module(name: str, artifact: Artifact) -> IncompatibleArtifactError:
 
 @contextmanager
 def _verified(artifact: Artifact, library: Library) -> Iterator[str]:
-    """A path to a library that was just verified, for the loader; it stays open if that succeeds.
-
-    Raises:
-        IncompatibleArtifactError: the library does not match the manifest, or the loader rejects it.
-        UnreadableArtifactError: it cannot be read or loaded at the moment.
-    """
+    """A path to a library that was just verified, for the loader; it stays open if that succeeds."""
     file = artifact.folder / library.file
     verified = artifact.open_library(library)
     try:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from .errors import StoreError
 from .files import is_folder
 from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import exclusive
-from .platforms import HERE
 from .store import WHOLE, Store
 from .store_lock import DAY, making
 
@@ -91,7 +89,7 @@ def clear(store: Store, all_versions: bool = False) -> Cleaning:
     """Remove all entries of this version, or of all versions, with their quarantine and leftovers, and all builds."""
     wanted = [each for each in versions(store) if all_versions or each.version == store.version]
     reasons = {entry.folder: "cleared" for entry in take_inventory(store).entries if entry.store in wanted}
-    return together(clean(wanted, reasons, dry_run=False), clean_builds(store, math.inf, "cleared"))
+    return together(clean(wanted, reasons), clean_builds(store, math.inf, "cleared"))
 
 
 def clean_builds(store: Store, before: float, because: str, dry_run: bool = False) -> Cleaning:
@@ -107,7 +105,7 @@ def clean_builds(store: Store, before: float, because: str, dry_run: bool = Fals
         return Cleaning((), (f"{store.builds}: {error}",))
     for path in old:
         try:
-            with exclusive(path.with_suffix(".lock"), _give_up):
+            with exclusive(path.with_suffix(".lock"), give_up):
                 removed.append(Removed("build", "", path.name, size_of(path), because))
                 if not dry_run:
                     (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
@@ -122,12 +120,29 @@ def together(one: Cleaning, other: Cleaning) -> Cleaning:
     return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
 
 
-def clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool) -> Cleaning:
-    """Remove entries, by folder with the reason, and all that is damaged or left of dead makers."""
+def remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
+    """Remove one version's entries, by folder with the reason, and all that is damaged or left of dead makers."""
+    before = list(leftovers(store))
+    if not before and not any(doomed(store, reasons)):
+        return
+    with making(store, give_up):  # entering removes the leftovers
+        after = {left.name for left in leftovers(store)}
+        yield from (left for left in before if left.name not in after)
+        for kind, path, because in doomed(store, reasons):
+            size = size_of(path)
+            if _discard(store, path):
+                yield Removed(kind, store.version, path.name, size, because)
+
+
+def clean(
+    stores: Sequence[Store],
+    reasons: Mapping[Path, str],
+    clean_one: Callable[[Store, Mapping[Path, str]], Iterator[Removed]] = remove,
+) -> Cleaning:
+    """Clean each version's Store, unless it is unsafe or in use."""
     removed: list[Removed] = []
     skipped: list[str] = []
     for store in stores:
-        clean_one = _would_remove if dry_run else _remove
         try:
             store.guard.check(store.root)
             removed.extend(clean_one(store, reasons))
@@ -142,43 +157,18 @@ class _Busy(Exception):
     pass
 
 
-def _give_up(*_: object) -> None:
+def give_up(*_: object) -> None:
+    """Do not wait for a lock."""
     raise _Busy("in use by another process; try again when it is done")
 
 
-def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
-    lock = store.root / ".lock"
-    with ExitStack() as held:
-        if lock.exists():  # locking would create it, and a dry run creates nothing
-            try:
-                held.enter_context(exclusive(lock, _give_up))
-            except OSError as error:
-                if error.errno not in HERE.no_locks:
-                    raise
-        yield from _leftovers(store)
-        for kind, path, because in _doomed(store, reasons):
-            yield Removed(kind, store.version, path.name, size_of(path), because)
-
-
-def _remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
-    before = list(_leftovers(store))
-    if not before and not any(_doomed(store, reasons)):
-        return
-    with making(store, _give_up):  # entering removes the leftovers
-        after = {left.name for left in _leftovers(store)}
-        yield from (left for left in before if left.name not in after)
-        for kind, path, because in _doomed(store, reasons):
-            size = size_of(path)
-            if _discard(store, path):
-                yield Removed(kind, store.version, path.name, size, because)
-
-
-def _leftovers(store: Store) -> Iterator[Removed]:
+def leftovers(store: Store) -> Iterator[Removed]:
+    """What dead makers left."""
     for path in _inside(store.root / ".work"):
         yield Removed("leftover", store.version, path.name, size_of(path), "its maker is dead")
 
 
-def _doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
+def doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
     """What to remove of one version besides leftovers: (kind, path, reason)."""
     for path in _inside(store.root / ".quarantine"):
         yield "quarantine", path, "damaged"

@@ -35,49 +35,33 @@ ZEROS = "0" * 64
 
 
 class Library(Record):
-    """One shared library of an Artifact.
+    """One shared library of an Artifact."""
 
-    Attributes:
-        file: its name in the Artifact's folder.
-        sha256, size: those of its bytes.
-        device: `cpu`, or `cuda` if it needs libtorch_cuda.
-        sass, ptx: the compute capabilities of its device code, such as `9.0` or `9.0a`, read back from the file.
-        module: the name under which Python imports it, in full for an extension; None for an operator library.
-    """
-
-    file: str
-    sha256: str
+    file: str  # its name in the Artifact's folder
+    sha256: str  # those of its bytes
     size: int
-    device: str
+    device: str  # `cpu`, or `cuda` if it needs libtorch_cuda
+    # the compute capabilities of its device code, such as `9.0` or `9.0a`, read back from the file
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
+    # the name under which Python imports it, in full for an extension; None for an operator library
     module: str | None = None
 
 
 class Requires(Record):
-    """What a machine needs to run an Artifact.
+    """What a machine needs to run an Artifact."""
 
-    Attributes:
-        torch: the oldest torch, `2.10`; for modules, the one release, `2.13.*` (PEP 440, version matching).
-        platform: `linux-x86_64`.
-        libc: `glibc 2.34`; empty if the platform's libc does not identify itself.
-        libstdcxx: the newest symbol version used, `GLIBCXX_3.4.30`.
-        cuda: the CUDA major that torch must be for; None if any will do, as for operators, which bring the CUDA runtime
-            along, and if no library uses CUDA.
-        driver: the oldest CUDA version that a driver must support to run the SASS, `13.0`; None if no library uses
-            CUDA.
-        driver_for_ptx: the same for the PTX: a driver cannot compile PTX newer than itself.
-        python: the ABI of the one Python that modules are for, `cp312`; None if any Python will do.
-    """
-
-    torch: str
-    platform: str
-    libc: str
-    libstdcxx: str
+    torch: str  # the oldest torch, `2.10`; for modules, the one release, `2.13.*` (PEP 440, version matching)
+    platform: str  # `linux-x86_64`
+    libc: str  # `glibc 2.34`; empty if the platform's libc does not identify itself
+    libstdcxx: str  # the newest symbol version used, `GLIBCXX_3.4.30`
+    # the CUDA major that torch must be for; None if any will do, as for operators, which bring the CUDA runtime along,
+    # and if no library uses CUDA
     cuda: int | None
+    # the oldest CUDA version that a driver must support to run the SASS, `13.0`; None if no library uses CUDA
     driver: str | None
-    driver_for_ptx: str | None
-    python: str | None = None
+    driver_for_ptx: str | None  # the same for the PTX: a driver cannot compile PTX newer than itself
+    python: str | None = None  # the ABI of the one Python that modules are for, `cp312`; None if any Python will do
 
 
 class Manifest(Record):
@@ -153,16 +137,7 @@ class Manifest(Record):
 
 
 def read(folder: Path, package: str | None = None) -> Manifest | None:
-    """Read the manifest in an Artifact's folder; None if there is none.
-
-    Args:
-        folder: the Artifact's.
-        package: the package that it must belong to; None: any.
-
-    Raises:
-        IncompatibleArtifactError: it has another schema, belongs to another package, or is malformed.
-        UnreadableArtifactError: it cannot be read right now.
-    """
+    """Read the manifest in an Artifact's folder; None if there is none."""
     path = folder / FILE
     try:
         text = content(path)
@@ -188,11 +163,7 @@ def content_of(descriptor: int) -> bytes:
 
 
 def from_bytes(text: bytes, where: str | Path) -> Manifest:
-    """Parse the bytes of a `manifest.json`; `where` is named in errors.
-
-    Raises:
-        IncompatibleArtifactError: it has another schema, is damaged or is malformed.
-    """
+    """Parse the bytes of a `manifest.json`; `where` is named in errors."""
     try:
         values = parse(text)
     except OtherSchema as error:
@@ -218,11 +189,7 @@ class OtherSchema(Malformed):
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """The JSON values of a manifest, fully checked.
-
-    Raises:
-        ValueError: says what is wrong.
-    """
+    """The JSON values of a manifest, fully checked."""
     if len(text) > LARGEST:
         raise Malformed(f"it is larger than {LARGEST} bytes")
     if text.count(b"{") + text.count(b"[") > MOST_NESTED:
@@ -263,29 +230,8 @@ _JSON = json.JSONDecoder(
 )
 
 
-def open_verified(folder: Path, library: Library) -> int:
-    """The descriptor of a library whose bytes were checked against its manifest, to be closed by the caller.
-
-    Raises:
-        IncompatibleArtifactError: the file is missing, or has another size or digest.
-        UnreadableArtifactError: it cannot be read right now.
-    """
-    path = folder / library.file
-    try:
-        return verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
-    except FileNotFoundError as error:
-        raise corrupt(path, str(error)) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
 def verified(descriptor: int, library: Library, path: Path) -> int:
-    """The descriptor of an open library, at its beginning, after the same check; it is closed if that fails.
-
-    Raises:
-        IncompatibleArtifactError: as `open_verified`; `path` is named.
-        OSError: it cannot be read right now.
-    """
+    """The descriptor of an open library, at its beginning, after the same check; it is closed if that fails."""
     try:
         size = os.fstat(descriptor).st_size
         found = "" if size == library.size else f"{size} bytes"

@@ -36,11 +36,7 @@ class Malformed(ValueError):
 
 
 def check_manifest(values: Any) -> None:
-    """Refuse a manifest's JSON values if they do not follow the schema or contradict each other.
-
-    Raises:
-        Malformed: says what is wrong.
-    """
+    """Refuse a manifest's JSON values if they do not follow the schema or contradict each other."""
     _walk(values, _MANIFEST, "")
     plan = values["plan"]
     target = plan["target"]

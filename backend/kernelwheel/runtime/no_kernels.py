@@ -51,41 +51,25 @@ def no_sources(package: str) -> IncompatibleArtifactError:
 
 def no_gpu(host: Host) -> Mismatch:
     """The mismatch of CUDA kernels if torch sees no GPU; compiling does not fix it."""
+    required = "an NVIDIA GPU with its driver, and a torch built with CUDA"
     found = f"torch {host.torch} has no CUDA" if host.cuda is None else "torch sees no GPU"
-    return Mismatch(
-        dimension="gpu",
-        required="an NVIDIA GPU with its driver, and a torch built with CUDA",
-        found=found,
-        remedy="use CPU tensors, or run on a machine where torch.cuda.is_available()",
-        device="cuda",
-        compile_cures=False,
-    )
+    remedy = "use CPU tensors, or run on a machine where torch.cuda.is_available()"
+    return Mismatch("gpu", required, found, remedy, "cuda", compile_cures=False)
 
 
 def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
     """The mismatch if the wheel's Artifact is damaged or cannot be read at the moment; compiling does not fix it."""
-    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), "cpu", False)
+    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), compile_cures=False)
 
 
 def no_artifact(package: str, folder: Path) -> Mismatch:
     """The mismatch if the package was installed without an Artifact."""
-    return Mismatch(
-        dimension="artifact",
-        required=f"compiled kernels in {folder}",
-        found="none, as in an editable install",
-        remedy=f"install a wheel of {package} (pip install . in the checkout builds one)",
-        device="cpu",
-        compile_cures=True,
-    )
+    remedy = f"install a wheel of {package} (pip install . in the checkout builds one)"
+    return Mismatch("artifact", f"compiled kernels in {folder}", "none, as in an editable install", remedy)
 
 
 def always_compiled(package: str, origin: str) -> Mismatch:
     """The mismatch of a wheel's Artifact that fits, if the option `jit` is always."""
-    return Mismatch(
-        dimension="jit",
-        required=f"kernels compiled on this machine: jit is always ({origin})",
-        found="the wheel's kernels",
-        remedy=f"set jit to auto to use the wheel's kernels, or install a wheel of {package} that includes its sources",
-        device="cpu",
-        compile_cures=True,
-    )
+    required = f"kernels compiled on this machine: jit is always ({origin})"
+    remedy = f"set jit to auto to use the wheel's kernels, or install a wheel of {package} that includes its sources"
+    return Mismatch("jit", required, "the wheel's kernels", remedy)

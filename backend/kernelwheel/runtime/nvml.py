@@ -37,11 +37,7 @@ def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] |
     The numbers in CUDA_VISIBLE_DEVICES count devices in CUDA's own order, which is NVML's only if CUDA_DEVICE_ORDER is
     PCI_BUS_ID. Without that, on a machine whose GPUs differ in capability, all of them count as visible.
 
-    Args:
-        environ: the process environment, as CUDA sees it.
-
-    Returns:
-        Empty if there is no GPU; None if NVML cannot tell, so that CUDA must be asked.
+    Empty if there is no GPU; None if NVML cannot tell, so that CUDA must be asked.
     """
     try:
         library = ctypes.CDLL(HERE.nvml_library)

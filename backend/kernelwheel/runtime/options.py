@@ -33,35 +33,22 @@ T = TypeVar("T")
 
 
 class Option(Generic[T]):
-    """One option; accessed on Settings, its value.
+    """One option; accessed on Settings, its value."""
 
-    Attributes:
-        name: its key in `[tool.kernelwheel]` and in `-C name=value`.
-        parse: converts text to the typed value; raises ValueError, with a hint, if it cannot.
-        takes: the accepted values, in words, for messages and the reference.
-        default: the text used if the option is not set.
-        environment: the standard variable, or None for `<PACKAGE>_<NAME>`.
-        decides: the content, the target, the tools, or how the work is done; see `Decides`.
-        help: what it is for.
-        separator: joins several values (a list in the table, `-C` given more than once); None: it takes one value.
-        cuda_only: whether it has no effect on a build without CUDA kernels.
-        cross_only: whether it has no effect on a build for this machine's platform.
-    """
-
-    name: str
+    name: str  # its key in `[tool.kernelwheel]` and in `-C name=value`
 
     def __init__(
         self,
-        parse: Callable[[str], T],
+        parse: Callable[[str], T],  # raises ValueError, with a hint, if it cannot
         *,
-        takes: str,
-        default: str = "",
-        environment: str | None = None,
+        takes: str,  # the accepted values, in words, for messages and the reference
+        default: str = "",  # the text used if the option is not set
+        environment: str | None = None,  # the standard variable, or None for `<PACKAGE>_<NAME>`
         decides: Decides,
         help: str,
-        separator: str | None = None,
-        cuda_only: bool = False,
-        cross_only: bool = False,
+        separator: str | None = None,  # joins several values, of a list or of `-C` given again; None: it takes one
+        cuda_only: bool = False,  # whether it has no effect on a build without CUDA kernels
+        cross_only: bool = False,  # whether it has no effect on a build for this machine's platform
     ) -> None:
         self.parse = parse
         self.takes = takes
@@ -151,7 +138,11 @@ def flags(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
 
 
-FLAGS = "compiler options, split as by a shell"
+def _flags(environment: str, help: str, cuda_only: bool = False) -> Option[tuple[str, ...]]:
+    takes = "compiler options, split as by a shell"
+    return Option(
+        flags, takes=takes, environment=environment, decides="content", separator=" ", cuda_only=cuda_only, help=help
+    )
 
 
 class Options:
@@ -175,31 +166,9 @@ class Options:
         cuda_only=True,
         help="CUDA architectures to compile for; empty: the default list for the nvcc in use.",
     )
-    cxx_flags: Option[tuple[str, ...]] = Option(
-        flags,
-        takes=FLAGS,
-        environment="CXXFLAGS",
-        decides="content",
-        separator=" ",
-        help="Extra options for the C++ compiler.",
-    )
-    cuda_flags: Option[tuple[str, ...]] = Option(
-        flags,
-        takes=FLAGS,
-        environment="CUDAFLAGS",
-        decides="content",
-        separator=" ",
-        cuda_only=True,
-        help="Extra options for nvcc.",
-    )
-    link_flags: Option[tuple[str, ...]] = Option(
-        flags,
-        takes=FLAGS,
-        environment="LDFLAGS",
-        decides="content",
-        separator=" ",
-        help="Extra options for the linker driver.",
-    )
+    cxx_flags: Option[tuple[str, ...]] = _flags("CXXFLAGS", "Extra options for the C++ compiler.")
+    cuda_flags: Option[tuple[str, ...]] = _flags("CUDAFLAGS", "Extra options for nvcc.", cuda_only=True)
+    link_flags: Option[tuple[str, ...]] = _flags("LDFLAGS", "Extra options for the linker driver.")
     glibc: Option[str] = Option(
         _glibc,
         takes="a release of glibc such as 2.28",

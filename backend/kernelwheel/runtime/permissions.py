@@ -25,15 +25,10 @@ _MAX_LINKS = 40  # Linux's own limit for one path, path_resolution(7)
 
 
 class Trust(Record):
-    """The users whose files are loaded, besides root and this user.
+    """The users whose files are loaded, besides root and this user."""
 
-    Attributes:
-        others: the numbers of further users.
-        everyone: whether to skip all checks, for a machine or a container without other users.
-    """
-
-    others: frozenset[int] = frozenset()
-    everyone: bool = False
+    others: frozenset[int] = frozenset()  # the numbers of further users
+    everyone: bool = False  # whether to skip all checks, for a machine or a container without other users
 
     def includes(self, user: int) -> bool:
         """Whether files of this user may be loaded."""
@@ -50,33 +45,17 @@ class Guard(Record):
     On the way to the cache folder, links are followed if a trusted user made them. A folder on the way may be writable
     by all if its sticky bit is set, as for /tmp; above the cache folder, a folder may also be writable by a group whose
     members are known and all trusted. Below the cache folder, links are refused and nobody else may write at all.
-
-    Attributes:
-        folder: the cache folder, an absolute path.
-        trust: the users whose files are loaded.
-        name: what the folder is, for errors: `the store of compiled kernels`.
-        variable: the environment variable that sets another folder.
-        trust_variable: the one that sets further users to trust.
     """
 
-    folder: Path
-    trust: Trust
-    name: str
-    variable: str
-    trust_variable: str
+    folder: Path  # the cache folder, an absolute path
+    trust: Trust  # the users whose files are loaded
+    name: str  # what the folder is, for errors: `the store of compiled kernels`
+    variable: str  # the environment variable that sets another folder
+    trust_variable: str  # the one that sets further users to trust
 
     @contextmanager
     def opened(self, folder: Path, make: int | None = None) -> Iterator[int]:
-        """The descriptor of a folder: the cache folder or one below it.
-
-        Args:
-            folder: its path.
-            make: the mode with which to make missing folders; None: a missing folder is an error.
-
-        Raises:
-            StoreError: others could have changed it; says who, and how to fix it.
-            OSError: it cannot be opened or made.
-        """
+        """The descriptor of a folder: the cache folder or one below it."""
         descriptor = self._open_outer(make)
         try:
             inside = self.folder

@@ -17,11 +17,7 @@ EVERYONE = "everyone"
 
 
 def default_folder() -> Path:
-    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder.
-
-    Raises:
-        StoreError: this user does not have one.
-    """
+    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder."""
     folder = cache_home()
     if folder is None:
         raise StoreError(
@@ -34,12 +30,7 @@ def default_folder() -> Path:
 
 
 def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
-    """The Stores that the settings name, in search order; the last is the user's own.
-
-    Raises:
-        StoreError: as `default_folder`, or the program runs with another user's privileges.
-        SettingsError: `trusted-owners` names a user that does not exist on this machine.
-    """
+    """The Stores that the settings name, in search order; the last is the user's own."""
     trust = trust_of(settings)
     for folder in map(Path, settings.cache_path):
         yield Store(folder, package, version, own=False, trust=trust)
@@ -48,13 +39,7 @@ def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
 
 
 def trust_of(settings: Settings) -> Trust:
-    """The users that the settings trust, by number.
-
-    Raises:
-        SettingsError: a user does not exist.
-        StoreError: the program runs with other privileges than those of the user who started it, and that user's
-            environment decides where caches are.
-    """
+    """The users that the settings trust, by number."""
     if HERE.has_other_privileges():
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",

@@ -77,9 +77,6 @@ class Linux:
         """Lock an open file, unless another process has it locked: then False.
 
         The lock ends with the last descriptor of that open file, in whichever process (flock(2)).
-
-        Raises:
-            OSError: the file cannot be locked; one of `no_locks` if its file system has no locks.
         """
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,9 +101,6 @@ class Linux:
         """A path to an open file itself, wherever it was moved, for as long as the descriptor is open.
 
         It names the process, so that it leads others to the same file: debuggers open what the loader was given.
-
-        Raises:
-            OSError: the system tells no such path (/proc is not mounted).
         """
         return f"/proc/{Path('/proc/self').readlink()}/fd/{descriptor}"
 
@@ -215,11 +209,7 @@ def platform_name() -> str:
 
 
 def require_supported() -> None:
-    """Refuse to build anything on this machine.
-
-    Raises:
-        BuildError: kernels cannot be built on it.
-    """
+    """Refuse to build anything on this machine."""
     if platform_name() not in SUPPORTED:
         raise BuildError(
             f"kernels cannot be built on {platform_name()}",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from .printable import printable
+from .errors import printable
 
 Say = Callable[[str], None]  # takes one line of progress
 

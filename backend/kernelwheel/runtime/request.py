@@ -18,29 +18,23 @@ CONTRACT = 1
 
 
 class CompileRequest(Record):
-    """A request for an Artifact.
+    """A request for an Artifact."""
 
-    Attributes:
-        content: what to compile, and how, with the options for CUDA. The Artifact's is equal to it; if it has no CUDA
-            kernels, then without these.
-        sources: the folder with CMakeLists.txt, or with the files of the extensions.
-        settings: the effective options, in which `cuda` and `archs` say what this request is for.
-        options: those of the package's own table, for the options that only the compiler knows; None if `settings` has
-            all of them, as for a wheel.
-        driver: the CUDA version that the driver of this machine supports, if the kernels must run here.
-        wheel: the folder of the wheel's own Artifact, if its CPU libraries are taken where they are the same.
-        lock: the descriptor of the store's lock, which the asking process holds; None: the compiler takes it.
-        scratch: the folder for an Artifact that cannot be stored; None: then there is none.
-    """
-
+    # what to compile, and how, with the options for CUDA. The Artifact's is equal to it; if it has no CUDA kernels,
+    # then without these.
     content: Content
-    sources: Path
-    settings: Settings
+    sources: Path  # the folder with CMakeLists.txt, or with the files of the extensions
+    settings: Settings  # the effective options, in which `cuda` and `archs` say what this request is for
+    # those of the package's own table, for the options that only the compiler knows; None if `settings` has all of
+    # them, as for a wheel
     options: Mapping[str, Any] | None
+    # the CUDA version that the driver of this machine supports, if the kernels must run here
     driver: tuple[int, int] | None = None
+    # the folder of the wheel's own Artifact, if its CPU libraries are taken where they are the same
     wheel: Path | None = None
+    # the descriptor of the store's lock, which the asking process holds; None: the compiler takes it
     lock: int | None = None
-    scratch: Path | None = None
+    scratch: Path | None = None  # the folder for an Artifact that cannot be stored; None: then there is none
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain JSON values."""
@@ -49,14 +43,8 @@ class CompileRequest(Record):
 
 
 class CompileAnswer(Record):
-    """The Artifact for a request.
+    """The Artifact for a request."""
 
-    Attributes:
-        folder: where it is.
-        compiled: whether it was compiled just now.
-        decisions: the reasons for what this request asked for, as in a manifest's `built_with`.
-    """
-
-    folder: Path
-    compiled: bool
-    decisions: Mapping[str, Any]
+    folder: Path  # where it is
+    compiled: bool  # whether it was compiled just now
+    decisions: Mapping[str, Any]  # the reasons for what this request asked for, as in a manifest's `built_with`

@@ -24,62 +24,47 @@ if TYPE_CHECKING:
 
 
 class Request(Record):
-    """A request for kernels.
+    """A request for kernels."""
 
-    Attributes:
-        device: `cpu` or `cuda`.
-        capability: the compute capability of the GPU that a call runs on; None for all GPUs of the Host.
-        build: whether this is `cache build`, which loads nothing and may target GPUs of other machines.
-        targets: the architectures that a build must serve, if any are named.
-    """
-
-    device: str
+    device: str  # `cpu` or `cuda`
+    # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
     capability: tuple[int, int] | None = None
-    build: bool = False
-    targets: ArchList | None = None
+    build: bool = False  # whether this is `cache build`, which loads nothing and may target GPUs of other machines
+    targets: ArchList | None = None  # the architectures that a build must serve, if any are named
 
 
 class Selection(Record):
-    """The outcome of a request.
+    """The outcome of a request."""
 
-    Attributes:
-        device: `cpu` or `cuda`.
-        outcome: `load` (for a build: nothing to compile), `compile` or `fail`.
-        because: why, in one or a few lines.
-        artifact: what is loaded.
-        error: the error to raise if the outcome is `fail`.
-    """
-
-    device: str
-    outcome: Literal["load", "compile", "fail"]
-    because: str
-    artifact: Artifact | None = None
-    error: KernelWheelError | None = None
+    device: str  # `cpu` or `cuda`
+    outcome: Literal["load", "compile", "fail"]  # `load` (for a build: nothing to compile), `compile` or `fail`
+    because: str  # why, in one or a few lines
+    artifact: Artifact | None = None  # what is loaded
+    error: KernelWheelError | None = None  # the error to raise if the outcome is `fail`
 
 
 def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage) -> Selection:
-    """Load the first candidate that fits, compile, or fail.
-
-    Args:
-        request: the kernels requested.
-        host: the machine, including its GPUs if the request is for CUDA.
-        candidates: the available Artifacts, in the order to try them; read no further than needed.
-        installed: the package; says in particular whether to compile if none fits.
-
-    Raises:
-        KernelWheelError: reading the candidates failed for good, as for an unsafe store.
-    """
+    """Load the first candidate that fits, compile, or fail."""
     if installed.damage:
         return failed(request.device, installed.damage)
     if request.device == "cuda" and not request.build and not host.capabilities:
         missing = no_gpu(host)
         error = incompatible(installed.package, "cuda", [missing, *against_own(request, host, installed)])
         return Selection(request.device, "fail", missing.found, error=error)
-    fitting = _first_that_fits(request, host, candidates, installed)
-    if fitting:
-        where = "in the store" if fitting.store else "in the wheel"
-        return Selection(request.device, "load", f"the kernels {where} fit", fitting)
-    return _where_none_fits(request, host, installed)
+    for_one = None  # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
+    try:
+        for artifact in candidates:
+            if artifact.store is None and installed.jit == "always":
+                continue
+            wanted = installed.wanted_of(artifact)
+            if not against(artifact, request._replace(capability=None), host, wanted):
+                return _fitting(request, artifact)
+            if for_one is None and request.capability and not against(artifact, request, host, wanted):
+                for_one = artifact
+    except KernelWheelError:
+        if for_one is None:
+            raise
+    return _fitting(request, for_one) if for_one else _where_none_fits(request, host, installed)
 
 
 def failed(device: str, error: KernelWheelError, before: str = "") -> Selection:
@@ -130,24 +115,9 @@ def compiles_cuda(option: str, device: str, whole: bool = False, needed: bool = 
     return option != "off" and (device == "cuda" or (whole and (needed or option == "on")))
 
 
-def _first_that_fits(
-    request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage
-) -> Artifact | None:
-    """Prefer an Artifact for all GPUs to one for the call's GPU: a process loads only one library of CUDA kernels."""
-    for_one = None
-    try:
-        for artifact in candidates:
-            if artifact.store is None and installed.jit == "always":
-                continue
-            wanted = installed.wanted_of(artifact)
-            if not against(artifact, request._replace(capability=None), host, wanted):
-                return artifact
-            if for_one is None and request.capability and not against(artifact, request, host, wanted):
-                for_one = artifact
-    except KernelWheelError:
-        if for_one is None:
-            raise
-    return for_one
+def _fitting(request: Request, artifact: Artifact) -> Selection:
+    where = "in the store" if artifact.store else "in the wheel"
+    return Selection(request.device, "load", f"the kernels {where} fit", artifact)
 
 
 def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) -> Selection:

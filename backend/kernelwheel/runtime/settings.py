@@ -37,13 +37,7 @@ DEFAULT = Origin("default")
 
 
 class Settings(Options):
-    """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`.
-
-    Args:
-        package: the package that they are for.
-        values: the typed values, by option name.
-        origins: where each was set, by option name.
-    """
+    """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`."""
 
     OPTIONS: ClassVar[Registry]
 
@@ -74,11 +68,7 @@ class Settings(Options):
 
     @classmethod
     def resolve(
-        cls,
-        package: str,
-        table: Mapping[str, Any],
-        environ: Mapping[str, str],
-        config: Mapping[str, Any] | None = None,
+        cls, package: str, table: Mapping[str, Any], environ: Mapping[str, str], config: Mapping[str, Any] | None = None
     ) -> Self:
         """The effective settings: defaults < `table` < `environ` < `config`.
 
@@ -88,10 +78,6 @@ class Settings(Options):
             environ: the process environment; an empty variable counts as not set.
             config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
                 was given several times, as pip and uv pass them.
-
-        Raises:
-            SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
-                where it was set.
         """
         options = cls.OPTIONS
         raw = {name: (option.default, DEFAULT) for name, option in options.items()}
@@ -124,10 +110,6 @@ class Settings(Options):
         """The settings that `to_json` described."""
         typed = {name: tuple(each) if isinstance(each, list) else each for name, each in values["values"].items()}
         return cls(values["package"], typed, {name: Origin(*each) for name, each in values["origins"].items()})
-
-    def effective(self) -> dict[str, dict[str, Any]]:
-        """Every option as {name: {value, origin}}."""
-        return {name: {"value": self.values[name], "origin": str(origin)} for name, origin in self.origins.items()}
 
 
 def _options_of(kind: type) -> dict[str, Option[Any]]:
@@ -163,11 +145,7 @@ def _written(options: Registry, values: Mapping[str, Any], place: str) -> dict[s
 
 
 def option_of(options: Registry, key: str, place: str) -> Option[Any]:
-    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message.
-
-    Raises:
-        SettingsError: there is no such option; names the closest match.
-    """
+    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message."""
     option = options.get(key.replace("_", "-"))
     if option is None:
         near = difflib.get_close_matches(key.replace("_", "-"), options, n=1)

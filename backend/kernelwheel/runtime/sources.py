@@ -29,32 +29,18 @@ def package_path(package: str) -> str:
 
 
 class Sources(Record):
-    """The sources of a package's kernels.
+    """The sources of a package's kernels."""
 
-    Attributes:
-        content: what would be compiled, with the options of the package's own table or none: those of this process
-            take their place.
-        folder: the folder with CMakeLists.txt, or with the files of the extensions.
-        options: those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest.
-    """
-
+    # what would be compiled, with the options of the package's own table or none: those of this process take their
+    # place
     content: Content
-    folder: Path
+    folder: Path  # the folder with CMakeLists.txt, or with the files of the extensions
+    # those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest
     options: Mapping[str, Any]
 
 
 def find_sources(package: str, version: str, native: Path, manifest: Manifest | None) -> Sources | None:
-    """Find the sources next to a wheel's Artifact, or those of the checkout that the package is imported from.
-
-    Args:
-        package: its import name.
-        version: its version.
-        native: the Artifact's folder, which an editable install does not have.
-        manifest: the Artifact's.
-
-    Raises:
-        BuildError: a checkout has mistakes, or kernelwheel, which reads it, is not installed.
-    """
+    """Find the sources next to a wheel's Artifact, or those of the checkout that the package is imported from."""
     if manifest is not None:
         folder, content = native / "src", manifest.content
         there = is_folder(folder) if content["extensions"] else is_file(folder / "CMakeLists.txt")

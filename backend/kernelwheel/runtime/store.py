@@ -24,12 +24,10 @@ from .errors import (
     TOO_MANY_OPEN,
     IncompatibleArtifactError,
     StoreError,
-    UnreadableArtifactError,
     UnreadableStoreError,
     command,
     way_out,
 )
-from .manifest import Library
 from .manifest_schema import is_digest
 from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
 from .record import Record
@@ -42,20 +40,13 @@ OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
 
 class Store(Record):
-    """One package's part of a cache folder.
+    """One package's part of a cache folder."""
 
-    Attributes:
-        folder: the cache folder, which may hold other packages too.
-        package, version: the package and version that its entries are for.
-        own: whether this user may make entries here; a Store from SPLAT_CACHE_PATH is read-only.
-        trust: the users whose entries are loaded.
-    """
-
-    folder: Path
-    package: str
+    folder: Path  # the cache folder, which may hold other packages too
+    package: str  # the package and version that its entries are for
     version: str
-    own: bool = True
-    trust: Trust = NOBODY_ELSE
+    own: bool = True  # whether this user may make entries here; a Store from SPLAT_CACHE_PATH is read-only
+    trust: Trust = NOBODY_ELSE  # the users whose entries are loaded
 
     @property
     def root(self) -> Path:
@@ -63,15 +54,7 @@ class Store(Record):
         return self.folder / self.package / self.version
 
     def entries(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
-        """The entries whose manifests are intact, sorted by name; their libraries are not read.
-
-        Args:
-            damaged: called for every other entry; without it, such an entry raises.
-
-        Raises:
-            StoreError: the Store cannot be read, or is not safe to load code from.
-            IncompatibleArtifactError: as `read`.
-        """
+        """The entries whose manifests are intact, sorted by name; their libraries are not read."""
         try:
             with self.guard.opened(self.root) as root, os.scandir(root) as inside:
                 names = sorted(each.name for each in inside)
@@ -92,12 +75,7 @@ class Store(Record):
                 yield entry
 
     def read(self, folder: Path) -> Artifact:
-        """An entry, its manifest verified; its libraries are not read.
-
-        Raises:
-            StoreError: it cannot be read, or somebody else can write to it.
-            IncompatibleArtifactError: its manifest is damaged, or belongs to something else.
-        """
+        """An entry, its manifest verified; its libraries are not read."""
         try:
             path = folder / manifests.FILE
             with self.guard.opened(folder) as inside:
@@ -112,62 +90,8 @@ class Store(Record):
             raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
         return Artifact(folder, manifest, self)
 
-    def open_library(self, folder: Path, library: Library) -> int:
-        """Check an entry's library against its manifest, and that nobody else can change it afterwards.
-
-        Owner, mode and bytes are all read from the same open file.
-
-        Returns:
-            Its descriptor, to be closed by the caller.
-
-        Raises:
-            StoreError: somebody else can change it.
-            IncompatibleArtifactError: as `manifest.open_verified`.
-        """
-        path = folder / library.file
-        try:
-            with self.guard.opened(folder) as inside:
-                return manifests.verified(self.guard.open_file(inside, library.file, path), library, path)
-        except FileNotFoundError as error:
-            raise manifests.corrupt(path, str(error)) from error
-        except OSError as error:
-            raise manifests.unreadable(path, error) from error
-
-    def entry(self, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
-        """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined.
-
-        Args:
-            fingerprint: the entry's name.
-            damaged: called with the new place of an entry that was quarantined.
-
-        Raises:
-            StoreError: as `read`.
-            IncompatibleArtifactError: the entry is damaged, and the Store is read-only.
-        """
-        folder = self.root / fingerprint
-        if not os.path.lexists(folder):
-            return None
-        try:
-            entry = self.read(folder)
-            entry.verify()
-        except UnreadableArtifactError as error:
-            raise UnreadableStoreError(
-                error.problem, required=error.required, found=error.found, remedies=error.remedies
-            ) from error
-        except IncompatibleArtifactError as error:
-            place = self.quarantine(folder, error)
-            if damaged:
-                damaged(place, error)
-            return None
-        return entry
-
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
-        """Move a damaged entry to the quarantine folder and return its new place.
-
-        Raises:
-            IncompatibleArtifactError: the Store is read-only, so the entry stays; `because`, with how to fix it.
-            StoreError: the Store cannot be written.
-        """
+        """Move a damaged entry to the quarantine folder and return its new place."""
         if not self.own:
             raise IncompatibleArtifactError(
                 "the compiled kernels are damaged",

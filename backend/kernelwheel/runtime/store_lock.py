@@ -26,15 +26,7 @@ def making(store: Store, waiting: Callable[[str], None]) -> Iterator[int | None]
     After entering, check again whether the entry exists before making it. If the filesystem has no working locks, every
     process enters at once: each makes its own entry, and the first to finish publishes it.
 
-    Args:
-        store: where.
-        waiting: called now and then with a description of the process that holds the lock.
-
-    Yields:
-        The lock's file descriptor, which a compiler inherits; None if the filesystem has no locks.
-
-    Raises:
-        StoreError: the Store cannot be written, or is not safe.
+    The lock's file descriptor, which a compiler inherits; None if the filesystem has no locks.
     """
     prepare(store)
     with ExitStack() as held:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
+from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, UnreadableStoreError
 from ..runtime.manifest_schema import is_digest
 from ..runtime.permissions import FILE, FOLDER, PRIVATE
-from ..runtime.store import Store
+from ..runtime.store import OnDamage, Store
 from ..runtime.store_lock import mark
 
 
@@ -27,7 +28,7 @@ def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> A
     """
     if not is_digest(fingerprint):
         raise ValueError(f"{fingerprint!r} is not a fingerprint")
-    found = store.entry(fingerprint)
+    found = intact_entry(store, fingerprint)
     if found:
         return found
     private = store.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{mark()}"
@@ -40,6 +41,31 @@ def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> A
         if isinstance(error, OSError):
             raise store.unwritable(error) from error
         raise
+
+
+def intact_entry(store: Store, fingerprint: str, damaged: OnDamage | None = None) -> Artifact | None:
+    """The entry for a fingerprint, its libraries verified; None if there is none. A damaged one is quarantined.
+
+    Raises:
+        StoreError: the Store cannot be read.
+        IncompatibleArtifactError: the entry is damaged, and the Store is read-only.
+    """
+    folder = store.root / fingerprint
+    if not os.path.lexists(folder):
+        return None
+    try:
+        entry = store.read(folder)
+        entry.verify()
+    except UnreadableArtifactError as error:
+        raise UnreadableStoreError(
+            error.problem, required=error.required, found=error.found, remedies=error.remedies
+        ) from error
+    except IncompatibleArtifactError as error:
+        place = store.quarantine(folder, error)
+        if damaged:
+            damaged(place, error)
+        return None
+    return entry
 
 
 def _moved_into_place(store: Store, private: Path, fingerprint: str) -> Artifact:
@@ -58,7 +84,7 @@ def _moved_into_place(store: Store, private: Path, fingerprint: str) -> Artifact
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            if theirs := store.entry(fingerprint):  # another process without a lock was faster
+            if theirs := intact_entry(store, fingerprint):  # another process without a lock was faster
                 shutil.rmtree(private, ignore_errors=True)
                 return theirs
         else:
