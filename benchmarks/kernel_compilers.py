@@ -25,7 +25,7 @@ from kernelwheel.compiler.toolchain.torch_files import find_torch
 from kernelwheel.project import arch_choice
 from kernelwheel.project.build_settings import BuildSettings
 from measure import table
-from splat._kernelwheel import architectures, compiler_process
+from splat._kernelwheel import compiler_process
 from splat._kernelwheel.errors import KernelWheelError
 from splat._kernelwheel.request import CompileRequest
 from splat._kernelwheel.settings import Origin
@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
 
 def found(archs: str) -> dict[str, str]:
     """The compilers that know these architectures: where each is, by its name, torch's own first."""
-    wanted = architectures.parse(archs, "TORCH_CUDA_ARCH_LIST")
+    wanted = arch_choice.parse(archs, "TORCH_CUDA_ARCH_LIST")
     settings = BuildSettings.resolve("splat", {}, os.environ)
     search = look_for_nvcc(settings, find_torch(), os.environ, sys.path, NvccLimits(any_major=True))
     places: dict[str, str] = {}

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwheel.project import arch_choice
-from kernelwheel.runtime import architectures
 from kernelwheel.runtime.architectures import Arch, ArchList
 from kernelwheel.runtime.errors import SettingsError
 from standins import GPU_CODES
@@ -40,7 +39,7 @@ def names(listed: tuple[Arch, ...]) -> list[str]:
     ],
 )
 def test_a_list_is_read_as_torch_reads_it(text: str, sass: str, ptx: str) -> None:
-    read = architectures.parse(text, "a test")
+    read = arch_choice.parse(text, "a test")
 
     assert (names(read.sass), names(read.ptx)) == (sass.split(), ptx.split())
 
@@ -50,7 +49,7 @@ def test_a_list_is_read_as_torch_reads_it(text: str, sass: str, ptx: str) -> Non
 )
 def test_an_item_that_is_no_architecture_is_named_with_the_list_and_its_origin(bad: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        architectures.parse(f"7.5;{bad}", "environment variable TORCH_CUDA_ARCH_LIST")
+        arch_choice.parse(f"7.5;{bad}", "environment variable TORCH_CUDA_ARCH_LIST")
 
     assert repr(bad) in caught.value.problem
     assert f"7.5;{bad}" in caught.value.found
@@ -60,13 +59,13 @@ def test_an_item_that_is_no_architecture_is_named_with_the_list_and_its_origin(b
 @pytest.mark.parametrize(("bad", "near"), [("Amper", "Ampere"), ("Hoper", "Hopper"), ("8..6", "8.6")])
 def test_a_misspelled_item_names_its_nearest_neighbour(bad: str, near: str) -> None:
     with pytest.raises(SettingsError, match=f"did you mean {near}"):
-        architectures.parse(bad, "a test")
+        arch_choice.parse(bad, "a test")
 
 
 @pytest.mark.parametrize("text", ["", "  ", ";"])
 def test_an_empty_list_is_refused(text: str) -> None:
     with pytest.raises(SettingsError):
-        architectures.parse(text, "a test")
+        arch_choice.parse(text, "a test")
 
 
 ARCHES = st.builds(Arch, st.integers(5, 12), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
@@ -77,7 +76,7 @@ def test_a_list_survives_being_written_and_read_again(sass: list[Arch], data: st
     ptx = data.draw(st.lists(st.sampled_from(sass), unique=True))
     wanted = ArchList(tuple(sorted(sass)), tuple(sorted(ptx)))
 
-    assert architectures.parse(str(wanted), "a test") == wanted
+    assert arch_choice.parse(str(wanted), "a test") == wanted
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_the_default_list_serves_gpus_to_come_by_ptx() -> None:
 
 
 def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_does_list() -> None:
-    wanted = architectures.parse("7.0;8.0+PTX", "environment variable TORCH_CUDA_ARCH_LIST")
+    wanted = arch_choice.parse("7.0;8.0+PTX", "environment variable TORCH_CUDA_ARCH_LIST")
 
     with pytest.raises(SettingsError) as caught:
         arch_choice.check_supported(wanted, supported("13.0"), "13.0.88", "environment variable TORCH_CUDA_ARCH_LIST")
@@ -136,14 +135,14 @@ def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_doe
 
 def test_a_refused_list_of_which_nothing_would_be_left_is_not_mended_by_an_empty_list() -> None:
     with pytest.raises(SettingsError) as caught:
-        arch_choice.check_supported(architectures.parse("7.0", "a test"), supported("13.0"), "13.0.88", "a test")
+        arch_choice.check_supported(arch_choice.parse("7.0", "a test"), supported("13.0"), "13.0.88", "a test")
 
     assert 'TORCH_CUDA_ARCH_LIST=""' not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["9.0a", "10.0f", "12.0a+PTX"])
 def test_an_architecture_with_a_suffix_is_supported_where_its_base_is(text: str) -> None:
-    arch_choice.check_supported(architectures.parse(text, "a test"), supported("13.0"), "13.0.88", "a test")
+    arch_choice.check_supported(arch_choice.parse(text, "a test"), supported("13.0"), "13.0.88", "a test")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,7 @@ def test_ptx_runs_on_every_later_gpu_unless_a_suffix_binds_it(arch: str, gpu: tu
 
 
 def test_gencode_asks_for_sass_of_each_and_ptx_of_those_marked() -> None:
-    assert arch_choice.gencode(architectures.parse("7.5;9.0a;12.0f+PTX", "a test")) == [
+    assert arch_choice.gencode(arch_choice.parse("7.5;9.0a;12.0f+PTX", "a test")) == [
         "-gencode=arch=compute_75,code=sm_75",
         "-gencode=arch=compute_90a,code=sm_90a",
         "-gencode=arch=compute_120f,code=sm_120f",

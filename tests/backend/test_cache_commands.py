@@ -14,7 +14,8 @@ import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import cache_commands, explain
-from kernelwheel.runtime import Kernels, architectures, compatible
+from kernelwheel.project import arch_choice
+from kernelwheel.runtime import Kernels, compatible
 from kernelwheel.runtime.cache_commands import run
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.store import Store
@@ -270,10 +271,10 @@ COVERAGE = {
 
 @pytest.mark.parametrize(("wanted", "made", "covered"), COVERAGE.values(), ids=COVERAGE)
 def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool) -> None:
-    has = architectures.parse(made, "a test")
+    has = arch_choice.parse(made, "a test")
     library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
 
-    assert compatible._covers(library, architectures.parse(wanted, "a test")) is covered
+    assert compatible._covers(library, arch_choice.parse(wanted, "a test")) is covered
 
 
 # explain

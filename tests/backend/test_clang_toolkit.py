@@ -12,7 +12,6 @@ from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, inspe
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project import arch_choice
-from kernelwheel.runtime import architectures
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from standins import GPU_CODES, make_clang, make_cuda12_parts, make_program, make_toolkit, make_torch, settings_with
 
@@ -85,7 +84,7 @@ def test_what_neither_makes_is_refused_and_never_left_out(
 ) -> None:
     found = inspect(clang, site).nvcc
     assert found is not None
-    wanted = architectures.parse(archs, "a test")
+    wanted = arch_choice.parse(archs, "a test")
 
     with pytest.raises(SettingsError) as caught:
         arch_choice.check_supported(wanted, found.supported, found.name, "a test", found.virtual)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import strategies as st
 from kernelwheel.compiler import configuration
 from kernelwheel.compiler.plan import Plan
+from kernelwheel.project import arch_choice
 from kernelwheel.project.build_platforms import PLATFORMS
 from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime import architectures
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.options import Option
 from kernelwheel.runtime.platforms import platform_name
@@ -306,7 +306,7 @@ def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
     def spelled(chosen: Settings) -> str | None:
         if chosen.cuda == "off":
             return None
-        return str(architectures.parse(chosen.archs, "here")) if chosen.archs else "default"
+        return str(arch_choice.parse(chosen.archs, "here")) if chosen.archs else "default"
 
     # The manifest records the values of exactly those options that decide the binary.
     decided = [{k: v["value"] for k, v in s.record(spelled(s)).items()} for s in (first, second)]

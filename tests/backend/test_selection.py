@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kernelwheel.runtime import architectures
+from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
@@ -200,7 +200,7 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
 
 @pytest.mark.parametrize(("device", "host", "given", "archs", "outcome", "because"), BUILDS.values(), ids=BUILDS)
 def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
-    targets = architectures.parse(archs, "a test") if archs else None
+    targets = arch_choice.parse(archs, "a test") if archs else None
 
     expected = outcome_of(given, host, Request(device, build=True, targets=targets))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..runtime import architectures
+from ..project import arch_choice
 from ..runtime.artifact import Artifact
 from ..runtime.compile_into_store import compile_into_store
 from ..runtime.find import find
@@ -43,7 +43,7 @@ def build_request(package: InstalledPackage, cuda: bool, archs: str) -> Request:
     """The Request that `build` makes. Takes the same arguments."""
     settings = build_settings(package, archs)
     origin = str(settings.origin("archs"))
-    targets = architectures.parse(settings.archs, origin) if settings.archs else None
+    targets = arch_choice.parse(settings.archs, origin) if settings.archs else None
     return Request("cuda" if cuda else "cpu", build=True, targets=targets)
 
 

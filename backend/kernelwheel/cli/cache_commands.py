@@ -12,7 +12,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from ..runtime import architectures, cache_commands, progress
+from ..project import arch_choice
+from ..runtime import cache_commands, progress
 from ..runtime.artifact import Artifact
 from ..runtime.cache_commands import Command, add_json, own_store, show, show_cleaning
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
@@ -220,7 +221,7 @@ COMMANDS = {
 
 def _archs(text: str) -> str:
     try:
-        architectures.parse(text, "--archs")
+        arch_choice.parse(text, "--archs")
     except SettingsError as error:
         raise argparse.ArgumentTypeError(f"{error.problem}; {error.remedies[0]}") from None
     return text

@@ -13,7 +13,6 @@ from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
 from ..project.package import PackageFacts
 from ..project.source_files import source_digests
-from ..runtime import architectures
 from ..runtime.content import Content, without_cuda
 from ..runtime.errors import BuildError, SettingsError
 from ..runtime.files import json_sha256
@@ -111,7 +110,7 @@ def _draw_cuda(facts: PackageFacts, settings: BuildSettings, toolchain: Toolchai
     _refuse_archs_in_flags(settings)
     if settings.archs:
         origin = str(settings.origin("archs"))
-        wanted = architectures.parse(settings.archs, origin)
+        wanted = arch_choice.parse(settings.archs, origin)
         arch_choice.check_supported(wanted, nvcc.supported, nvcc.name, origin, nvcc.virtual)
     else:
         wanted = arch_choice.default(nvcc.supported, PLATFORMS[toolchain.platform].has_tegra, nvcc.virtual)

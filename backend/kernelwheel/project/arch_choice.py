@@ -1,16 +1,50 @@
-"""Which architectures a compile is for: the default list for a wheel, what nvcc can do, and how it is told."""
+"""Which architectures a compile is for: the TORCH_CUDA_ARCH_LIST grammar, a wheel's default list, what nvcc can do."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence, Set
 
-from ..runtime.architectures import TEGRA, Arch, ArchList
+from ..runtime.architectures import ITEM, TEGRA, Arch, ArchList
 from ..runtime.errors import SettingsError
 
+# The names that torch.utils.cpp_extension understands.
+NAMED = {
+    "Kepler": "3.5+PTX",
+    "Kepler+Tesla": "3.7",
+    "Maxwell": "5.0;5.2+PTX",
+    "Maxwell+Tegra": "5.3",
+    "Pascal": "6.0;6.1+PTX",
+    "Volta": "7.0+PTX",
+    "Volta+Tegra": "7.2",
+    "Turing": "7.5+PTX",
+    "Ampere": "8.0;8.6+PTX",
+    "Ampere+Tegra": "8.7",
+    "Ada": "8.9+PTX",
+    "Hopper": "9.0+PTX",
+    "Blackwell": "10.0;10.3;12.0;12.1+PTX",
+    "Blackwell+Tegra": "11.0",
+}
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 _CHOOSES = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
+
+
+def parse(text: str, origin: str) -> ArchList:
+    """Parse a TORCH_CUDA_ARCH_LIST: items separated by `;` or spaces, each a name or `X.Y[a|f][+PTX]`."""
+    sass: set[Arch] = set()
+    ptx: set[Arch] = set()
+    for item in re.split(r"[;\s]+", text.strip()):
+        for part in NAMED.get(item, item).split(";"):
+            match = ITEM.fullmatch(part)
+            if not match:
+                raise _bad_item(item, text, origin)
+            arch = Arch(int(match["major"]), int(match["minor"]), match["suffix"])
+            sass.add(arch)
+            if match["ptx"]:
+                ptx.add(arch)
+    return ArchList(tuple(sorted(sass)), tuple(sorted(ptx)))
 
 
 def gencode(archs: ArchList) -> list[str]:
@@ -89,3 +123,15 @@ def _without(archs: ArchList, unknown: Set[Arch], as_ptx: Set[Arch]) -> str:
         return "omit the list to use this nvcc's default architectures"
     out = [*map(str, sorted(unknown)), *(f"+PTX of {arch}" for arch in sorted(as_ptx))]
     return f'leave out {" and ".join(out)}: TORCH_CUDA_ARCH_LIST="{left}"'
+
+
+def _bad_item(item: str, text: str, origin: str) -> SettingsError:
+    candidates = [*NAMED, *(f"{n}.{m}" for n in range(7, 13) for m in range(10))]
+    nearest = difflib.get_close_matches(item, candidates, n=1)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return SettingsError(
+        f"{item!r} is not a CUDA architecture",
+        required=f"items such as 7.5, 8.0+PTX, 9.0a, 12.0f or a name ({', '.join(NAMED)}), separated by ; or spaces",
+        found=f"{text!r} from {origin}",
+        remedies=[f"{hint}correct the list, or omit it to use the default architectures"],
+    )

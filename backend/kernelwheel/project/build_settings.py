@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from ..runtime.errors import SettingsError
 from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
-from ..runtime.settings import CONFIG, TABLE, Settings, option_of
+from ..runtime.settings import CONFIG, TABLE, VARIABLE, Settings, option_of
 from ..runtime.variables import said
+from . import arch_choice
 from .build_platforms import PLATFORMS
 
 TorchTag = Literal["build", "local", "none"]
@@ -160,7 +161,8 @@ class BuildSettings(Settings, BuildOptions):
         A standard variable such as TORCH_CUDA_ARCH_LIST may be set for other packages: without CUDA kernels it has no
         effect, so it contradicts nothing. Options in the table may be meant for a build with CUDA.
         """
-        super().refuse_contradictions()
+        if self.archs and self.origin("archs").place != VARIABLE:  # the standard variable is checked where it is used
+            arch_choice.parse(self.archs, str(self.origin("archs")))
         for option in self.OPTIONS.values():
             if self.cuda == "off" and option.cuda_only and self.origin(option.name).place == CONFIG:
                 said_to = self.origin(option.name)

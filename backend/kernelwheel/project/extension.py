@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
-from ..runtime import architectures
 from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
+from . import arch_choice
 from .arch_choice import chosen_by
 from .build_platforms import HERE
 
@@ -95,7 +95,7 @@ class Extension:
     @property
     def own_archs(self) -> ArchList:
         """`archs`, parsed; only if there are some."""
-        return architectures.parse(self.archs, f"archs of {self.name}")
+        return arch_choice.parse(self.archs, f"archs of {self.name}")
 
     def compiled(self, cuda: bool) -> tuple[str, ...]:
         """The files that are compiled, in a build with CUDA or without."""
@@ -236,7 +236,7 @@ class _Reader:
             file_flags=self._file_flags(),
             link_flags=self._list("link-flags", _flag),
             libraries=self._list("libraries", _library),
-            archs=str(architectures.parse(archs, f"archs of {name}")) if archs else "",
+            archs=str(arch_choice.parse(archs, f"archs of {name}")) if archs else "",
             exclude=self._list("exclude", _pattern),
             by_path=self._by_path(),
         )

@@ -94,11 +94,7 @@ class Settings(Options):
         return settings
 
     def refuse_contradictions(self) -> None:
-        """Refuse architectures that are none. Those in the standard variable are checked where they are used."""
-        if self.archs and self.origin("archs").place != VARIABLE:
-            from . import architectures  # imported only if needed, to keep a warm start fast
-
-            architectures.parse(self.archs, str(self.origin("archs")))
+        """Refuse what contradicts itself; none of these options does."""
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain JSON values, for `from_json` in another process."""
