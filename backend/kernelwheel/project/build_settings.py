@@ -5,17 +5,23 @@ A build takes them from `[tool.kernelwheel]`, the environment and `-C`, the comp
 
 from __future__ import annotations
 
+import difflib
 import re
+import shlex
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..runtime.errors import SettingsError
 from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
-from ..runtime.settings import CONFIG, TABLE, VARIABLE, Settings, option_of
+from ..runtime.settings import TABLE, VARIABLE, Origin, Settings
 from ..runtime.variables import said
 from . import arch_choice
 from .build_platforms import PLATFORMS
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+CONFIG = "-C"
 TorchTag = Literal["build", "local", "none"]
 Manylinux = Literal["auto", "required", "off"]
 NATIVE = "native"  # the platform of the machine that builds
@@ -155,6 +161,27 @@ class BuildOptions(Options):
 class BuildSettings(Settings, BuildOptions):
     """The effective options of one build or compile."""
 
+    @classmethod
+    def resolve(
+        cls, package: str, table: Mapping[str, Any], environ: Mapping[str, str], config: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The effective settings: defaults < `table` < `environ` < `config`.
+
+        Args:
+            package: the package's name, from which the names of its own environment variables are derived.
+            table: `[tool.kernelwheel]`, options only.
+            environ: the process environment; an empty variable counts as not set.
+            config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
+                was given several times, as pip and uv pass them.
+
+        Raises:
+            SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
+                where it was set.
+        """
+        settings = cls.of_texts(package, environ, written(table, TABLE), written(config or {}, CONFIG))
+        settings.refuse_contradictions()
+        return settings
+
     def refuse_contradictions(self) -> None:
         """Refuse combinations that nobody can have meant.
 
@@ -194,8 +221,67 @@ class BuildSettings(Settings, BuildOptions):
         return record
 
 
-REGISTRY: tuple[Option[Any], ...] = tuple(BuildSettings.OPTIONS.values())
+OPTIONS = BuildSettings.OPTIONS
+REGISTRY: tuple[Option[Any], ...] = tuple(OPTIONS.values())
 resolve = BuildSettings.resolve
+
+
+def written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:
+    """The options set in the table or the config settings: {name: (text, origin)}."""
+    keys: dict[str, str] = {}
+    found = {}
+    for key, value in values.items():
+        option = option_of(key, place)
+        if option.name in keys:
+            raise SettingsError(
+                f"option {option.name!r} is set twice",
+                required="one spelling, once",
+                found=f"{keys[option.name]!r} and {key!r} in {place}",
+                remedies=[f"leave out {key!r}"],
+            )
+        keys[option.name] = key
+        found[option.name] = (_as_text(option, value, place), Origin(place, key if place != TABLE else ""))
+    return found
+
+
+def option_of(key: str, place: str) -> Option[Any]:
+    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message."""
+    option = OPTIONS.get(key.replace("_", "-"))
+    if option is None:
+        near = difflib.get_close_matches(key.replace("_", "-"), OPTIONS, n=1)
+        raise SettingsError(
+            f"unknown option {key!r}",
+            required="one of " + ", ".join(OPTIONS),
+            found=f"{key!r} in {place}",
+            remedies=[f"write {near[0]!r}" if near else "remove it or correct its name"],
+        )
+    return option
+
+
+def _as_text(option: Option[Any], value: Any, place: str) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (str, int)):
+        return str(value)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise SettingsError(
+            f"option {option.name!r} has a value of the wrong type",
+            required=option.takes,
+            found=f"{value!r} in {place}",
+            remedies=["write a string"],
+        )
+    if option.separator is None and len(value) != 1:
+        raise SettingsError(
+            f"option {option.name!r} takes one value",
+            required=option.takes,
+            found=f"{len(value)} values in {place}: {', '.join(map(repr, value))}",
+            remedies=["keep only one of them"],
+        )
+    # An item of a list in the table is one word; each -C value is a whole command line.
+    words = option.parse is flags and place == TABLE
+    if not words:
+        return (option.separator or "").join(value)
+    return shlex.join(value)
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -209,7 +295,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 def variables_of(package: str, config: Mapping[str, Any]) -> list[str]:
     """The environment variables that correspond to `-C` settings."""
-    return [option_of(BuildSettings.OPTIONS, key, CONFIG).variable(package) for key in config]
+    return [option_of(key, CONFIG).variable(package) for key in config]
 
 
 def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:

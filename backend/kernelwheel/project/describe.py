@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..runtime.settings import TABLE
+from .build_settings import written
 from .package import read_project, read_toml
 from .source_files import source_digests
 
 
 def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
-    """The content of the package's kernels without options, the folder of its sources, and the options of its table.
+    """The content of the package's kernels without options, the folder of its sources, its table's options as texts.
 
     Args:
         package: the import name.
@@ -36,4 +38,5 @@ def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
     sources = folder / facts.sources
     facts = facts.located(folder)
     content = facts.content(version, source_digests(sources, facts.files), {})
-    return {"content": content, "folder": str(sources), "options": options}
+    texts = {name: text for name, (text, _) in written(options, TABLE).items()}
+    return {"content": content, "folder": str(sources), "options": texts}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import manifest as manifests
 from . import variables
@@ -69,11 +69,10 @@ class InstalledPackage:
         from . import settings
 
         if self.manifest is not None:  # not from `source`, which takes longer to find than an entry of a store
-            table: Mapping[str, Any] = settings.recorded(self.manifest.built_with["settings"])
+            texts = settings.recorded(self.manifest.built_with["settings"])
         else:
-            table = self.source.options if self.source else {}
-        known = {name: value for name, value in table.items() if name.replace("_", "-") in settings.Settings.OPTIONS}
-        return settings.Settings.resolve(self.package, known, self.environ)
+            texts = self.source.options if self.source else {}
+        return settings.Settings.resolve(self.package, texts, self.environ)
 
     @property
     def jit(self) -> str:

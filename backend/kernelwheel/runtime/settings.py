@@ -1,4 +1,4 @@
-"""The values of all options and their origins: `[tool.kernelwheel]` < environment < `-C` config settings."""
+"""The values of the loader's options and their origins: the package's own table < environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import SettingsError
-from .options import Option, Options, flags
+from .options import Option, Options
 from .record import Record
 from .variables import own_variable, prefix, said
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 TABLE = "[tool.kernelwheel]"
 VARIABLE = "environment variable"
-CONFIG = "-C"
 
 
 Registry = Mapping[str, Option[Any]]  # by name
@@ -34,6 +33,9 @@ class Origin(Record):
 
 
 DEFAULT = Origin("default")
+
+
+Texts = Mapping[str, tuple[str, Origin]]  # by option
 
 
 class Settings(Options):
@@ -67,34 +69,28 @@ class Settings(Options):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
 
     @classmethod
-    def resolve(
-        cls, package: str, table: Mapping[str, Any], environ: Mapping[str, str], config: Mapping[str, Any] | None = None
-    ) -> Self:
-        """The effective settings: defaults < `table` < `environ` < `config`.
+    def resolve(cls, package: str, texts: Mapping[str, str], environ: Mapping[str, str]) -> Self:
+        """The effective settings: defaults < `texts`, of the package's own table < `environ`."""
+        own = {name: (text, Origin(TABLE)) for name, text in texts.items() if name in cls.OPTIONS}
+        return cls.of_texts(package, environ, own, {})
 
-        Args:
-            package: the package's name, from which the names of its own environment variables are derived.
-            table: `[tool.kernelwheel]`, options only.
-            environ: the process environment; an empty variable counts as not set.
-            config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
-                was given several times, as pip and uv pass them.
+    @classmethod
+    def of_texts(cls, package: str, environ: Mapping[str, str], below: Texts, above: Texts) -> Self:
+        """The settings of texts that are below and above the environment's, in which an empty variable counts as unset.
+
+        Raises:
+            SettingsError: an option has a value that it does not take, or a variable is misspelled.
         """
         options = cls.OPTIONS
-        raw = {name: (option.default, DEFAULT) for name, option in options.items()}
-        raw |= _written(options, table, TABLE)
+        raw = {**{name: (option.default, DEFAULT) for name, option in options.items()}, **below}
         _refuse_unknown_variables(options, package, environ)
         for option in options.values():
             variable = option.variable(package)
             if text := said(environ, variable):
                 raw[option.name] = (text, Origin(VARIABLE, variable))
-        raw |= _written(options, config or {}, CONFIG)
+        raw |= above
         values = {name: _parse(options[name], *setting) for name, setting in raw.items()}
-        settings = cls(package, values, {name: origin for name, (_, origin) in raw.items()})
-        settings.refuse_contradictions()
-        return settings
-
-    def refuse_contradictions(self) -> None:
-        """Refuse what contradicts itself; none of these options does."""
+        return cls(package, values, {name: origin for name, (_, origin) in raw.items()})
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain JSON values, for `from_json` in another process."""
@@ -116,42 +112,13 @@ def _options_of(kind: type) -> dict[str, Option[Any]]:
 Settings.OPTIONS = _options_of(Settings)
 
 
-def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The options of the package's own table, read back from a manifest's `record`; `archs` is left to this machine."""
+def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The options of the package's own table, as texts, from a manifest's record; `archs` is left to this machine."""
+    import shlex  # imported only if needed, to keep a warm start fast
+
     written = {name: setting["value"] for name, setting in record.items() if setting["origin"] == TABLE}
-    return {name: value for name, value in written.items() if value is not None and name != "archs"}
-
-
-def _written(options: Registry, values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:
-    """The options set in the table or the config settings: {name: (text, origin)}."""
-    keys: dict[str, str] = {}
-    found = {}
-    for key, value in values.items():
-        option = option_of(options, key, place)
-        if option.name in keys:
-            raise SettingsError(
-                f"option {option.name!r} is set twice",
-                required="one spelling, once",
-                found=f"{keys[option.name]!r} and {key!r} in {place}",
-                remedies=[f"leave out {key!r}"],
-            )
-        keys[option.name] = key
-        found[option.name] = (_as_text(option, value, place), Origin(place, key if place != TABLE else ""))
-    return found
-
-
-def option_of(options: Registry, key: str, place: str) -> Option[Any]:
-    """The option for a key, `cuda-home` or `cuda_home`; `place` is where it was set, for the message."""
-    option = options.get(key.replace("_", "-"))
-    if option is None:
-        near = difflib.get_close_matches(key.replace("_", "-"), options, n=1)
-        raise SettingsError(
-            f"unknown option {key!r}",
-            required="one of " + ", ".join(options),
-            found=f"{key!r} in {place}",
-            remedies=[f"write {near[0]!r}" if near else "remove it or correct its name"],
-        )
-    return option
+    texts = {name: shlex.join(value) if isinstance(value, list) else value for name, value in written.items()}
+    return {name: text for name, text in texts.items() if text is not None and name != "archs"}
 
 
 def _refuse_unknown_variables(options: Registry, package: str, environ: Mapping[str, str]) -> None:
@@ -172,34 +139,6 @@ def _refuse_unknown_variables(options: Registry, package: str, environ: Mapping[
                 found=f"{variable}={environ[variable]}",
                 remedies=[f"write {near}, or unset it"],
             )
-
-
-def _as_text(option: Option[Any], value: Any, place: str) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, (str, int)):
-        return str(value)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise SettingsError(
-            f"option {option.name!r} has a value of the wrong type",
-            required=option.takes,
-            found=f"{value!r} in {place}",
-            remedies=["write a string"],
-        )
-    if option.separator is None and len(value) != 1:
-        raise SettingsError(
-            f"option {option.name!r} takes one value",
-            required=option.takes,
-            found=f"{len(value)} values in {place}: {', '.join(map(repr, value))}",
-            remedies=["keep only one of them"],
-        )
-    # An item of a list in the table is one word; each -C value is a whole command line.
-    words = option.parse is flags and place == TABLE
-    if not words:
-        return (option.separator or "").join(value)
-    import shlex  # imported only if needed, to keep a warm start fast
-
-    return shlex.join(value)
 
 
 def _parse(option: Option[Any], text: str, origin: Origin) -> Any:

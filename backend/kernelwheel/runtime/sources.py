@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from .content import Content
 from .files import is_file, is_folder, is_seen
@@ -36,7 +34,7 @@ class Sources(Record):
     content: Content
     folder: Path  # the folder with CMakeLists.txt, or with the files of the extensions
     # those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest
-    options: Mapping[str, Any]
+    options: dict[str, str]
 
 
 def find_sources(package: str, version: str, native: Path, manifest: Manifest | None) -> Sources | None:
