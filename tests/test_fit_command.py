@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +72,7 @@ def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
 def test_a_picture_that_does_not_fit_into_memory_is_not_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = replace(fit_work.find_resources(), memory_mb=100)
-    monkeypatch.setattr(fit_work, "find_resources", lambda: there)
+    monkeypatch.setattr(fit_work, "available_memory", lambda: 100 << 20)
     Image.new("RGB", (500, 400)).save(tmp_path / "a.png")
     scene_file(tmp_path / "a.npz", changes={"images": np.zeros((9, 400, 500, 3), np.uint8)})
     for name, words, they in (("a.png", "a picture of", "it"), ("a.npz", "9 pictures of up to", "them")):

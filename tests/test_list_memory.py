@@ -14,7 +14,7 @@ from typing import Any
 import processes
 import pytest
 import torch
-from splat._kernelwheel.resources import MB, find_resources
+from kernelwheel.compiler.resources import MB, find_resources
 
 from splat.commands.memory import NotEnoughMemory, enough_memory
 from splat.scene.formats import write_scene

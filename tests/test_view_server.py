@@ -22,7 +22,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from splat._kernelwheel.resources import Resources
 
 from splat import cli
 from splat.commands import view_command
@@ -390,12 +389,12 @@ def test_a_photograph_that_takes_too_much_memory_is_refused(tmp_path: Path, monk
     Image.new("RGB", (2000, 1500)).save(tmp_path / "a.png")
     read = view_command._photographs(tmp_path)
     for memory_mb in (None, 1024):
-        there = Resources(1, "a test", memory_mb, "a test")
-        monkeypatch.setattr(view_command, "find_resources", lambda there=there: there)
+        there = memory_mb and memory_mb << 20
+        monkeypatch.setattr(view_command, "available_memory", lambda there=there: there)
         assert (picture := read("a.png")) is not None
         assert picture.shape == (480, 640, 3)
         assert read("b.png") is None
-    monkeypatch.setattr(view_command, "find_resources", lambda: Resources(1, "a test", 300, "a test"))
+    monkeypatch.setattr(view_command, "available_memory", lambda: 300 << 20)
     with pytest.raises(
         SceneError, match=r"a\.png: unpacking a picture of 2000x1500 pixels needs about 0\.1 GiB, found"
     ):

@@ -13,7 +13,6 @@ from typing import Final
 
 import torch
 
-from .._kernelwheel.cli import MB, find_resources
 from ..ops.checks import image_bytes
 from ..photos.named_picture import find_picture, read_small
 from ..scene.camera import Camera
@@ -35,7 +34,7 @@ from .camera_arguments import (
 from .command_files import add_antialiased_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import catch_interrupt
-from .memory import GAUSSIAN_BYTES, enough_memory, try_memory
+from .memory import GAUSSIAN_BYTES, available_memory, enough_memory, try_memory
 from .printing import print_error, print_result, print_warning
 
 _PHOTOGRAPH: Final = 640
@@ -161,8 +160,8 @@ def _photographs(folder: Path) -> Callable[[str], Picture | None]:
         if path is None:
             return None
         with turns, enough_memory(lambda: f"reading the photograph {path}", "make it smaller first"):
-            there = find_resources().memory_mb
-            return read_small(path, _PHOTOGRAPH, None if there is None else there * MB // _AT_ONCE)
+            there = available_memory()
+            return read_small(path, _PHOTOGRAPH, None if there is None else there // _AT_ONCE)
 
     return read
 
