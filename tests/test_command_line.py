@@ -406,12 +406,15 @@ def test_other_commands_end_without_a_word_of_python_s(tmp_path: Path, words: li
 import os, signal, sys
 from importlib import import_module
 from splat import cli
-module = import_module(f"splat.commands.{sys.argv[1]}_command")
-run = module.run
+if sys.argv[1] in cli.OF_KERNELS:
+    module, name = import_module("splat._kernelwheel.__main__"), "find_kernels"
+else:
+    module, name = import_module(f"splat.commands.{sys.argv[1]}_command"), "run"
+run = getattr(module, name)
 def interrupted(args):
     os.kill(os.getpid(), signal.SIGINT)
     return run(args)
-module.run = interrupted
+setattr(module, name, interrupted)
 sys.exit(cli.main(sys.argv[1:]))
 """
     done = warm_python.run_python(script, *words, cwd=tmp_path, check=False)
