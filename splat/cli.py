@@ -53,7 +53,7 @@ def _run(argv: Sequence[str]) -> int:
     with enough_memory(lambda: command, "free some, or use a machine with more"):
         command = next((word for word in argv if word in COMMANDS), "")
         if command in OF_KERNELS:
-            return int(import_module(f"{__package__}._kernelwheel.__main__").main("splat", argv, "splat"))
+            return int(import_module(f"{__package__}._kernelwheel.__main__").run("splat", argv, "splat"))
         if command:
             module = import_module(f"{__package__}.commands.{command}_command")
             module.add_arguments(parsers[command])

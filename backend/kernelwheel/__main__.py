@@ -19,10 +19,11 @@ OF_BUILDS = {"adopt": ".adoption.adopt", "page": ".packing.page"}
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status."""
-    return finish("kernelwheel", lambda: _run(arguments))
+    return finish("kernelwheel", lambda: run(arguments))
 
 
-def _run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status; what fails is raised."""
     if arguments and arguments[0] in OF_BUILDS:
         return int(importlib.import_module(OF_BUILDS[arguments[0]], __package__).main(arguments[1:]))
     args = _parser().parse_args(arguments)

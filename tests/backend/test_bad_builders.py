@@ -76,7 +76,7 @@ class Builder:
         assert done.returncode == 1, said
         assert "Traceback" not in said
         self.assert_unharmed()
-        (error,) = re.findall(r"kernelwheel\.core\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
+        (error,) = re.findall(r"kernelwheel\.runtime\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
         return str(error)
 
     def assert_unharmed(self, entries: int = 0) -> None:

@@ -93,7 +93,7 @@ def test_the_wheel_carries_the_runtime_without_being_told(
 
     script = f"import torch, tiny\nassert {TWICE}\nassert tiny.KERNELS.info()['verdict'] == []"
     run_python(script, path=[tmp_path / "site"])
-    assert (tmp_path / "site/tiny/_kernelwheel/cmake/KernelWheel.cmake").is_file()
+    assert (tmp_path / "site/tiny/_kernelwheel/kernels.py").is_file()
     libraries = {path.name for path in (tmp_path / "site/tiny/_native").glob("*.so")}
     assert libraries == {"libtiny_cpu.so", *(["libtiny_cuda.so"] if TORCH.cuda else [])}
 
@@ -101,7 +101,7 @@ def test_the_wheel_carries_the_runtime_without_being_told(
 @pytest.mark.once
 @pytest.mark.parametrize("mode", ["lenient", "strict"])
 def test_an_editable_install_has_the_runtime_too(adopter: Adopter, tmp_path: Path, mode: str) -> None:
-    """Isolated, so that the backend that made it is gone when it is imported."""
+    """Isolated, so that the backend that made it is gone when it is imported; what compiles is installed."""
     for path in (adopter.package / "native").iterdir():
         path.unlink()
     for name, text in SMALL.items():
@@ -110,7 +110,8 @@ def test_an_editable_install_has_the_runtime_too(adopter: Adopter, tmp_path: Pat
     python = tmp_path / "venv/bin/python"
     install = [*PIP, "--python", python, "install", "--no-deps", "--editable", adopter.package]
     run([*install, "-C", f"editable_mode={mode}"], cwd=tmp_path, env=adopter.env)
-    env = {**adopter.env, "PYTHONPATH": sysconfig.get_path("purelib")}
+    path = os.pathsep.join([sysconfig.get_path("purelib"), str(REPOSITORY / "backend")])
+    env = {**adopter.env, "PYTHONPATH": path}
 
     done = run([python, "-c", "import tiny\n" + REQUIRE], cwd=tmp_path, env=env)
 

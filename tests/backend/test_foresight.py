@@ -25,13 +25,13 @@ BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
-from kernelwheel.runtime import compiler_process
-from kernelwheel.cli import cache_commands
-from kernelwheel.cli import doctor
+from kernelwheel.runtime import cache_commands as own_commands, compiler_process
+from kernelwheel.cli import cache_build, cache_commands, doctor
 from kernelwheel.runtime import Kernels
 compiler_process.program = lambda: Path(sys.argv[2])
+explain = cache_commands.COMMANDS["explain"]
 parser = argparse.ArgumentParser()
-cache_commands.add_arguments(parser)
+explain.declare(parser)
 view = doctor.examine(Kernels("tiny", "1.2.3", Path(sys.argv[1])), os.environ, sys.path)
 page = doctor.page(view, Kernels("tiny", "1.2.3", Path(sys.argv[1])))
 
@@ -39,7 +39,7 @@ def cache(*words):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
-        status = cache_commands.run(parser.parse_args(["explain", *words]), kernels)
+        status = own_commands.run(explain, parser.parse_args(words), kernels)
     return out.getvalue() or err.getvalue()
 
 def outcome(act):
@@ -51,11 +51,10 @@ def outcome(act):
     return "load", ""
 
 def build(kernels):
-    from kernelwheel.runtime import compile_into_store as obtain
     if kernels.host.cuda:
         kernels.probe_gpus()
-    cuda = obtain.wants_cuda(kernels.installed, kernels.host)
-    return obtain.build(kernels.installed, kernels.host, cuda, "", lambda line: None)
+    cuda = cache_build.wants_cuda(kernels.installed, kernels.host)
+    return cache_build.build(kernels.installed, kernels.host, cuda, "", lambda line: None)
 
 explained = json.loads(cache("--json"))
 cpu = json.loads(cache("--json", "--cuda", "off"))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 HERE = Path(__file__).parent
 BACKEND = HERE.parents[1] / "backend"
 OPTION = """    cxx_std: Option[str] = Option(
-        _text, takes="a release of C++", default="17", decides="content", help="The standard of C++."
+        stripped, takes="a release of C++", default="17", decides="content", help="The standard of C++."
     )
 """
 PURE = """

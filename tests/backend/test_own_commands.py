@@ -176,9 +176,9 @@ def test_wrong_usage_has_exit_status_2(user: Editable, words: tuple[str, ...]) -
 def test_an_error_is_one_message(user: Editable) -> None:
     (user.folder / "x.whl").write_bytes(b"not a zip")
 
-    for start in (OWN, ANY):
+    for start, name in ((OWN, "tiny"), (ANY, "kernelwheel")):
         said = message(call(user, *start, "inspect", "x.whl"))
-        assert said.startswith("kernelwheel: x.whl does not contain compiled kernels\n  required: ")
+        assert said.startswith(f"{name}: x.whl does not contain compiled kernels\n  required: ")
 
 
 @pytest.mark.parametrize("package", ["no_such_package", "json", "tiny.nothing", ""])

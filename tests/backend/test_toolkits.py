@@ -187,7 +187,6 @@ def test_a_toolkit_in_conda_s_layout_makes_the_same_artifact(nvcc: Nvcc, as_foun
 
     one, other = (artifact.manifest.to_json() for artifact in (again, as_found))
     assert one["built_with"]["settings"].pop("cuda-home") != other["built_with"]["settings"].pop("cuda-home")
-    assert one.pop("digest") != other.pop("digest")
     assert one == other
     assert libraries(again) == libraries(as_found)
 

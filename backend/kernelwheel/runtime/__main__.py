@@ -27,12 +27,13 @@ OF_KERNELWHEEL = {
 }
 
 
-def main(package: str, arguments: Sequence[str], program: str = "") -> int:
+def main(package: str, arguments: Sequence[str]) -> int:
+    """Run one command for a package, and say what fails; returns the exit status."""
+    return finish(package, lambda: run(package, arguments, command(package)))
+
+
+def run(package: str, arguments: Sequence[str], program: str) -> int:
     """Run one command for a package and return its exit status; `program` is what its usage begins with."""
-    return finish(package, lambda: _run(package, arguments, program or command(package)))
-
-
-def _run(package: str, arguments: Sequence[str], program: str) -> int:
     parser = Parser(prog=program, description=f"the compiled kernels of {package}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("inspect", add_help=False, help="show what a wheel contains (by kernelwheel)")
@@ -48,7 +49,7 @@ def _run(package: str, arguments: Sequence[str], program: str) -> int:
     if args.command == "inspect" or (args.command == "cache" and args.cache_command in OF_KERNELWHEEL):
         compiler_process.program()  # raises where kernelwheel is not installed
         words = ["inspect", *rest] if args.command == "inspect" else ["cache", args.cache_command, package, *rest]
-        return int(import_module("kernelwheel.__main__").main(words))
+        return int(import_module("kernelwheel.__main__").run(words))
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     kernels = find_kernels(package)
