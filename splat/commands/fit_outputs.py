@@ -59,30 +59,35 @@ def judged_by(views: Views, held_out: bool) -> str:
 
 def locked_outputs(job: FitJob) -> list[Path]:
     """What stands for the files that a fit writes while it runs, without endings: two fits never share one."""
-    scene = job.output.with_name(job.output.name[: -len(written_suffix(job.output))])
-    return [scene] + ([job.checkpoint] if job.checkpoint else [])
+    return [job.output.with_name(_stem(job))] + ([job.checkpoint] if job.checkpoint else [])
 
 
 def find_outputs(job: FitJob) -> Outputs:
     """The files that the options name or imply; ValueError or OSError if one cannot be written."""
-    stem = job.output.name[: -len(written_suffix(job.output))]
+    stem = _stem(job)
     picture = job.picture or check_picture(job.output.with_name(f"{stem}.png"))
     page, checkpoint, quality = job.page, job.checkpoint, None
     if job.photographs:
         quality = check_quality(job.output.with_name(f"{stem}.quality.json"))
         page = page or check_page(job.output.with_name(f"{stem}.comparison.html"))
         checkpoint = checkpoint or check_checkpoint(job.output.with_name(f"{stem}.checkpoint.npz"))
-    if job.resume and checkpoint is None:
-        raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
-    if job.resume and checkpoint and not checkpoint.exists():
-        raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
-    if checkpoint and checkpoint.exists() and not job.resume:
+    if job.resume:
+        if checkpoint is None:
+            raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
+        if not checkpoint.exists():
+            raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
+    elif checkpoint and checkpoint.exists():
         raise ValueError(
             f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file "
             "to begin anew"
         )
     cameras = check_cameras(cameras_path(job.output))
     return Outputs(job.output, picture, page, checkpoint, quality, cameras)
+
+
+def _stem(job: FitJob) -> str:
+    """The name of the scene's file without its ending."""
+    return job.output.name[: -len(written_suffix(job.output))]
 
 
 @torch.no_grad()

@@ -112,6 +112,19 @@ class OpenPage:
 
         register(happened)
 
+    def take_turns(self, lock: threading.Lock, is_due: Callable[[], bool], work: Callable[[], None]) -> None:
+        """Do the work while it is due, one at a time, on one of the threads that all pages share.
+
+        Who holds the lock does what comes due meanwhile, too. An error is shown on the page.
+        """
+        while is_due() and lock.acquire(blocking=False):
+            try:
+                work()
+            except Exception as error:
+                self.say(error)
+            finally:
+                lock.release()
+
     def change(self, changed: Callable[[Look], Look]) -> None:
         """Draw something else from now on: what `changed` makes of what is drawn; not if the page is closed."""
         with self._lock:

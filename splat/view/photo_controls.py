@@ -79,15 +79,14 @@ class PhotoControls:
             # The camera's own up, so that what is drawn can be compared with the photograph.
             self._camera.point(aim_of(picture.camera, None, loaded.middle))
             self._page.ask()
-        # One at a time, and what is chosen meanwhile next, on one of the threads that all pages share.
-        while (name := self._chosen.value) != self._shown and self._reading.acquire(blocking=False):
-            try:
-                self._show(name)
-            except Exception as error:
-                self._page.say(error)
-            finally:
-                self._shown = name
-                self._reading.release()
+        self._page.take_turns(self._reading, lambda: self._chosen.value != self._shown, self._show_chosen)
+
+    def _show_chosen(self) -> None:
+        name = self._chosen.value
+        try:
+            self._show(name)
+        finally:
+            self._shown = name  # not before: of a scene that is left meanwhile, it is due to be taken away
 
     def _show(self, name: str) -> None:
         """Read and show the photograph of a camera's name, or none."""

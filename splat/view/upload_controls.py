@@ -29,14 +29,7 @@ class UploadControls:
         page.when(self._button.on_upload, self._read)
 
     def _read(self) -> None:
-        """Read what was uploaded, and what is uploaded meanwhile, on one of the threads that all pages share."""
-        while self._button.value.content and self._reading.acquire(blocking=False):
-            try:
-                self._read_newest()
-            except Exception as error:
-                self._page.say(error)
-            finally:
-                self._reading.release()
+        self._page.take_turns(self._reading, lambda: bool(self._button.value.content), self._read_newest)
 
     def _read_newest(self) -> None:
         """Read it from a file of its own, that is gone then."""
