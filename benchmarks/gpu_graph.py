@@ -55,7 +55,7 @@ def measure(scene: Arguments) -> dict[str, str]:
         return (meta["n_pairs"], *torch.autograd.grad(loss, list(leaves.values())))
 
     capacity = int(1.25 * int(step(None)[0]))
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(WARM_UP):
@@ -79,7 +79,7 @@ def measure(scene: Arguments) -> dict[str, str]:
 
 def median(run: Callable[[], object]) -> float:
     """Milliseconds from one step's end to the next one's, of steps that follow each other."""
-    ends = []
+    ends: list[torch.cuda.Event] = []
     for _ in range(WARM_UP + RUNS + 1):
         run()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -87,7 +87,7 @@ def median(run: Callable[[], object]) -> float:
         ends.append(event)
     torch.cuda.synchronize()
     pairs = zip(ends[WARM_UP:], ends[WARM_UP + 1 :], strict=False)
-    return statistics.median(one.elapsed_time(other) for one, other in pairs)
+    return float(statistics.median(one.elapsed_time(other) for one, other in pairs))  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":
