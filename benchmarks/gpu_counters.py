@@ -33,7 +33,10 @@ METRICS = {
     "lts__t_sectors_op_atom.sum": ("M sectors of atomics that return", 1e6),
     "dram__bytes.sum": ("MB of memory", 1e6),
 }
-KERNELS = "regex:^(rasterize|differentiate|rasterize_to_pixels_3dgs_fwd_kernel|rasterize_to_pixels_3dgs_bwd_kernel)"
+KERNELS = (
+    "regex:^(rasterize|differentiate|project|project_backward|emit_pairs|rasterize_to_pixels_3dgs_fwd_kernel"
+    "|rasterize_to_pixels_3dgs_bwd_kernel)$"
+)
 PEER_KERNEL = "rasterize_to_pixels"
 UNKNOWN = re.compile(r"[Ff]ailed to find metric (\S+)")
 ERROR = "==ERROR== "

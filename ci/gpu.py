@@ -226,6 +226,7 @@ def make_commands(
         "forms": program("gpu_forms", "forms"),
         "times": program("gpu_time", "times", *(["--runs", CPU_RUNS] if cpu else [])),
         "kernels": program("gpu_kernels", "kernels", *floors),
+        "graph": program("gpu_graph", "graph"),
         "counters": program("gpu_counters", "counters"),
         "first": program("gpu_first", "first"),
     }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 PASSED, FAILED, SKIPPED, CUT = "passed", "failed", "skipped", "cut"
 SPARED = 10  # seconds at the end of a command, to end what runs and to write the archive
-MEASURING = ("rates", "times", "kernels", "counters", "first")  # whose rows are tables
+MEASURING = ("rates", "times", "kernels", "graph", "counters", "first")  # whose rows are tables
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
@@ -40,6 +40,7 @@ STEPS = (
     Step("forms", "every form of the kernels, once", 30),
     Step("times", "calls by scene and form, against gsplat: GPU, host, memory", 170, least=40, after="peer"),
     Step("kernels", "time of each kernel beside its floor", 60, least=25, after="peer"),
+    Step("graph", "a training step as a CUDA graph, beside launching it", 40, least=15),
     Step("counters", "ncu: issue rate, L2, atomics of the rasterizers", 75, least=40, after="peer"),
     Step("first", "the first call of a process", 40, least=20, after="peer"),
     *(Step(tool, f"compute-sanitizer's {tool}, on the same forms", 130, least=40) for tool in SANITIZERS),

@@ -169,6 +169,16 @@ def _only_preview(run: Callable[..., object], message: dict[str, object], *rest:
 
 
 @pytest.fixture
+def deterministic() -> Iterator[None]:
+    """Sums in a fixed order, on a GPU too."""
+    import torch  # not at the top: most tests need none
+
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
 def run_python(tmp_path: Path) -> processes.RunPython:
     """Run a script in a fresh Python: `run_python(script, *arguments, path=[folders], env={...}, check=True)`."""
     return partial(processes.run_python, cwd=tmp_path)

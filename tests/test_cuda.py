@@ -5,7 +5,7 @@ Skipped without one; ci/gpu runs this file, and the others whose fixture `device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,13 +30,6 @@ OPS = torch.ops.splat
 def loaded() -> None:
     for device in ("cpu", DEVICE):
         _kernels.require(torch.device(device))
-
-
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def on(device: str, arguments: Arguments) -> Arguments:

@@ -348,6 +348,7 @@ def test_gradients_do_not_depend_on_the_number_of_threads() -> None:
 # Bad values
 
 
+@pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("sh_degree", [None, 2])
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -65,48 +65,53 @@ __global__ void order_counts(int64_t count, const int32_t* order, const int32_t*
   starts[rank] = rank < count ? tiles_per_gauss[order[rank]] : 0;
 }
 
-// Writes pairs of one Gaussian, whose places begin at `at`: columns `lane`, `lane + lanes`, ... of each row of tiles.
-static __device__ void emit_gaussian(const IntersectInputs& in, int32_t i, int32_t at, int lane, int lanes,
-                                     uint32_t* tile_keys, int32_t* indices) {
-  const int64_t image = image_of(in, i);
-  const TileReach reach = reach_of(in, i);
-  for (int row = reach.row_begin; row < reach.row_end; ++row) {
-    const TileSpan span = tile_span(in.grid, reach, row);
-    const int row_start = row * in.grid.columns;
-    for (int column = span.begin + lane; column < span.end; column += lanes) {
-      tile_keys[at + (column - span.begin)] = tile_key(image, row_start + column, in.tile_bits);
-      indices[at + (column - span.begin)] = i;
-    }
-    at += span.end - span.begin;
-  }
-}
-
-// One thread per Gaussian, in the order of depth; a Gaussian with many tiles is written by its whole warp.
+// One thread per Gaussian, in the order of depth. A few Gaussians have most of the pairs, so a warp's lanes share all rows
+// of tiles of its Gaussians, then all pairs of these rows, whose places are neighbours.
 // Preconditions: starts is the exclusive prefix sum of order_counts' numbers, *totals of the same, tile_keys and indices are
 // [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
 // are computed again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit, because
 // this file is compiled without contraction to fused operations.
 __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts,
                            const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices) {
-  constexpr int kMany = 128;
   if (totals->tiles > ~0u) return;  // the sums, of 32 bits, begin again from 0: no place is known
   const int64_t rank = thread_index();
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  int32_t at = 0, tiles = 0, i = 0;
+  TileReach reach = {};
+  int32_t start = 0, image = 0, i = 0;
   if (rank < in.count) {
-    at = starts[rank];
+    start = starts[rank];
     const int32_t next = starts[rank + 1];
     // Sums of more than 2^31 - 1 pairs, which nobody has waited for, are negative or descend.
-    tiles = at >= 0 && next > at && next <= room ? next - at : 0;
-    i = order[rank];
+    if (start >= 0 && next > start && next <= room) {
+      i = order[rank];
+      image = static_cast<int32_t>(image_of(in, i));
+      reach = reach_of(in, i);
+    }
   }
-  if (tiles > 0 && tiles < kMany) emit_gaussian(in, i, at, 0, 1, tile_keys, indices);
-  unsigned int large = __ballot_sync(kAllLanes, tiles >= kMany);
-  for (; large != 0; large &= large - 1) {
-    const int source = __ffs(static_cast<int>(large)) - 1;
-    const int32_t gaussian = __shfl_sync(kAllLanes, i, source);
-    const int32_t first = __shfl_sync(kAllLanes, at, source);
-    emit_gaussian(in, gaussian, first, lane, kWarp, tile_keys, indices);
+  const int rows = reach.row_end - reach.row_begin;
+  const int rows_end = inclusive_sum(rows);  // of this lane's Gaussian, among the rows of the warp
+  const int all_rows = __shfl_sync(kAllLanes, rows_end, kWarp - 1);
+  int32_t at = __shfl_sync(kAllLanes, start, 0);
+  for (int begin = 0; begin < all_rows; begin += kWarp) {
+    const int source = first_above(rows_end, begin + lane);
+    const TileReach of_row = from_lane(reach, source);
+    const int row = of_row.row_end - __shfl_sync(kAllLanes, rows_end, source) + begin + lane;
+    TileSpan span = {0, 0};
+    if (begin + lane < all_rows) span = tile_span(in.grid, of_row, row);
+    const int end = inclusive_sum(span.end - span.begin);  // of this lane's row, among the pairs of these rows
+    const int first_tile = row * in.grid.columns + span.end - end;  // with the number of a pair, its tile
+    const int pairs = __shfl_sync(kAllLanes, end, kWarp - 1);
+    for (int pair = lane; pair - lane < pairs; pair += kWarp) {
+      const int of_pair = first_above(end, pair), gaussian = __shfl_sync(kAllLanes, source, of_pair);
+      const int tile = __shfl_sync(kAllLanes, first_tile, of_pair) + pair;
+      const uint32_t key = tile_key(__shfl_sync(kAllLanes, image, gaussian), tile, in.tile_bits);
+      const int32_t index = __shfl_sync(kAllLanes, i, gaussian);
+      if (pair < pairs) {
+        tile_keys[at + pair] = key;
+        indices[at + pair] = index;
+      }
+    }
+    at += pairs;
   }
 }
 

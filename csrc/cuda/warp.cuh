@@ -21,6 +21,37 @@ static __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
+// The sum over this lane and those below it.
+static __device__ __forceinline__ int inclusive_sum(int value) {
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int below = __shfl_up_sync(kAllLanes, value, step);
+    if (static_cast<int>(threadIdx.x % kWarp) >= step) value += below;
+  }
+  return value;
+}
+
+// The first lane whose value is above `limit`, which may differ between lanes; the last lane if there is none.
+// Precondition: values ascend.
+static __device__ __forceinline__ int first_above(int value, int limit) {
+  int lane = 0;
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    if (__shfl_sync(kAllLanes, value, lane + step - 1) <= limit) lane += step;
+  }
+  return lane;
+}
+
+// A value that another lane has, of 32-bit words.
+template <class T>
+static __device__ __forceinline__ T from_lane(const T& value, int lane) {
+  static_assert(sizeof(T) % sizeof(int) == 0, "whole words");
+  int words[sizeof(T) / sizeof(int)];
+  __builtin_memcpy(words, &value, sizeof value);
+  for (int& word : words) word = __shfl_sync(kAllLanes, word, lane);
+  T found;
+  __builtin_memcpy(&found, words, sizeof found);
+  return found;
+}
+
 // The position of the first of the keys [count] that is not less than `key`; `count` if there is none. Precondition:
 // those that are less come first.
 SPLAT_HD int64_t lower_bound(const uint32_t* keys, int64_t count, int64_t key) {

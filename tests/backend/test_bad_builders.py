@@ -252,6 +252,23 @@ def test_a_symbol_that_two_packages_would_share_is_refused_and_not_made_by_defau
     assert builder.attempt().returncode == 0
 
 
+@pytest.mark.slow
+def test_a_compiler_that_has_libstdcxx_as_an_archive_alone_shares_none_of_it(builder: Builder, tmp_path: Path) -> None:
+    """Its locales are such symbols, too."""
+    cxx = find_cxx(settings_with(), os.environ)
+    if cxx.kind != "gcc":
+        pytest.skip("gcc alone has unique symbols")
+    builder.env["CXX"] = str(make_program(tmp_path / "g++", f'exec "{cxx.path}" -static-libstdc++ "$@"'))
+    source = builder.checkout / "native" / "twice.cpp"
+    text = "std::string text(int x) { std::ostringstream out; out << x; return out.str(); }"
+    source.write_text(f"#include <sstream>\n{text}\n{source.read_text()}")
+    builder.before = contents(builder.checkout)
+
+    done = builder.attempt()
+
+    assert done.returncode == 0, done.stderr
+
+
 # nvcc
 
 

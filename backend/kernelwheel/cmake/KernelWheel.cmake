@@ -124,7 +124,7 @@ if(KERNELWHEEL_OLDER)
   # In the rules, not in CMAKE_CUDA_STANDARD_LIBRARIES, which the link of device code would get too.
   foreach(language IN ITEMS CXX CUDA)
     string(REPLACE "<LINK_LIBRARIES>"
-      "<LINK_LIBRARIES> -Wl,--exclude-libs,libolder.a -Wl,--push-state,--as-needed ${older} -Wl,--pop-state"
+      "<LINK_LIBRARIES> -Wl,--exclude-libs,libolder.a:libstdc++.a -Wl,--push-state,--as-needed ${older} -Wl,--pop-state"
       CMAKE_${language}_CREATE_SHARED_LIBRARY "${CMAKE_${language}_CREATE_SHARED_LIBRARY}")
   endforeach()
 endif()

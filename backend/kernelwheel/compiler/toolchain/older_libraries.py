@@ -27,7 +27,8 @@ MATHEMATICAL = (
     r"((exp|exp2|exp10|log|log2|pow|hypot|fmod|remainder)f?"
     r"|(acos|acosh|asin|atan2|atanh|cosh|j0|j1|jn|lgamma|log10|sinh|sqrt|tgamma|y0|y1|yn)f|lgammaf_r)"
 )
-# What is linked in if it is used, each a source file:
+# What is linked in if it is used, each a source file. Weak, as a compiler may have libstdc++ as an archive alone, which
+# then has the same:
 LINKED_IN = {
     # libstdc++ reads it to avoid atomic operations; 0: there may be other threads (glibc manual, "Single-Threaded").
     "single_threaded.cpp": 'extern "C" { extern char __libc_single_threaded; char __libc_single_threaded = 0; }\n',
@@ -46,13 +47,13 @@ template basic_stringstream<char>::basic_stringstream();
     "ios_base_init.cpp": """#include <ios>
 #ifdef __GLIBCXX__
 static std::ios_base::Init initialized;
-namespace std { void ios_base_library_init() {} }
+namespace std { [[gnu::weak]] void ios_base_library_init() {} }
 #endif
 """,
     # Where an exception leaves a noexcept function, since gcc 14 (Itanium C++ ABI, "Terminating").
     "call_terminate.cpp": """#include <cxxabi.h>
 #include <exception>
-extern "C" void __cxa_call_terminate(void* exception) noexcept {
+extern "C" [[gnu::weak]] void __cxa_call_terminate(void* exception) noexcept {
   if (exception) abi::__cxa_begin_catch(exception);
   std::terminate();
 }
@@ -119,10 +120,10 @@ static_assert(sizeof(Header) == 128, "as on x86-64 and aarch64");
 Header* header(void* thrown) { return static_cast<Header*>(thrown) - 1; }
 }
 namespace std::__exception_ptr {
-void exception_ptr::_M_addref() noexcept {
+[[gnu::weak]] void exception_ptr::_M_addref() noexcept {
   __atomic_add_fetch(&header(_M_exception_object)->count, 1, __ATOMIC_ACQ_REL);
 }
-void exception_ptr::_M_release() noexcept {
+[[gnu::weak]] void exception_ptr::_M_release() noexcept {
   Header* const found = header(_M_exception_object);
   if (__atomic_sub_fetch(&found->count, 1, __ATOMIC_ACQ_REL) != 0) return;
   if (found->destroy) found->destroy(_M_exception_object);
@@ -135,14 +136,14 @@ void exception_ptr::_M_release() noexcept {
     # std::condition_variable::wait, of which gcc 12 has a new version. The first members of the condition and of the
     # lock are what POSIX waits for; <condition_variable> would take longer to compile than most of these files.
     "condition_variable.cpp": """#include <pthread.h>
-extern "C" void wait_for(pthread_cond_t*, pthread_mutex_t**)
+extern "C" [[gnu::weak]] void wait_for(pthread_cond_t*, pthread_mutex_t**)
     __asm__("_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE");
 void wait_for(pthread_cond_t* condition, pthread_mutex_t** lock) { pthread_cond_wait(condition, *lock); }
 """,
     # Called by `new T[n]` since gcc 11.
     "array_length.cpp": """#include <new>
 #ifdef __GLIBCXX__
-namespace std { void __throw_bad_array_new_length() { throw bad_array_new_length(); } }
+namespace std { [[gnu::weak]] void __throw_bad_array_new_length() { throw bad_array_new_length(); } }
 #endif
 """,
 }
