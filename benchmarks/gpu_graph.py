@@ -87,7 +87,7 @@ def median(run: Callable[[], object]) -> float:
         ends.append(event)
     torch.cuda.synchronize()
     pairs = zip(ends[WARM_UP:], ends[WARM_UP + 1 :], strict=False)
-    return float(statistics.median(one.elapsed_time(other) for one, other in pairs))  # type: ignore[no-untyped-call]
+    return float(statistics.median(one.elapsed_time(other) for one, other in pairs))
 
 
 if __name__ == "__main__":
