@@ -21,7 +21,7 @@ from matrix_environment import Workplace, offered_torches, pythons_at_hand, try_
 from matrix_rows import Pair, Row, compare, ends, newest_patches, pairs_of  # noqa: E402
 
 pytestmark = pytest.mark.once
-HERE = platform.python_version()
+HOST_PLATFORM = platform.python_version()
 GOOD = Row("3.10.13", "2.10.0", "12.8", "passed", image="a", gradients={"means": "b", "quats": "c"})
 
 
@@ -282,7 +282,7 @@ def test_an_environment_is_made_only_where_there_is_room(place: Workplace, monke
     monkeypatch.setattr(matrix_environment, "ROOM", 10**9)
     monkeypatch.setattr(matrix_environment, "install", lambda *arguments: pytest.fail("installed"))
 
-    row = try_pair(Pair(HERE, "2.10.0"), Path(sys.executable), place)
+    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), place)
 
     assert row.outcome == "no room"
     assert row.said.startswith("required: 1000000000 GB of disk; found: ")
@@ -321,9 +321,9 @@ def make_torch(folder: Path, version: str, requires: str = "") -> None:
 
 @pytest.mark.slow
 def test_what_the_index_lacks_is_a_marked_row(index: Path, place: Workplace) -> None:
-    assert offered_torches(HERE) == []
+    assert offered_torches(HOST_PLATFORM) == []
 
-    row = try_pair(Pair(HERE, "2.10.0"), Path(sys.executable), place)
+    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), place)
 
     assert row.outcome == "failed"
     assert row.said == "ERROR: No matching distribution found for torch===2.10.0"
@@ -340,15 +340,15 @@ def test_an_index_that_does_not_answer_is_not_one_that_has_nothing(
     monkeypatch.setenv("PIP_RETRIES", "1")
 
     with pytest.raises(SystemExit, match="required: an answer from each of pip's indexes; found: Retrying"):
-        offered_torches(HERE)
+        offered_torches(HOST_PLATFORM)
 
 
 @pytest.mark.slow
 def test_what_torch_itself_lacks_is_a_failed_row(index: Path, place: Workplace) -> None:
     make_torch(index, "2.10.0", requires="nvidia-cublas==13.0")
-    assert offered_torches(HERE) == ["2.10.0"]
+    assert offered_torches(HOST_PLATFORM) == ["2.10.0"]
 
-    row = try_pair(Pair(HERE, "2.10.0"), Path(sys.executable), place)
+    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), place)
 
     assert row.outcome == "failed"
     assert "nvidia-cublas==13.0" in row.said
@@ -363,7 +363,7 @@ def test_what_a_constraint_excludes_is_not_offered(
     constraints.write_text("torch<2.10\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(constraints))
 
-    row = try_pair(Pair(HERE, "2.10.0"), Path(sys.executable), place)
+    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), place)
 
     assert (row.outcome, row.said) == ("not offered", "excluded by a constraint of pip: torch<2.10")
 
@@ -378,7 +378,7 @@ def test_a_build_is_not_taken_for_another(index: Path, place: Workplace, monkeyp
     monkeypatch.setattr(matrix_environment, "PROBE", probe)
 
     for torch in ("2.10.0", "2.10.0+cpu"):
-        assert try_pair(Pair(HERE, torch), Path(sys.executable), Workplace(place.folder, wheel)).cuda == torch
+        assert try_pair(Pair(HOST_PLATFORM, torch), Path(sys.executable), Workplace(place.folder, wheel)).cuda == torch
 
 
 @pytest.mark.slow
@@ -396,7 +396,7 @@ def test_what_does_not_work_in_an_environment_is_a_failed_row(
     make_torch(index, "2.10.0")
     wheel = make_wheel(place.folder, "splat", "1", splat)
 
-    row = try_pair(Pair(HERE, "2.10.0"), Path(sys.executable), Workplace(place.folder, wheel))
+    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), Workplace(place.folder, wheel))
 
     assert row.outcome == "failed"
     assert row.said.startswith(said)

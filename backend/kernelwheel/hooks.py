@@ -27,9 +27,9 @@ from .runtime.variables import variable_set
 with requirements.imports_checked_later():
     from setuptools import build_meta
 
+    from .compiler.build_or_reuse import parts_to_install, toolchain_for
     from .compiler.compile_job import CompileJob
-    from .compiler.draw_plan import require_cuda
-    from .compiler.make import parts_to_install, toolchain_for
+    from .compiler.create_plan import require_cuda
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
     from .compiler.tools import CMAKE_VERSION, NINJA_VERSION

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelwheel.compiler import program
-from kernelwheel.compiler.caller import Caller
+from kernelwheel.compiler import worker
+from kernelwheel.compiler.create_plan import create_plan
 from kernelwheel.compiler.cross.target_platform import CrossTarget, cross_platform
-from kernelwheel.compiler.draw_plan import draw_plan
+from kernelwheel.compiler.parent_watch import Caller
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
@@ -133,7 +133,7 @@ esac""",
     return root
 
 
-def make_spread_toolkit(usr: Path, version: str = "12.4.131", codes: str = GPU_CODES["12.4"]) -> Path:
+def make_distro_toolkit(usr: Path, version: str = "12.4.131", codes: str = GPU_CODES["12.4"]) -> Path:
     """A CUDA toolkit as Debian spreads it over `usr`; returns nvcc, which knows no root without a profile."""
     whole = make_toolkit(usr / "whole", version, codes)
     inner, libraries = usr / "lib/nvidia-cuda-toolkit", usr / "lib/x86_64-linux-gnu"
@@ -300,7 +300,7 @@ class Machine:
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: Settings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
-    return draw_plan(content, root, chosen, tools)
+    return create_plan(content, root, chosen, tools)
 
 
 def sources_of(facts: PackageFacts, root: Path) -> Sources:
@@ -343,4 +343,4 @@ def run_here(
 ) -> Any:
     """`compiler_process._run` without a process of its own: for a test that has patched the compiler's modules."""
     told = json.loads(json.dumps(message))
-    return json.loads(json.dumps(program.answer_to(told, Caller(os.getppid(), os.environ))))
+    return json.loads(json.dumps(worker.answer_to(told, Caller(os.getppid(), os.environ))))

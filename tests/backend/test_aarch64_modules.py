@@ -12,7 +12,7 @@ import pytest
 from builds import TORCH, Wheel, build
 from declared import make_package
 from elftools.elf.elffile import ELFFile
-from kernelwheel.compiler.readback import needed
+from kernelwheel.compiler.elf_inspect import needed
 from processes import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]

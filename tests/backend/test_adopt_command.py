@@ -28,11 +28,11 @@ BUILD_SYSTEM = {"requires": ["kernelwheel[cuda]", "torch>=2.10"], "build-backend
 REMOVE = "note: then remove setup.py: its ext_modules would be compiled a second time"
 MODULE = "#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n"
 TORCH = "from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension\n"
-HERE = "import os, torch\nfrom setuptools import find_packages, setup\n" + TORCH
+HOST_PLATFORM = "import os, torch\nfrom setuptools import find_packages, setup\n" + TORCH
 
 # Each a project's files; where a source is named alone, it is empty.
 KNN = {
-    "setup.py": HERE
+    "setup.py": HOST_PLATFORM
     + """
 cxx_compiler_flags = []
 if os.name == "nt":
@@ -52,7 +52,7 @@ setup(
     "ext.cpp": MODULE, "spatial.cu": "", "simple_knn.cu": "",
 }  # fmt: skip
 RASTERIZER = {
-    "setup.py": HERE
+    "setup.py": HOST_PLATFORM
     + """
 here = os.path.dirname(os.path.abspath(__file__))
 setup(
@@ -82,7 +82,7 @@ setup(
     "third_party/glm/glm.hpp": "", "diff_gaussian_rasterization/__init__.py": "",
 }  # fmt: skip
 SSIM = {
-    "setup.py": HERE
+    "setup.py": HOST_PLATFORM
     + """
 import shutil, subprocess
 flags = ["-O3", "--use_fast_math"]
@@ -115,7 +115,7 @@ setup(
     "ext.cpp": MODULE, "ssim.cu": "", "fused_ssim/__init__.py": "",
 }  # fmt: skip
 EITHER = {
-    "setup.py": HERE
+    "setup.py": HOST_PLATFORM
     + """
 from wheel import FLAGS
 kind, sources, macros, flags = CppExtension, ["csrc/points.cpp"], [("LAYERS", "4")], {"cxx": FLAGS}
@@ -138,7 +138,7 @@ setup(
     "either/__init__.py": "", "wheel.py": 'FLAGS = ["-O3"]',
 }  # fmt: skip
 GPU_ONLY = {
-    "setup.py": HERE
+    "setup.py": HOST_PLATFORM
     + """
 from setuptools import Extension
 assert "nope" not in os.environ.get("CUDA_HOME", "") + str(torch.utils.cpp_extension.CUDA_HOME)
@@ -489,7 +489,9 @@ setup(name="both", version="1", packages=["both"], package_dir={"": "src"}, pack
       python_requires=">=3.10", install_requires="numpy\\nscipy", description="Both", ext_modules=modules,
       extras_require={"test": ["pytest>=8"], ":os_name=='nt'": ["pywin32"]}, zip_safe=False)
 """
-    project = lay_out(tmp_path / "both", {"setup.py": HERE + script, "ext.cpp": MODULE, "src/both/__init__.py": ""})
+    project = lay_out(
+        tmp_path / "both", {"setup.py": HOST_PLATFORM + script, "ext.cpp": MODULE, "src/both/__init__.py": ""}
+    )
 
     done = adopt(project, CC="/usr/bin/gcc", NVCC_FLAGS="-ccbin=/usr/bin/gcc", CUDACXX="/usr/bin/nvcc")
 

@@ -15,7 +15,17 @@ from kernelwheel.adoption.pyproject_text import add_tables
 from kernelwheel.adoption.wheel_differences import wheel_differences
 from kernelwheel.packing.module_files import top_level
 from processes import run
-from test_adopt_command import BACKEND, BUILD_SYSTEM, HERE, MODULE, REMOVE, adopt, lay_out, notes_of, parsed_toml
+from test_adopt_command import (
+    BACKEND,
+    BUILD_SYSTEM,
+    HOST_PLATFORM,
+    MODULE,
+    REMOVE,
+    adopt,
+    lay_out,
+    notes_of,
+    parsed_toml,
+)
 
 pytestmark = pytest.mark.once
 slow = pytest.mark.slow
@@ -132,7 +142,12 @@ setup(name="texts", version="1", packages=["texts"], long_description="*Hello*",
       long_description_content_type="text/x-rst", license_files=["MINE"], author="A and B", author_email="a@x.invalid",
       ext_modules=[CppExtension("texts._C", ["ext.cpp"])])
 """
-    files = {"setup.py": HERE + script, "ext.cpp": MODULE, "texts/__init__.py": "", "MINE": "Do as\n\nyou like.\n"}
+    files = {
+        "setup.py": HOST_PLATFORM + script,
+        "ext.cpp": MODULE,
+        "texts/__init__.py": "",
+        "MINE": "Do as\n\nyou like.\n",
+    }
 
     done = adopt(lay_out(tmp_path / "texts", files))
 
@@ -151,7 +166,7 @@ def test_links_that_pip_ignores_are_said_and_keep_nothing_from_being_translated(
 setup(name="linked", version="1", packages=["linked"], dependency_links=["https://example.invalid/wheels"],
       ext_modules=[CppExtension("linked._C", ["ext.cpp"])])
 """
-    files = {"setup.py": HERE + script, "ext.cpp": MODULE, "linked/__init__.py": ""}
+    files = {"setup.py": HOST_PLATFORM + script, "ext.cpp": MODULE, "linked/__init__.py": ""}
 
     done = adopt(lay_out(tmp_path / "linked", files))
 
@@ -171,7 +186,7 @@ setup(name="placed", version="1", packages=["placed"], data_files=[("/etc/placed
       package_data={"placed": ["/elsewhere/b.txt", os.path.join(here, "a.txt")]},
       ext_modules=[CppExtension("placed._C", ["ext.cpp"])])
 """
-    folder = lay_out(tmp_path / "placed", {"setup.py": HERE + script, "ext.cpp": MODULE, "a.txt": ""})
+    folder = lay_out(tmp_path / "placed", {"setup.py": HOST_PLATFORM + script, "ext.cpp": MODULE, "a.txt": ""})
 
     done = adopt(folder)
 
@@ -242,11 +257,11 @@ class Mine(BuildExtension):
 setup(name="own", version="1", packages=["own"], cmdclass={"build_ext": Mine},
       ext_modules=[CppExtension("own._C", ["ext.cpp"])])
 """
-    folder = lay_out(tmp_path / "own", {"setup.py": HERE + script, "ext.cpp": MODULE, "own/__init__.py": ""})
+    folder = lay_out(tmp_path / "own", {"setup.py": HOST_PLATFORM + script, "ext.cpp": MODULE, "own/__init__.py": ""})
 
     done = adopt(folder, "--write")
 
-    assert (folder / "setup.py").read_text() == HERE + script
+    assert (folder / "setup.py").read_text() == HOST_PLATFORM + script
     assert "not translated: setup.py has its own build_ext: Mine; what it does is not carried over" in done.stderr
     assert "note: then remove setup.py, or from it lines " in done.stderr
     assert done.returncode == 1
@@ -292,7 +307,7 @@ setup(name="slashed", version="1", packages=["slashed", "slashed/functions"], in
       package_data={"slashed/functions": ["table.txt"]}, ext_modules=[CppExtension("slashed._C", ["ext.cpp"])])
 """
     names = ("slashed/__init__.py", "slashed/functions/__init__.py", "slashed/functions/table.txt", "slashed/note.txt")
-    files = {"setup.py": HERE + script, "ext.cpp": MODULE, **dict.fromkeys(names, "")}
+    files = {"setup.py": HOST_PLATFORM + script, "ext.cpp": MODULE, **dict.fromkeys(names, "")}
     finder = lay_out(
         tmp_path / "finder",
         {
@@ -323,7 +338,9 @@ setup(name="odd", version="1", packages=["a b"], package_dir={"a b": "a"},
       ext_modules=[CppExtension("odd._C", ["ext.cpp"])])
 """
 
-    done = adopt(lay_out(tmp_path / "odd", {"setup.py": HERE + script, "ext.cpp": MODULE, "a/__init__.py": ""}))
+    done = adopt(
+        lay_out(tmp_path / "odd", {"setup.py": HOST_PLATFORM + script, "ext.cpp": MODULE, "a/__init__.py": ""})
+    )
 
     (said,) = (line for line in notes_of(done) if "does not build with these tables" in line)
     assert "configuration error: `tool.setuptools.packages`" in said
@@ -364,7 +381,7 @@ setup(name="switched", version="1", packages=[], ext_modules=extensions)
 
 @slow
 def test_without_extensions_the_switches_are_named_and_can_be_set(tmp_path: Path) -> None:
-    folder = lay_out(tmp_path / "switched", {"setup.py": f"import sys\n{HERE}{SWITCHED}", "ext.cpp": MODULE})
+    folder = lay_out(tmp_path / "switched", {"setup.py": f"import sys\n{HOST_PLATFORM}{SWITCHED}", "ext.cpp": MODULE})
 
     without, word = adopt(folder), adopt(folder, "--setup-argument=--cpp_ext")
     variable = adopt(folder, SWITCHED_BUILD="TRUE")
@@ -399,7 +416,7 @@ import pkg_resources
 @slow
 def test_what_setup_writes_beside_the_project_is_refused(tmp_path: Path) -> None:
     """The copy has links to what is beside the project."""
-    script = f"{HERE}open('../shared/made.txt', 'w').write('')\nsetup(name='x')\n"
+    script = f"{HOST_PLATFORM}open('../shared/made.txt', 'w').write('')\nsetup(name='x')\n"
     lay_out(tmp_path / "repository", {"shared/kept.txt": "kept", "part/setup.py": script})
     commit_all(tmp_path / "repository")
 

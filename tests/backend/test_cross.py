@@ -765,19 +765,19 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 @pytest.fixture
 def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
-    from kernelwheel.compiler import make
+    from kernelwheel.compiler import build_or_reuse
     from kernelwheel.compiler.compile_job import read_job
     from kernelwheel.runtime.compile_into_store import compile_request
     from kernelwheel.runtime.installed import InstalledPackage
     from kernelwheel.runtime.selection import Request
 
     machine = make_machine(tmp_path)
-    monkeypatch.setattr(make, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
+    monkeypatch.setattr(build_or_reuse, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
     request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
-    return make.draw_plan_for(read_job(request.to_json(), {}), {}).plan.platform
+    return build_or_reuse.create_plan_for(read_job(request.to_json(), {}), {}).plan.platform
 
 
 @needs_compiler

@@ -36,8 +36,8 @@ LIBRARY = """
 import ctypes, sys
 if "loaded" in sys.argv:
     ctypes.CDLL("libstdc++.so.6")
-from kernelwheel.project.build_platforms import HERE
-print(HERE.newest_libstdcxx())
+from kernelwheel.project.build_platforms import HOST_PLATFORM
+print(HOST_PLATFORM.newest_libstdcxx())
 """
 
 

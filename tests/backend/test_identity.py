@@ -11,8 +11,8 @@ from processes import RunPython
 
 pytestmark = pytest.mark.once
 
-HERE = Path(__file__).parent
-BACKEND = HERE.parents[1] / "backend"
+HOST_PLATFORM = Path(__file__).parent
+BACKEND = HOST_PLATFORM.parents[1] / "backend"
 OPTION = """    cxx_std: Option[str] = Option(
         stripped, takes="a release of C++", default="17", decides="content", help="The standard of C++."
     )
@@ -26,7 +26,7 @@ from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.reference import settings_page
 from kernelwheel.cli.explain import differences
 from kernelwheel.cli.manifest_text import settings_text
-from kernelwheel.compiler.make import takes
+from kernelwheel.compiler.build_or_reuse import takes
 from samples import sample
 from standins import make_machine, settings_with
 
@@ -64,7 +64,7 @@ def backend(tmp_path: Path) -> Path:
 def test_everything_that_asks_which_kernels_these_are_notices(
     backend: Path, tmp_path: Path, run_with_torch: RunPython
 ) -> None:
-    run_with_torch(PURE, tmp_path / "machine", path=[backend, HERE, HERE.parent])
+    run_with_torch(PURE, tmp_path / "machine", path=[backend, HOST_PLATFORM, HOST_PLATFORM.parent])
 
 
 @pytest.mark.slow

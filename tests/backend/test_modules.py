@@ -17,7 +17,7 @@ from editables import REQUIRE, Editable, make_editable
 from kept import publish
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
-from kernelwheel.compiler.readback import needed
+from kernelwheel.compiler.elf_inspect import needed
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.store.publishing import intact_entry
 from packaging.specifiers import SpecifierSet

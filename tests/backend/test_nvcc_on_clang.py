@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, device_code
-from kernelwheel.compiler.nvcc_on_clang.joined_launches import joined_launches
+from kernelwheel.compiler.nvcc_on_clang.launch_syntax import join_launches
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import (
     ALIASES,
     FLAGS,
@@ -285,7 +285,7 @@ def test_common_options_are_taken(line: str) -> None:
     ],
 )
 def test_launches_with_spaces_are_joined_and_lines_and_columns_stay(text: str, expected: str) -> None:
-    assert joined_launches(text) == expected
+    assert join_launches(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_launches_with_spaces_are_joined_and_lines_and_columns_stay(text: str, e
     ],
 )
 def test_nothing_else_is_changed(text: str) -> None:
-    assert joined_launches(text) == text
+    assert join_launches(text) == text
 
 
 def make_parts(site: Path, *files: str) -> Path:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
-from kernelwheel.compiler.work_folder import claimed
+from kernelwheel.compiler.work_folder import locked_work
 from kernelwheel.project.build_settings import resolve
 from kernelwheel.runtime import places
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
@@ -104,7 +104,7 @@ def test_a_folder_that_another_user_makes_first_is_never_used(
 
     def shoot(cache: Path) -> None:
         store = Store(cache, "tiny", "1.2.3")
-        with claimed(plan, store, NOBODY_ELSE, lambda line: None) as work:
+        with locked_work(plan, store, NOBODY_ELSE, lambda line: None) as work:
             for folder in (work.path, *work.path.parents):
                 info = folder.stat()
                 others_write = info.st_mode & 0o022 and not info.st_mode & 0o1000
@@ -229,8 +229,8 @@ def test_a_program_with_one_user_s_rights_uses_a_cache(user: int) -> None:
 SAYS = """
 import os
 os.setresuid({0}, {0}, {0})
-from kernelwheel.project.build_platforms import HERE
-print(HERE.has_other_privileges())
+from kernelwheel.project.build_platforms import HOST_PLATFORM
+print(HOST_PLATFORM.has_other_privileges())
 """
 ENVIRON = {"PYTHONPATH": str(Path(kernelwheel.__path__[0]).parent), "PYTHONDONTWRITEBYTECODE": "1"}
 

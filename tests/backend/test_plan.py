@@ -26,7 +26,7 @@ from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolk
 
 pytestmark = pytest.mark.once
 
-HERE = Path(__file__).parent
+HOST_PLATFORM = Path(__file__).parent
 DRAW = """
 import sys
 from pathlib import Path
@@ -45,7 +45,7 @@ def drawn_elsewhere(run_python: RunPython) -> Callable[..., str]:
     """The fingerprint that another process computes: `drawn_elsewhere(machine, env={}, cwd=folder)`."""
 
     def draw(machine: Machine, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
-        path = [HERE, HERE.parents[1] / "backend"]
+        path = [HOST_PLATFORM, HOST_PLATFORM.parents[1] / "backend"]
         return run_python(DRAW, machine.folder, path=path, env=env, cwd=cwd).stdout.strip()
 
     return draw

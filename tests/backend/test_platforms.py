@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernelwheel.compiler import program
-from kernelwheel.project.build_platforms import HERE, PLATFORMS
+from kernelwheel.compiler import worker
+from kernelwheel.project.build_platforms import HOST_PLATFORM, PLATFORMS
 from kernelwheel.runtime import compile_into_store as obtain
 from kernelwheel.runtime import platforms
 from kernelwheel.runtime.errors import BuildError
@@ -28,8 +28,8 @@ def test_an_extension_s_library_has_the_suffix_of_its_platform() -> None:
     [("libcublas.so.13", "cublas"), ("libcudart_static.a", "cudart_static"), ("cublas", "cublas"), ("m", "m")],
 )
 def test_a_library_is_linked_to_by_its_stem(file: str, stem: str) -> None:
-    assert HERE.stem(file) == stem
-    assert HERE.stem(HERE.shared(stem)) == HERE.stem(HERE.static(stem)) == stem
+    assert HOST_PLATFORM.stem(file) == stem
+    assert HOST_PLATFORM.stem(HOST_PLATFORM.shared(stem)) == HOST_PLATFORM.stem(HOST_PLATFORM.static(stem)) == stem
 
 
 # Every hook, in one process, as if on another system that lacks what only Linux has.
@@ -64,7 +64,7 @@ def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_pyth
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [lambda: obtain.compile_into_store(*[None] * 5), lambda: program.answer_to({}, None)])
+@pytest.mark.parametrize("build", [lambda: obtain.compile_into_store(*[None] * 5), lambda: worker.answer_to({}, None)])
 def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything(
     monkeypatch: pytest.MonkeyPatch, build: Callable[..., object]
 ) -> None:

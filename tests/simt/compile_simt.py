@@ -16,8 +16,8 @@ from elftools.elf.sections import SymbolTableSection
 
 from .ptx_translator import kernels_in, translate
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
+HOST_PLATFORM = Path(__file__).resolve().parent
+REPOSITORY = HOST_PLATFORM.parents[1]
 PTX = "splat_ptx"  # the name of the module and of its operators, where there is one
 
 
@@ -43,7 +43,7 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
     if not (made.exists() and made.read_text(encoding="utf-8") == source):  # what is up to date stays compiled
         made.write_text(source, encoding="utf-8")
     _run(
-        "cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja",
+        "cmake", "-S", str(HOST_PLATFORM), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
         f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
         "-DKERNELWHEEL_BINDING=python", f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..project.build_platforms import HERE
+from ..project.build_platforms import HOST_PLATFORM
 from ..requirements import install
 from ..runtime.errors import KernelWheelError
 from .project_copy import copied
@@ -196,7 +196,7 @@ def _observe(project: Path, mode: Mode, environ: Mapping[str, str], arguments: S
         asked=tuple(said["asked"]),
         assumed_cuda=said["assumed_cuda"],
         below=tuple(said["below"]),
-        exactly=(*said["exactly"], *HERE.headers),
+        exactly=(*said["exactly"], *HOST_PLATFORM.headers),
     )
 
 

@@ -16,9 +16,9 @@ from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.presentation import call_row, rows_text, selection_row, view_selection
 from . import installation
-from .foresight import look_ahead
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
+from .prediction import predict
 
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -39,7 +39,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)
-    ahead = look_ahead(package, host, whole=True)
+    ahead = predict(package, host, whole=True)
     findings = [*installation.look(_installation(package, path), environ), *damage(package), *findings]
     findings += failures([call for call, _ in ahead.calls], host)
     return {

@@ -15,7 +15,7 @@ from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import take_inventory
 from ..runtime.selection import against
 from . import cache_build
-from .foresight import Foresight, NextCall, look_ahead
+from .prediction import Foresight, NextCall, predict
 
 # Parts of a Plan that map file names to digests; which files changed says more than the digests do.
 FILES = ("sources",)
@@ -72,7 +72,7 @@ class Explanation:
 def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
     """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
     device = "cuda" if cuda else "cpu"
-    foreseen = look_ahead(package, host, cuda, archs, whole=True)
+    foreseen = predict(package, host, cuda, archs, whole=True)
     calls = tuple(each for each in foreseen.calls if each.selection.device == device)
     examined = tuple(_examine(package, host, cuda, archs))
     ranked = sorted(_differing(examined, foreseen.plan), key=lambda pair: len(pair[1])) if foreseen.plan else []

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ..project.build_platforms import HERE
+from ..project.build_platforms import HOST_PLATFORM
 from ..project.build_settings import set_variables
 from ..runtime.doctor import Finding
 from ..runtime.errors import REINSTALL
@@ -28,7 +28,7 @@ VARIABLES = {
     "XDG_CACHE_HOME": "where the cache is",
 }
 # Libraries of torch that the loader must not find in another folder.
-TORCH_LIBRARIES = tuple(map(HERE.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
+TORCH_LIBRARIES = tuple(map(HOST_PLATFORM.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _other_versions(at: Installation) -> Iterator[Finding]:
         )
     native = at.folder / "_native"
     named = {library.file for library in at.manifest.libraries} if at.manifest else set()
-    strays = sorted(path.name for path in native.glob(f"*{HERE.suffix}") if path.name not in named)
+    strays = sorted(path.name for path in native.glob(f"*{HOST_PLATFORM.suffix}") if path.name not in named)
     if strays:
         yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
     versions = sorted(each.version for each in owners(at.package, [str(at.site)]) if each.has_kernels)

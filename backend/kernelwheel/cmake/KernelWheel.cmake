@@ -91,7 +91,7 @@ if(KERNELWHEEL_CUDA)
   string(FIND "${help}" "--frandom-seed" KERNELWHEEL_SEEDED)
 endif()
 
-# The interface of an older glibc and libstdc++ (toolchain/older_libraries.py): stub libraries, and an archive of what is
+# The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, and an archive of what is
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)

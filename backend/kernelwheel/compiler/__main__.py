@@ -6,7 +6,7 @@ import os
 import sys
 
 
-def _import_program() -> object:
+def _import_worker() -> object:
     """The module `program`, below a name of its own, so that the package around this copy is not imported."""
     # Python put this folder first because its file is run; modules of ours must not stand for others.
     if sys.path and os.path.isdir(sys.path[0]) and os.path.samefile(sys.path[0], os.path.dirname(__file__)):
@@ -21,12 +21,12 @@ def _import_program() -> object:
     assert spec.loader is not None
     sys.modules["kernelwheel"] = module_from_spec(spec)
     spec.loader.exec_module(sys.modules["kernelwheel"])
-    return import_module("kernelwheel.compiler.program")
+    return import_module("kernelwheel.compiler.worker")
 
 
 if __name__ == "__main__":
     if __package__:
-        from . import program
+        from . import worker
     else:
-        program = _import_program()  # type: ignore[assignment]
-    sys.exit(program.main(sys.argv[1:]))
+        worker = _import_worker()  # type: ignore[assignment]
+    sys.exit(worker.main(sys.argv[1:]))

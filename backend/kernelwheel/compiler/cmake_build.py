@@ -9,11 +9,11 @@ from pathlib import Path
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
 from . import build_log
-from .caller import Caller
 from .cmake_driver import Job, run_cmake
 from .configuration import cache_entries, configuration_rests_on, environment_for, told
 from .headers import Headers
 from .jobs import fewer, lack_of_memory, out_of_memory, rounded_peak
+from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources, oom_kills
 from .toolchain.toolchain import Toolchain

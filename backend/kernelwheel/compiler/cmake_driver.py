@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..project.build_platforms import HERE
+from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.locks import kept_in_child
-from .caller import Caller
+from .parent_watch import Caller
 from .tools import CMAKE_VERSION, NINJA_VERSION
 
 GENERATOR = "-GNinja"
@@ -108,7 +108,7 @@ def _end_session_with(parent: int, caller: Caller) -> None:
         os._exit(1)
 
     signal.signal(signal.SIGTERM, end)
-    HERE.signal_without_parent(signal.SIGTERM)
+    HOST_PLATFORM.signal_without_parent(signal.SIGTERM)
     if os.getppid() != parent:
         end()
 

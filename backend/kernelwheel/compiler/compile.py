@@ -21,18 +21,18 @@ from ..runtime.store import Store
 from ..runtime.variables import own_variable
 from ..store import manifest_file
 from ..version import VERSION
-from . import cmake_build, readback
-from .caller import Caller
+from . import cmake_build, elf_inspect
 from .configuration import made_files
 from .headers import check_headers, headers_of
 from .jobs import plan_jobs
+from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources
 from .toolchain.binding import torch_release
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
 from .tools import CMAKE_VERSION, NINJA_VERSION
-from .work_folder import claimed, headers_read, lay_out, mark_whole, tidy
+from .work_folder import headers_read, lay_out, locked_work, mark_whole, tidy
 
 # Errors that mean nothing more can be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -78,7 +78,7 @@ def compile_plan(
     with ExitStack() as held:
         place = store.builds if store else Path(tempfile.gettempdir())
         try:
-            work = held.enter_context(claimed(plan, store, store.trust if store else trust, say))
+            work = held.enter_context(locked_work(plan, store, store.trust if store else trust, say))
             place = work.path
             headers = headers_of(plan, toolchain, source_root)
             lay_out(work, plan, toolchain, source_root, headers, _made(plan, toolchain))
@@ -145,7 +145,7 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
 
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
     """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
-    libraries = tuple(readback.read_library(path, toolchain.cuobjdump) for path in paths)
+    libraries = tuple(elf_inspect.read_library(path, toolchain.cuobjdump) for path in paths)
     for library in libraries:  # the files of a wheel may have changed while they were copied
         if library.sha256 != plan.taken.get(library.file, library.sha256):
             raise manifests.corrupt(library.file, f"sha256 {library.sha256}, not that in the wheel's manifest")
@@ -169,7 +169,7 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
 
 def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> None:
     """Reject operators made by an nvcc of another CUDA major than torch's, if they need libraries of that major too."""
-    needed = readback.libraries_of_cuda_major(paths)
+    needed = elf_inspect.libraries_of_cuda_major(paths)
     nvcc, torch = toolchain.cuda.nvcc, toolchain.torch
     if needed and nvcc and nvcc.release[0] != torch.cuda_major:
         raise BuildError(
@@ -182,7 +182,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
 
 def _refuse_unique_symbols(paths: list[Path]) -> None:
     """Reject a library that would share objects with every other library in the process that has the same symbol."""
-    found = {path.name: symbols for path in paths if (symbols := readback.unique_symbols(path))}
+    found = {path.name: symbols for path in paths if (symbols := elf_inspect.unique_symbols(path))}
     if found:
         raise BuildError(
             "a library has symbols that a process has only once, so two packages would share what they stand for",
@@ -207,7 +207,7 @@ def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
                 "name the extension as its sources do, or, if they register operators only, set its kind",
             )
         return library._replace(module=extension.name)
-    if library.module or (symbols := readback.python_symbols(path)):
+    if library.module or (symbols := elf_inspect.python_symbols(path)):
         found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
         refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
     return library
@@ -258,8 +258,8 @@ def _describe_artifact(
     with_ptx = [folder / library.file for library in libraries if library.ptx]
     nvcc = toolchain.cuda.nvcc
     cuda = plan.cuda is not None and nvcc is not None
-    binds_cuda = plan.binding is not None or readback.libraries_of_cuda_major(paths)
-    glibc = readback.newest_symbol_version(paths, "GLIBC_")
+    binds_cuda = plan.binding is not None or elf_inspect.libraries_of_cuda_major(paths)
+    glibc = elf_inspect.newest_symbol_version(paths, "GLIBC_")
     built_with = {
         "kernelwheel": VERSION,
         "torch": toolchain.torch.version,
@@ -277,10 +277,12 @@ def _describe_artifact(
         torch=f"{torch_release(toolchain.torch.version)}.*" if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
-        libstdcxx=readback.newest_symbol_version(paths, "GLIBCXX_"),
+        libstdcxx=elf_inspect.newest_symbol_version(paths, "GLIBCXX_"),
         cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
         driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
-        driver_for_ptx=readback.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if cuda and nvcc else None,
+        driver_for_ptx=elf_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release)
+        if cuda and nvcc
+        else None,
         python=plan.binding.python if plan.binding else None,
     )
     return Manifest(

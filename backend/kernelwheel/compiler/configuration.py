@@ -22,7 +22,7 @@ from .cmake_driver import BUILD_TYPE, GENERATOR
 from .extension_lists import as_one, cmake_lists
 from .headers import header_folders
 from .plan import Plan
-from .toolchain import older_libraries
+from .toolchain import glibc_compat
 from .toolchain.clang_toolkit import CLANG
 from .toolchain.nvcc import find_cudart
 from .toolchain.programs import PASSED_ON, passed_on
@@ -79,7 +79,7 @@ def environment_for(work: Work, toolchain: Toolchain, environ: Mapping[str, str]
 def made_files(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     """The sources that are not the package's own, by their names in the work folder."""
     made = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
-    for name, text in (older_libraries.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
+    for name, text in (glibc_compat.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
         made[f"older/{name}"] = text
     return made
 

@@ -4,7 +4,7 @@
         src/ recipe/ torch cuda build/ out/ tmp/    sources, our CMake module, links, CMake's folder, libraries
         headers/                                    links to headers besides torch's
         libraries/                                  links to libraries of the toolkit
-        older/                                      sources for an older glibc, see toolchain/older_libraries.py
+        older/                                      sources for an older glibc, see toolchain/glibc_compat.py
         torch-stubs/                                sources for another platform's torch, see torch_stubs.py
         build.log                                   the latest output of CMake and the compilers
         whole.json                                  exists while the rest is intact: removed first, written last
@@ -82,7 +82,7 @@ def work_name(plan: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def claimed(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Work]:
+def locked_work(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Work]:
     """Yield the Plan's folder in a Store's cache folder, locked; or else one in the temporary folder.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..project.build_platforms import HERE
+from ..project.build_platforms import HOST_PLATFORM
 from .headers import header_folders
 from .plan import Plan
 from .toolchain.binding import find_cuda_library
@@ -54,5 +54,5 @@ def _link_libraries(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     nvcc = toolchain.cuda.nvcc
     for name in sorted({name for each in plan.extensions for name in each.libraries}):
         if nvcc and (found := find_cuda_library(name, nvcc, toolchain.torch.root.parent)):
-            static, shared = HERE.static(name), HERE.shared(name)
+            static, shared = HOST_PLATFORM.static(name), HOST_PLATFORM.shared(name)
             (work / "libraries" / (static if found.name == static else shared)).symlink_to(found)

@@ -17,8 +17,8 @@ from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
 from ..compiler.cross.target_platform import cross_platform
-from ..compiler.readback import NeededSymbol, needed, needed_symbols
-from ..project.build_platforms import HERE, Platform
+from ..compiler.elf_inspect import NeededSymbol, needed, needed_symbols
+from ..project.build_platforms import HOST_PLATFORM, Platform
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.platforms import numbers
@@ -108,7 +108,7 @@ def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterato
             yield f"{needs.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
     for library in needs.libraries:
         # Whether it is on every such Linux, or comes with torch or the driver.
-        if not (library in policy.whitelist or library in brought or re.fullmatch(HERE.brought, library)):
+        if not (library in policy.whitelist or library in brought or re.fullmatch(HOST_PLATFORM.brought, library)):
             yield f"{needs.name}: {library}, which not every Linux has"
         for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in needs.symbols}):
             yield f"{needs.name}: {name} of {library}, which newer releases lack"

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipInfo
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelFile
 
-from ..project.build_platforms import HERE
+from ..project.build_platforms import HOST_PLATFORM
 from ..project.extension import Extension, from_plan
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
@@ -72,7 +72,7 @@ class Contents:
             yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
         for each in self.extensions:
             if each.by_path:
-                file = each.name.replace(".", "/") + HERE.suffix
+                file = each.name.replace(".", "/") + HOST_PLATFORM.suffix
                 yield file, (artifact.folder / each.file).read_bytes()
         yield f"{native}/{manifests.FILE}", manifest_file.to_bytes(artifact.manifest)
         for name in sorted(self.artifact.manifest.content["sources"]):
@@ -238,5 +238,5 @@ def _retagged(text: str, tag: str, build_tag: str) -> str:
 def _zip_info(member: str, epoch: int) -> ZipInfo:
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
-    info.external_attr = (0o100755 if member.endswith(HERE.suffix) else 0o100644) << 16
+    info.external_attr = (0o100755 if member.endswith(HOST_PLATFORM.suffix) else 0o100644) << 16
     return info

@@ -106,9 +106,9 @@ PLATFORMS: dict[str, Platform] = {
         LinuxBuild("aarch64", (2, 1, 183), "sbsa-linux", has_tegra=True),
     )
 }
-HERE: type[Platform] = LinuxBuild
+HOST_PLATFORM: type[Platform] = LinuxBuild
 # The builds for another platform that there are: on the first, for the second. Both are of one system, so the names of
-# libraries that HERE gives are the target's too.
+# libraries that HOST_PLATFORM gives are the target's too.
 CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"),)
 
 

@@ -15,7 +15,7 @@ from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
 from . import arch_choice
 from .arch_choice import chosen_by
-from .build_platforms import HERE
+from .build_platforms import HOST_PLATFORM
 
 EXTENSION = "[[tool.kernelwheel.extension]]"
 # What a library is: imported by Python (pybind11, Python/C API); operators on torch's stable ABI; or operators
@@ -110,7 +110,7 @@ def is_of_cuda_major(library: str) -> bool:
 
     The CUDA runtime is linked statically, and the driver's own libraries serve every major.
     """
-    name = HERE.stem(library)
+    name = HOST_PLATFORM.stem(library)
     return name.startswith(OF_CUDA_MAJOR) and not name.endswith("_static")
 
 

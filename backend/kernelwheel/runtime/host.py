@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 
-from .platforms import HERE, platform_name
+from .platforms import HOST_PLATFORM, platform_name
 from .record import Record
 
 
@@ -40,8 +40,8 @@ def probe() -> Host:
 
     return Host(
         platform=platform_name(),
-        libc=HERE.libc_version(),
-        libstdcxx=HERE.newest_libstdcxx(),
+        libc=HOST_PLATFORM.libc_version(),
+        libstdcxx=HOST_PLATFORM.newest_libstdcxx(),
         torch=torch.__version__,
         cuda=torch.version.cuda,
         python=python_abi(),
@@ -80,7 +80,7 @@ def with_listed_gpus(host: Host) -> Host:
 def driver_version() -> tuple[int, int] | None:
     """The CUDA version that the driver supports (cuDriverGetVersion, which needs no context); None without a driver."""
     try:
-        driver = ctypes.CDLL(HERE.cuda_driver)
+        driver = ctypes.CDLL(HOST_PLATFORM.cuda_driver)
     except OSError:
         return None
     number = ctypes.c_int(0)

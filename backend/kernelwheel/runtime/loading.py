@@ -26,7 +26,7 @@ from types import ModuleType
 from .artifact import Artifact
 from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError
 from .manifest import Library
-from .platforms import HERE
+from .platforms import HOST_PLATFORM
 
 # Errors that are not the library's fault: no memory, no descriptors, a failing disk, no permission to run code there.
 # The loader reports them only as text.
@@ -116,7 +116,7 @@ def _unknown_path(descriptor: int) -> str:
     """
     opened = [descriptor]
     try:
-        while (path := HERE.path_of(opened[-1])) in _given:
+        while (path := HOST_PLATFORM.path_of(opened[-1])) in _given:
             opened.append(os.dup(opened[-1]))
         _given.add(path)
         opened.pop()

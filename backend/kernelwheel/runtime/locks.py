@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .platforms import HERE
+from .platforms import HOST_PLATFORM
 
 POLL = 0.05  # seconds
 REMINDER = 10.0  # seconds
@@ -38,16 +38,17 @@ def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Iterator
         waiting: called at once if another process holds the lock, then now and then until it is free.
 
     Raises:
-        OSError: the file cannot be opened or is another user's, or its filesystem has no locks (HERE.no_locks).
+        OSError: the file cannot be opened or is another user's, or its filesystem has no locks
+            (HOST_PLATFORM.no_locks).
     """
     with _guard:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         _held.add(descriptor)
     try:
-        if os.fstat(descriptor).st_uid != HERE.user():
+        if os.fstat(descriptor).st_uid != HOST_PLATFORM.user():
             raise PermissionError(errno.EPERM, "the lock file is another user's", str(path))
         due = 0.0
-        while not HERE.try_lock(descriptor):
+        while not HOST_PLATFORM.try_lock(descriptor):
             if waiting is not None and time.monotonic() >= due:
                 waiting()
                 due = time.monotonic() + REMINDER

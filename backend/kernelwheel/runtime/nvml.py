@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .platforms import HERE
+from .platforms import HOST_PLATFORM
 
 Capability = tuple[int, int]
 
@@ -40,9 +40,9 @@ def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] |
     Empty if there is no GPU; None if NVML cannot tell, so that CUDA must be asked.
     """
     try:
-        library = ctypes.CDLL(HERE.nvml_library)
+        library = ctypes.CDLL(HOST_PLATFORM.nvml_library)
     except OSError:
-        return None if _is_loadable(HERE.cuda_driver) else ()
+        return None if _is_loadable(HOST_PLATFORM.cuda_driver) else ()
     try:
         status = library.nvmlInit_v2()
         if status != 0:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import StoreError
-from .platforms import HERE
+from .platforms import HOST_PLATFORM
 from .record import Record
 
 FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
@@ -32,8 +32,8 @@ class Trust(Record):
 
     def includes(self, user: int) -> bool:
         """Whether files of this user may be loaded."""
-        named = user in (0, HERE.user()) or user in self.others
-        return self.everyone or (named and not HERE.stands_for_many(user))
+        named = user in (0, HOST_PLATFORM.user()) or user in self.others
+        return self.everyone or (named and not HOST_PLATFORM.stands_for_many(user))
 
 
 NOBODY_ELSE = Trust()
@@ -140,10 +140,10 @@ class Guard(Record):
         if self._is_ours_alone(info):
             return
         if self.trust.includes(info.st_uid):
-            if HERE.protects_entries(info):
+            if HOST_PLATFORM.protects_entries(info):
                 return  # others can add to it, but cannot rename or remove what is ours
-            if above and not HERE.everyone_may_write(info):
-                members = HERE.group_writers(descriptor, info)
+            if above and not HOST_PLATFORM.everyone_may_write(info):
+                members = HOST_PLATFORM.group_writers(descriptor, info)
                 if members is not None and all(map(self.trust.includes, members)):
                     return  # as a user's private group
                 raise self._unsafe(path, info, "folder", _said_of(members, info))
@@ -163,7 +163,7 @@ class Guard(Record):
         raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "folder")
 
     def _is_ours_alone(self, info: os.stat_result) -> bool:
-        return self.trust.everyone or (self.trust.includes(info.st_uid) and not HERE.others_may_write(info))
+        return self.trust.everyone or (self.trust.includes(info.st_uid) and not HOST_PLATFORM.others_may_write(info))
 
     def _unsafe(self, path: Path, info: os.stat_result, kind: str, group: str = "") -> StoreError:
         right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)
@@ -177,8 +177,8 @@ class Guard(Record):
             f"{self.name} is not safe: {path}",
             required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
             "to, because loading a library runs its code",
-            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {HERE.user()}"
-            + (f"; {group}" if group else ""),
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, "
+            f"this user {HOST_PLATFORM.user()}" + (f"; {group}" if group else ""),
             remedies=[remedy, f"or set {self.variable} to another folder"],
         )
 
@@ -201,7 +201,7 @@ def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
     except FileExistsError:
         made = False
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    if made and exactly and os.fstat(descriptor).st_uid == HERE.user():
+    if made and exactly and os.fstat(descriptor).st_uid == HOST_PLATFORM.user():
         os.fchmod(descriptor, mode)  # mkdir(2) applies the umask
     return descriptor
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .errors import SettingsError, StoreError
 from .permissions import Guard, Trust
-from .platforms import HERE
+from .platforms import HOST_PLATFORM
 from .settings import Settings
 from .store import Store
 from .variables import cache_home, own_variable
@@ -23,7 +23,7 @@ def default_folder() -> Path:
         raise StoreError(
             "no folder to store compiled kernels in",
             required="an absolute path from XDG_CACHE_HOME, or from the user's home",
-            found=f"neither, nor a home of user {HERE.starter()} in the user database",
+            found=f"neither, nor a home of user {HOST_PLATFORM.starter()} in the user database",
             remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
         )
     return folder / "kernelwheel"
@@ -40,12 +40,12 @@ def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
 
 def trust_of(settings: Settings) -> Trust:
     """The users that the settings trust, by number."""
-    if HERE.has_other_privileges():
+    if HOST_PLATFORM.has_other_privileges():
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",
             required="one user: the environment of whoever started the program decides where caches are",
-            found=f"user {HERE.starter()}, privileges of user {HERE.user()}, or privileges put aside or given by the "
-            "program's file (setuid, setgid, capabilities; AT_SECURE)",
+            found=f"user {HOST_PLATFORM.starter()}, privileges of user {HOST_PLATFORM.user()}, or privileges put "
+            "aside or given by the program's file (setuid, setgid, capabilities; AT_SECURE)",
             remedies=["install a wheel that was built for this machine"],
         )
     return Trust(
@@ -57,7 +57,7 @@ def trust_of(settings: Settings) -> Trust:
 def _number_of(user: str, settings: Settings) -> int:
     if user.isdecimal() and len(user) <= 10:
         return int(user)
-    number = HERE.number_of(user)
+    number = HOST_PLATFORM.number_of(user)
     if number is None:
         raise SettingsError(
             f"option 'trusted-owners' names {user!r}, but there is no such user on this machine",

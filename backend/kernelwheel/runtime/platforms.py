@@ -199,7 +199,7 @@ def _auxiliary(number: int) -> int:
     return int(getauxval(number))
 
 
-HERE: type[Linux] = Linux  # also where no build is possible, which has neither version that a Host asks for
+HOST_PLATFORM: type[Linux] = Linux  # also where no build is possible, which has neither version that a Host asks for
 SUPPORTED = ("linux-x86_64", "linux-aarch64")  # what kernels are built for
 
 
@@ -221,7 +221,7 @@ def require_supported() -> None:
 
 def library_file(extension: str) -> str:
     """The file of an extension's library: `pkg._C.so`. On a platform that is not known, it is assumed to be as here."""
-    return extension + HERE.suffix
+    return extension + HOST_PLATFORM.suffix
 
 
 def numbers(version: str) -> tuple[int, ...]:

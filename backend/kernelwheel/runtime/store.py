@@ -20,14 +20,7 @@ from pathlib import Path
 
 from . import manifest as manifests
 from .artifact import Artifact
-from .errors import (
-    TOO_MANY_OPEN,
-    IncompatibleArtifactError,
-    StoreError,
-    UnreadableStoreError,
-    command,
-    way_out,
-)
+from .errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
 from .manifest_schema import is_digest
 from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
 from .record import Record

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from .locks import exclusive
 from .permissions import FILE, FOLDER, PRIVATE
-from .platforms import HERE
+from .platforms import HOST_PLATFORM
 from .store import Store
 
 # After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.
@@ -34,7 +34,7 @@ def making(store: Store, waiting: Callable[[str], None]) -> Iterator[int | None]
         try:
             lock = held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
         except OSError as error:
-            if error.errno not in HERE.no_locks:
+            if error.errno not in HOST_PLATFORM.no_locks:
                 raise store.unwritable(error) from error
         else:
             sign(store)
@@ -84,7 +84,7 @@ def _maker(store: Store) -> str:
         said = (store.root / ".maker").read_text(encoding="utf-8") or "another process"
     except OSError:
         said = "another process"
-    stopped = HERE.stopped_holder(store.root / ".lock")
+    stopped = HOST_PLATFORM.stopped_holder(store.root / ".lock")
     ways = f"kill -CONT {stopped} lets it go on, kill -9 {stopped} ends it"
     return f"{said}; process {stopped} is stopped: {ways}" if stopped else said
 

@@ -21,7 +21,7 @@ from ..runtime.maintenance import (
     remove,
     together,
 )
-from ..runtime.platforms import HERE
+from ..runtime.platforms import HOST_PLATFORM
 from ..runtime.store import Store
 from ..runtime.store_lock import DAY
 
@@ -83,7 +83,7 @@ def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed
             try:
                 held.enter_context(exclusive(lock, give_up))
             except OSError as error:
-                if error.errno not in HERE.no_locks:
+                if error.errno not in HOST_PLATFORM.no_locks:
                     raise
         yield from leftovers(store)
         for kind, path, because in doomed(store, reasons):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builds import build, refused_build
-from kernelwheel.compiler.readback import needed, needed_symbols
+from kernelwheel.compiler.elf_inspect import needed, needed_symbols
 from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines
 from kernelwheel.runtime.errors import BuildError
 from standins import settings_with

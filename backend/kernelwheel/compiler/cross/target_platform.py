@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ...project.build_platforms import CROSS_BUILDS, HERE, PLATFORMS, Platform
+from ...project.build_platforms import CROSS_BUILDS, HOST_PLATFORM, PLATFORMS, Platform
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.platforms import platform_name, require_supported
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..toolchain.toolchain import Toolchain
 
 # The libraries of a toolkit that are linked in.
-CUDA_LIBRARIES = (CUDART, HERE.static("cudadevrt"))
+CUDA_LIBRARIES = (CUDART, HOST_PLATFORM.static("cudadevrt"))
 
 
 @dataclass(frozen=True)

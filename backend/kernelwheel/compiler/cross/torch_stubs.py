@@ -10,12 +10,12 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...project.build_platforms import HERE
-from ..toolchain.older_libraries import stub_source
+from ...project.build_platforms import HOST_PLATFORM
+from ..toolchain.glibc_compat import stub_source
 from ..toolchain.torch_files import Torch
 
 # The libraries of torch that operators are linked to.
-LINKED = (HERE.shared("torch_cpu"), HERE.shared("torch_cuda"))
+LINKED = (HOST_PLATFORM.shared("torch_cpu"), HOST_PLATFORM.shared("torch_cuda"))
 # Functions of torch's stable ABI (PyTorch notes, "LibTorch Stable ABI"): C names with these beginnings.
 _STABLE = (b"aoti_torch_", b"torch_")
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .joined_launches import overlay_of
+from .launch_syntax import overlay_of
 from .nvcc_options import Command, Refused
 
 # What every driver for CUDA 12 can compile (PTX ISA, "Release Notes"). It has all that a GPU up to 9.0 has; for newer

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ...project.build_platforms import HERE
+from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import BuildError
 from .nvcc import LIBRARY_FOLDERS, Nvcc
 
@@ -51,7 +51,7 @@ def bind(toolchain: Toolchain, python: bool) -> Binding:
         BuildError: headers or libraries are missing; says which, and how to install them.
     """
     _ = toolchain.torch_headers, toolchain.python_headers if python else ()  # they raise if some are missing
-    library = f"lib/{HERE.shared('torch_python')}"
+    library = f"lib/{HOST_PLATFORM.shared('torch_python')}"
     if python and not (toolchain.torch.root / library).is_file():
         raise BuildError(
             "the installed torch is incomplete",
@@ -127,7 +127,7 @@ def find_cuda_library(name: str, nvcc: Nvcc, site: Path) -> Path | None:
     ours = [*(nvcc.root / folder for folder in LIBRARY_FOLDERS), *beside_torch]
     places = [nvcc.target.lib] if nvcc.target else ours  # for another platform, none of this machine's will do
     for folder in places:
-        for pattern in HERE.linkable(name):
+        for pattern in HOST_PLATFORM.linkable(name):
             if found := sorted(folder.glob(pattern)):
                 return found[0]
     return None

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...project.build_platforms import HERE
+from ...project.build_platforms import HOST_PLATFORM
 from ...requirements import install
 from .clang_headers import HEADERS
 from .linked_toolkit import CUDART, linked_toolkit
@@ -31,8 +31,8 @@ PARTS = {
     "nvidia-cuda-cccl-cu12>=12.8,<13": "cuda_cccl/include/nv/target",
 }
 FATBINARY = "cuda-toolkit[nvcc,cuobjdump]"
-CUDADEVRT = HERE.static("cudadevrt")
-RUNTIME = f"{HERE.shared('cudart')}.12"
+CUDADEVRT = HOST_PLATFORM.static("cudadevrt")
+RUNTIME = f"{HOST_PLATFORM.shared('cudart')}.12"
 # In place of the static libraries, where there are none: a linker script (ld(1), "Implicit Linker Scripts") that names
 # the shared runtime, and an archive of nothing, as no device code is linked.
 DYNAMIC = {f"lib64/{CUDART}": f"INPUT({RUNTIME})\n", f"lib64/{CUDADEVRT}": "!<arch>\n"}

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from ...project.build_platforms import HERE
+from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import StoreError
 from ...runtime.permissions import NOBODY_ELSE, Guard
 
-CUDART = HERE.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
+CUDART = HOST_PLATFORM.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
 
 
 def linked_toolkit(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:

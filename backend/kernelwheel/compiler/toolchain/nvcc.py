@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ...project.build_platforms import HERE, PLATFORMS
+from ...project.build_platforms import HOST_PLATFORM, PLATFORMS
 from ...project.build_settings import BuildSettings
 from ...runtime.architectures import Arch
 from ...runtime.errors import BuildError
 from ...runtime.files import is_seen
 from ...runtime.platforms import numbers
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
+from .distro_toolkit import distro_toolkit
 from .linked_toolkit import CUDART
 from .programs import last_line, output_of
-from .spread_toolkit import spread_toolkit
 
 # Where a toolkit has its libraries, in any of the usual layouts.
 LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
@@ -149,8 +149,8 @@ def nvcc_places(
             yield "pip's cuda-toolkit on sys.path", str(path)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     yield "PATH", on_path or "nvcc"
-    usual = sorted(Path(HERE.toolkits).glob("cuda-*"), key=lambda path: numbers(path.name), reverse=True)
-    for path in [Path(HERE.toolkits) / "cuda", *usual]:
+    usual = sorted(Path(HOST_PLATFORM.toolkits).glob("cuda-*"), key=lambda path: numbers(path.name), reverse=True)
+    for path in [Path(HOST_PLATFORM.toolkits) / "cuda", *usual]:
         yield "the usual folder", str(path / "bin" / "nvcc")
     for clang in clangs_on_path(environ):
         yield "clang on PATH", clang
@@ -194,7 +194,7 @@ def inspect_nvcc(
     # INCLUDES has the folder of its headers.
     profile, top = _profile(path)
     if not top:
-        whole = spread_toolkit(path)
+        whole = distro_toolkit(path)
         if isinstance(whole, str):
             return NvccCandidate(origin, place, None, whole)
         path = str(whole)

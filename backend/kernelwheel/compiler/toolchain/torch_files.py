@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from ...project.build_platforms import HERE
+from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import BuildError
 from ...runtime.files import is_file
 
@@ -65,7 +65,7 @@ def read_torch(root: Path) -> Torch:
     Raises:
         BuildError: files that a compile needs are missing.
     """
-    cpu, cuda = (f"lib/{HERE.shared(stem)}" for stem in ("torch_cpu", "torch_cuda"))
+    cpu, cuda = (f"lib/{HOST_PLATFORM.shared(stem)}" for stem in ("torch_cpu", "torch_cuda"))
     needed = ["version.py", STABLE_HEADER, cpu]
     missing = [name for name in needed if not (root / name).is_file()]
     values = {} if "version.py" in missing else _assigned_strings(root / "version.py")
@@ -85,7 +85,7 @@ def brought_by_torch(torch: Torch) -> frozenset[str]:
     """The file names of the libraries that torch's wheel and those it depends on bring."""
     site = torch.root.parent
     folders = (torch.root / "lib", *site.glob("nvidia/*/lib"))
-    return frozenset(path.name for folder in folders for path in folder.glob(f"*{HERE.suffix}*"))
+    return frozenset(path.name for folder in folders for path in folder.glob(f"*{HOST_PLATFORM.suffix}*"))
 
 
 def version_in(root: Path) -> str | None:

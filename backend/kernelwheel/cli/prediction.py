@@ -63,7 +63,7 @@ class _Asked(NamedTuple):
         return from_json(self.answer["error"]) if self.answer and "error" in self.answer else None
 
 
-def look_ahead(
+def predict(
     package: InstalledPackage, host: Host, cuda: bool | None = None, archs: str = "", whole: bool = False
 ) -> Foresight:
     """Predict the next calls, and `cache build` with the same arguments; nothing is compiled or changed.

@@ -30,7 +30,7 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
 """
 
 
-def spread_toolkit(nvcc: str) -> Path | str:
+def distro_toolkit(nvcc: str) -> Path | str:
     """The nvcc of a folder of links in the usual layout, made from the parts that this nvcc uses.
 
     Returns:

@@ -10,7 +10,7 @@ import pytest
 from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from processes import RunPython
-from standins import make_program, make_spread_toolkit, make_toolkit
+from standins import make_distro_toolkit, make_program, make_toolkit
 
 pytestmark = pytest.mark.once
 
@@ -25,7 +25,7 @@ def inspect(nvcc: Path, path: Path | None = None) -> NvccCandidate:
 
 @pytest.fixture
 def nvcc(tmp_path: Path) -> Path:
-    return make_spread_toolkit(tmp_path / "usr")
+    return make_distro_toolkit(tmp_path / "usr")
 
 
 def test_it_is_usable_and_has_every_part(nvcc: Path) -> None:

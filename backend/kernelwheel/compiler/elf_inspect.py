@@ -13,14 +13,14 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
-from ..project.build_platforms import HERE
+from ..project.build_platforms import HOST_PLATFORM
 from ..project.extension import is_of_cuda_major
 from ..runtime.architectures import Arch
 from ..runtime.errors import BuildError
 from ..runtime.files import file_sha256
 from ..runtime.manifest import Library
 
-CUDA_LIBRARY = HERE.shared("torch_cuda")
+CUDA_LIBRARY = HOST_PLATFORM.shared("torch_cuda")
 # PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the
 # earlier release compile no PTX of the later one.
 PTX_ISA = {(8, 0): (12, 0), (8, 1): (12, 1), (8, 2): (12, 2), (8, 3): (12, 3), (8, 4): (12, 4), (8, 5): (12, 5)}

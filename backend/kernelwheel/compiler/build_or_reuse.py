@@ -23,11 +23,11 @@ from ..runtime.request import CompileAnswer
 from ..runtime.store import Store
 from ..runtime.store_lock import making, sign
 from ..store.publishing import intact_entry, publish
-from .caller import Caller
 from .compile import compile_plan, decisions
 from .compile_job import CompileJob
-from .draw_plan import draw_plan
+from .create_plan import create_plan
 from .jobs import known_peak
+from .parent_watch import Caller
 from .plan import Plan
 from .toolchain.cuda import parts_for_clang
 from .toolchain.nvcc import NvccLimits
@@ -51,7 +51,7 @@ def make(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
         BuildError: it does not compile.
         StoreError: it cannot be stored, and the job names no folder for it instead.
     """
-    planned = draw_plan_for(job, caller.environ)
+    planned = create_plan_for(job, caller.environ)
     plan, settings, scratch = planned.plan, job.settings, job.scratch
     answer = CompileAnswer(Path(), False, decisions(plan, planned.tools))
     try:
@@ -72,7 +72,7 @@ def make(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     return answer._replace(folder=scratch, compiled=True)
 
 
-def draw_plan_for(job: CompileJob, environ: Mapping[str, str]) -> Planned:
+def create_plan_for(job: CompileJob, environ: Mapping[str, str]) -> Planned:
     """The Plan for a job, with the Toolchain that is found for it.
 
     Raises:
@@ -81,7 +81,7 @@ def draw_plan_for(job: CompileJob, environ: Mapping[str, str]) -> Planned:
     tools = toolchain_for(job, environ)
     wheel = _wheel_of(job) if tools.cuda.nvcc else None
     taken = takes(wheel.manifest, job.content) if wheel else {}
-    plan = draw_plan(job.content, job.sources, job.settings, tools, taken)
+    plan = create_plan(job.content, job.sources, job.settings, tools, taken)
     return Planned(plan, tools, wheel if taken else None)
 
 

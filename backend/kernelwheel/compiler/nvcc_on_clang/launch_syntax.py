@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 
-def joined_launches(text: str) -> str:
+def join_launches(text: str) -> str:
     """A source with `kernel << <grid, block >> > ()` as clang reads it: nvcc allows spaces in `<<<` and `>>>`.
 
     Lines and columns stay, and so does what is in comments and literals. Where `>> >` ends lists of template arguments,
@@ -40,7 +40,7 @@ def overlay_of(source: Path, folder: Path) -> list[str]:
         text = source.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return []  # clang says what is wrong
-    joined = joined_launches(text)
+    joined = join_launches(text)
     if joined == text:
         return []
     copy, table = folder / f"{source.stem}.joined.cu", folder / f"{source.stem}.overlay.json"

@@ -27,7 +27,7 @@ from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import toolkit_identity
 
 
-def draw_plan(
+def create_plan(
     content: Content,
     source_root: Path,
     settings: BuildSettings,

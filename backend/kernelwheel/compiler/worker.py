@@ -21,8 +21,8 @@ from typing import Any
 
 from ..runtime.errors import KernelWheelError
 from ..runtime.platforms import require_supported
-from .caller import Caller
 from .compile_job import read_job
+from .parent_watch import Caller
 from .tools import require_tools
 
 
@@ -56,7 +56,7 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
 
         return describe(**message["describe"])
     require_tools()
-    from .make import make
+    from .build_or_reuse import make
 
     answer = make(read_job(message["make"], caller.environ), caller, lambda line: _tell({"say": line}))
     return {**answer._asdict(), "folder": str(answer.folder)}
