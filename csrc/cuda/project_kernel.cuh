@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../math/project_rows.h"
-#include "grid_launch.h"
 #include "host_functions.h"
 #include "warp.cuh"
 
@@ -9,10 +8,8 @@ namespace splat {
 namespace kernels {
 
 // One thread per image and Gaussian. Adds to *invalid the rows that are left out because a number is not finite.
-// Preconditions: contiguous arrays of the shapes above, I N < 2^31, whole warps. Four blocks to a multiprocessor cost a
-// few spilled registers, and on an H100 take nine tenths of the time of three.
-__global__ void __launch_bounds__(kThreads, 4)
-    project(ProjectInputs in, ProjectionRows out, unsigned long long* invalid) {
+// Preconditions: contiguous arrays of the shapes above, I N < 2^31, whole warps.
+__global__ void project(ProjectInputs in, ProjectionRows out, unsigned long long* invalid) {
   const int64_t row = thread_index();
   bool finite = true;
   if (row < in.images * in.count) {
