@@ -26,7 +26,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("compiler_main", {str(BACKEND / "compiler" / "__main__.py")!r})
 main = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(main)
-program = main._import_program()
+program = main._import_worker()
 {patch}
 sys.exit(program.main(sys.argv[1:]))
 """)

@@ -47,7 +47,7 @@ def holding_the_lock(store: Store) -> Iterator[None]:
 import sys
 from pathlib import Path
 from kernelwheel.runtime.store import Store
-from kernelwheel.store.publishing import making
+from kernelwheel.runtime.store_lock import making
 with making(Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), print):
     (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
     print("ready", flush=True)

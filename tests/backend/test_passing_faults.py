@@ -195,7 +195,7 @@ def shown(outcome: dict[str, Any]) -> str:
 VERIFY = """
 import ctypes, os, sys
 from pathlib import Path
-from kernelwheel.store import maintenance
+from kernelwheel.runtime import maintenance
 from kernelwheel.runtime.store import Store
 shim, store, nth = ctypes.CDLL(os.environ["LD_PRELOAD"]), Store(Path(sys.argv[1]), "tiny", "1.2.3"), 1
 maintenance.verify_entries(store)

@@ -212,7 +212,7 @@ def test_the_affinity_of_this_process_limits_the_cores(run_python: RunPython) ->
     script = """
 import os
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-from kernelwheel.runtime import resources
+from kernelwheel.compiler import resources
 print(resources.find_resources().cores)
 """
     assert run_python(script, path=[Path(__file__).parents[2] / "backend"]).stdout == "1\n"
@@ -239,7 +239,7 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
 
 NO_DESCRIPTORS = """
 import resource
-from kernelwheel.runtime import resources
+from kernelwheel.compiler import resources
 before = resources.find_resources()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))

@@ -205,7 +205,6 @@ def test_neither_a_warm_call_nor_doctor_needs_a_package_beside_torch(
     assert call.stdout.startswith(f"42 {tmp_path}/cache/kernelwheel/light/1.0/")
     assert call.stderr == ""
     assert "light 1.0:" in said.stdout
-    assert "packaging" in said.stdout, "what a compile lacks is said"
     assert "Traceback" not in said.stdout + said.stderr
 
 
@@ -216,8 +215,9 @@ def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_p
     (site / "light/__init__.py").write_text("from . import _C\nassert _C.answer() == 42\n")
     env = {"PYTHONPATH": f"{site}{os.pathsep}{BACKEND}", "LIGHT_JIT": "never"}
 
-    for words in (["light._kernelwheel"], ["kernelwheel", "--package", "light"]):
-        done = run([sys.executable, "-m", *words, "cache", "path"], cwd=tmp_path, env=env)
+    for words in (["light._kernelwheel"], ["kernelwheel"]):
+        package = ["light"] if words == ["kernelwheel"] else []
+        done = run([sys.executable, "-m", *words, "cache", "path", *package], cwd=tmp_path, env=env)
         assert done.stdout.count("\n") == 1, done.stdout
     with_findings = run([sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env=env, check=False)
 
@@ -304,7 +304,9 @@ def test_an_editable_install_is_compiled_at_first_use(
     stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
     stale.write_text("left by setup.py develop")
     before = contents(project)
-    install = [*PIP, "--python", venv, "install", "--no-deps", "-C", f"editable_mode={mode}", "-e", project]
+    install = [
+        *PIP, "--python", venv, "install", "--no-deps", "kernelwheel", "-C", f"editable_mode={mode}", "-e", project
+    ]  # fmt: skip
     env = {**user_index, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     run(install, cwd=tmp_path, env=env)
 
