@@ -17,9 +17,9 @@ from .runtime.exit_status import INTERRUPTED, Parser, finish
 OF_BUILDS = {"adopt": ".adoption.adopt", "page": ".packing.page"}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status."""
-    return finish("kernelwheel", lambda: run(arguments))
+def main(arguments: Sequence[str], program: str = "kernelwheel") -> int:
+    """Run one command and return its exit status; what fails is said in the name of a program."""
+    return finish(program, lambda: run(arguments))
 
 
 def run(arguments: Sequence[str]) -> int:

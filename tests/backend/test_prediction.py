@@ -70,10 +70,10 @@ from kernelwheel.runtime.errors import BuildError
 if "WITHOUT" in os.environ:
     sys.modules[os.environ["WITHOUT"]] = None
 else:
-    from kernelwheel.compiler import make
+    from kernelwheel.compiler import build_or_reuse
     def refuse(*_, **__):
         raise BuildError("started", required="", found="", remedies=[])
-    make.compile_plan = refuse
+    build_or_reuse.compile_plan = refuse
 """
 
 

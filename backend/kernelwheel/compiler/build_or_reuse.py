@@ -44,7 +44,7 @@ class Planned(NamedTuple):
     wheel: Artifact | None
 
 
-def make(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
+def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     """The Artifact for a job, from a Store or compiled now.
 
     Raises:

@@ -56,9 +56,10 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
 
         return describe(**message["describe"])
     require_tools()
-    from .build_or_reuse import make
+    from .build_or_reuse import build_or_reuse
 
-    answer = make(read_job(message["make"], caller.environ), caller, lambda line: _tell({"say": line}))
+    job = read_job(message["make"], caller.environ)
+    answer = build_or_reuse(job, caller, lambda line: _tell({"say": line}))
     return {**answer._asdict(), "folder": str(answer.folder)}
 
 

@@ -49,7 +49,7 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
     if args.command == "inspect" or (args.command == "cache" and args.cache_command in OF_KERNELWHEEL):
         compiler_process.program()  # raises where kernelwheel is not installed
         words = ["inspect", *rest] if args.command == "inspect" else ["cache", args.cache_command, package, *rest]
-        return int(import_module("kernelwheel.__main__").main(words))  # whose errors are other classes than ours
+        return int(import_module("kernelwheel.__main__").main(words, package))  # its errors are other classes than ours
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     kernels = find_kernels(package)
