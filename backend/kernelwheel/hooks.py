@@ -40,13 +40,13 @@ with requirements.imports_checked_later():
         module_files,
         other_torch,
         sdist,
-        setuptools_project,
         tags,
         wheel,
     )
     from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
-    from .project.package import PackageFacts, read_project, read_toml, source_root
+    from .packing.setuptools_project import outside_checkout
+    from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
     from .runtime import compiler_process
     from .runtime import manifest as manifests
@@ -61,7 +61,7 @@ SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editab
 
 
 @contextmanager
-def _errors_as_messages() -> Iterator[None]:
+def errors_as_messages() -> Iterator[None]:
     """Make an uncaught KernelWheelError print only its message, without a traceback; a missing package is one, too."""
     try:
         platforms.require_supported()
@@ -79,14 +79,14 @@ def _print_message(kind: type[BaseException], error: BaseException, trace: Trace
         sys.__excepthook__(kind, error, trace)
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools."""
-    with _outside_checkout():
+    with outside_checkout():
         return list(build_meta.get_requires_for_build_sdist(_split(config_settings)[1]))
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
     """The metadata from setuptools, with what our wheel requires besides; nothing is compiled.
 
@@ -95,22 +95,22 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     ours, theirs = _split(config_settings)
     facts, options = _read_project()
     torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
-    with _outside_checkout(torch.version_tag):
+    with outside_checkout(torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
     _complete(Path(metadata_directory) / name / "METADATA", torch.version, licences.FILE)
     return name
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
     """The same for an editable wheel, which is compiled at first use and so bound to no torch."""
-    with _outside_checkout():
+    with outside_checkout():
         name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
     _complete(Path(metadata_directory) / name / "METADATA", None)
     return name
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools, plus what this machine lacks: recent cmake and ninja, parts of CUDA 12."""
     from packaging.specifiers import SpecifierSet
@@ -123,25 +123,25 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     )
     finder = GetRequires(driver)
     ours, theirs = _split(config_settings)
-    with _outside_checkout():
+    with outside_checkout():
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
     return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *parts_to_install(_job(ours), os.environ)]
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools; an editable install compiles nothing at install time."""
-    with _outside_checkout():
+    with outside_checkout():
         return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """The sdist from setuptools, with the native sources."""
     facts, options = _read_project()
     facts = facts.located(Path.cwd())
     epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
-    with _outside_checkout():
+    with outside_checkout():
         name = str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
     sources = Path(facts.sources)
     files = [(sources / name).as_posix() for name in source_digests(sources, facts.files)]
@@ -149,7 +149,7 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     return name
 
 
-@_errors_as_messages()
+@errors_as_messages()
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """The editable wheel from setuptools, with the runtime added; it contains no Artifact.
 
@@ -169,34 +169,13 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
     epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
     with tempfile.TemporaryDirectory() as temporary:
-        with _outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
+        with outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
             name = str(build_meta.build_editable(temporary, theirs, metadata_directory))
         editable.add_runtime(Path(temporary) / name, Path(wheel_directory), facts, Path.cwd(), epoch)
     return name
 
 
-@_errors_as_messages()
-def describe_wheel(wheel_directory: str) -> dict[str, Any]:
-    """Make the wheel from setuptools alone, without kernels; not a hook, but what `adopt` compares.
-
-    Returns:
-        Its name; the extensions' names for top_level.txt, which it lacks; why the tables are refused, or nothing.
-    """
-    facts, _ = _read_project()
-    refused = ""
-    with _outside_checkout():
-        pure = Path(wheel_directory) / str(build_meta.build_wheel(wheel_directory, {"--quiet": "1"}))
-    wheel.refuse_native_files(pure)
-    try:
-        facts.located(Path.cwd())
-        module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
-    except SettingsError as error:
-        refused = f"{error.problem}: {error.required}; found {error.found}"
-    top = sorted({each.name.partition(".")[0] for each in facts.extensions})
-    return {"wheel": pure.name, "top": top, "refused": refused}
-
-
-@_errors_as_messages()
+@errors_as_messages()
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()
@@ -216,7 +195,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     bound = _bound_torch(facts, chosen, tools.torch)
     for line in other_torch.note(facts, tools.torch, Path(sysconfig.get_path("purelib"))):
         _say(line)
-    with tempfile.TemporaryDirectory() as temporary, _outside_checkout(bound.version_tag):
+    with tempfile.TemporaryDirectory() as temporary, outside_checkout(bound.version_tag):
         with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         wheel.refuse_native_files(pure)
@@ -253,20 +232,6 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     sources = Path(facts.sources).resolve()
     content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
     return CompileJob(content, sources, chosen)
-
-
-@contextmanager
-def _outside_checkout(version_tag: str = "") -> Iterator[None]:
-    """Tell setuptools what this backend adds to its configuration, and to write outside of the checkout."""
-    tables = _tool_tables()
-    setuptools_project.refuse_ext_modules(Path.cwd(), tables)
-    package = _read_project()[0].import_name
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "setuptools.cfg"
-        text = setuptools_project.configuration(Path.cwd(), tables, package, Path(folder), version_tag)
-        config.write_text(text, encoding="utf-8")
-        with variable_set("DIST_EXTRA_CONFIG", str(config)):
-            yield
 
 
 def _ask(request: CompileRequest) -> Artifact:
@@ -314,10 +279,6 @@ def _modules_of(package: str) -> list[str]:
     """The files of the package in the checkout, as they would be called in a wheel."""
     root = source_root(Path(), package)
     return [path.relative_to(root).as_posix() for path in (root / package_path(package)).rglob("*.py")]
-
-
-def _tool_tables() -> dict[str, Any]:
-    return dict(read_toml(Path("pyproject.toml")).get("tool", {}))
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -29,9 +29,9 @@ _NAME = str(__package__).partition(".")[0]
 _CODE = """import json, sys
 sys.path[0] = sys.argv[1]
 from {0}.adoption.setup_distribution import hide_file_finders
-from {0}.hooks import describe_wheel
+from {0}.adoption.wheel_without_kernels import make_wheel
 hide_file_finders("")
-print(json.dumps(describe_wheel(sys.argv[2])))
+print(json.dumps(make_wheel(sys.argv[2])))
 """
 
 

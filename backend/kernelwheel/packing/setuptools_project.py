@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import ast
 import configparser
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from setuptools import find_namespace_packages, find_packages
 
-from ..project.package import source_root
+from ..project.package import read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
 from ..runtime.files import is_file, is_folder
+from ..runtime.variables import variable_set
+
+
+@contextmanager
+def outside_checkout(version_tag: str = "") -> Iterator[None]:
+    """Tell setuptools what this backend adds to its configuration, and to write outside of the checkout, which is the
+    current folder (PEP 517).
+    """
+    project = Path.cwd()
+    tables = dict(read_toml(Path("pyproject.toml")).get("tool", {}))
+    refuse_ext_modules(project, tables)
+    package = read_project(project)[0].import_name
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "setuptools.cfg"
+        config.write_text(configuration(project, tables, package, Path(folder), version_tag), encoding="utf-8")
+        with variable_set("DIST_EXTRA_CONFIG", str(config)):
+            yield
 
 
 def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
