@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import gpu_peer
 from gpu_names import short_name
 from gpu_rows import SKIPPED, Row, Rows
 
@@ -37,7 +36,6 @@ KERNELS = (
     "regex:^(rasterize|differentiate|project|project_backward|emit_pairs|rasterize_to_pixels_3dgs_fwd_kernel"
     "|rasterize_to_pixels_3dgs_bwd_kernel)$"
 )
-PEER_KERNEL = "rasterize_to_pixels"
 UNKNOWN = re.compile(r"[Ff]ailed to find metric (\S+)")
 ERROR = "==ERROR== "
 
@@ -51,9 +49,6 @@ def main(device: str, rows: Rows) -> int:
     from gpu_scenes import scenes  # torch is imported only where there is something to count
 
     for scene in list(scenes(device))[:2]:
-        known = [row["kernel"] for row in rows.rows if row["scene"] == scene]
-        if known and (any(name.startswith(PEER_KERNEL) for name in known) or not gpu_peer.is_ready()):
-            continue
         text = count(program, [sys.executable, str(Path(__file__).resolve()), "--render", scene], list(METRICS))
         found = parse(text)
         if not found and FileNotFoundError.__name__ in text:

@@ -1,6 +1,6 @@
 """The first call of a process: what it takes to import each package, then to render for the first and the second time.
 
-Rows by package, of processes of their own; --rows FILE keeps them, and none is made twice.
+Rows by package, of processes of their own; --rows FILE keeps them.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ def main(device: str, rows: Rows) -> None:
     packages = ("splat", "gsplat") if device == "cuda" and gpu_peer.is_ready() else ("splat",)
     for process in range(PROCESSES if device == "cuda" else 1):
         for package in packages:
-            if rows.has(package=package, process=f"process {process}"):
-                continue
             command = [sys.executable, "-c", PROGRAM, folder, device, package]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:

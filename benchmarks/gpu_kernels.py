@@ -4,7 +4,7 @@ A floor is the longer of bytes over the copy rate and warp instructions over the
 them (--rates). Bytes and instructions come from --counts: a JSON list of objects with "scene" (its first words are
 enough), "package", "kernel" (with or without its template's arguments), "bytes" or "instructions" or both, of one call,
 and "direction" (forward or backward) for a kernel that runs in both. What is not in it has no floor, and the table says
-"-". With --rows FILE, rows are kept, and none is made twice.
+"-". With --rows FILE, rows are kept.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,18 +60,12 @@ def main(device: str, rows: Rows, rates: Rates | None, counts: Sequence[Count]) 
     """The rows of two scenes, and of each package their sum."""
     rivals = find_rivals(device)
     for scene, make in list(scenes(device).items())[:2]:
-        missing = [
-            (direction, package)
-            for direction in DIRECTIONS
-            for package in rivals
-            if not rows.has(scene=scene, direction=direction, package=package, kernel="all")
-        ]
         try:
-            arguments = make() if missing else {}
+            arguments = make()
         except FileNotFoundError as error:
             print(f"without {scene}: {error}")
             continue
-        for direction, package in missing:
+        for direction, package in product(DIRECTIONS, rivals):
             kernels = profile_kernels(direction, rivals[package], arguments, device)
             if not kernels:
                 print("skipped: torch's profiler sees no kernels on this machine")

@@ -1,4 +1,4 @@
-"""Compile gsplat's kernels where gsplat is installed, as its first import does; it can be stopped, and goes on there.
+"""Compile gsplat's kernels where gsplat is installed, as its first import does.
 
 Ninja must be on PATH, TORCH_EXTENSIONS_DIR says where to, TORCH_CUDA_ARCH_LIST what for.
 """
@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from gpu_rows import SKIPPED
@@ -25,24 +22,12 @@ def main() -> int:
         print("skipped: gsplat is not installed")
         return SKIPPED
     begin = time.perf_counter()
-    with kept_objects():
-        backend = importlib.import_module("gsplat.cuda._backend")
+    backend = importlib.import_module("gsplat.cuda._backend")
     if backend._C is None:
         print("skipped: gsplat finds no CUDA toolkit to compile its kernels with")
         return SKIPPED
     print(f"compiled or found after {time.perf_counter() - begin:.0f} s")
     return 0
-
-
-@contextmanager
-def kept_objects() -> Iterator[None]:
-    """gsplat removes what an interrupted build has left, for fear of a lock in it, which it removes as well."""
-    remove = shutil.rmtree
-    shutil.rmtree = lambda *path, **options: None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        shutil.rmtree = remove
 
 
 def is_ready() -> bool:

@@ -1,7 +1,6 @@
-"""Measurements as rows that outlive the process: one JSON object a line, and none is made twice.
+"""Measurements as rows that outlive the process, which may be stopped at any time: one JSON object a line.
 
-The values of a row are text, as a table prints them; rows with the same keys are one table. Programs whose rows come
-from a file that an earlier run has left print those and make the rest, so that they can be stopped at any time.
+The values of a row are text, as a table prints them; rows with the same keys are one table.
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ class Rows:
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
-        self.rows = read_rows(file) if file else []
-
-    def has(self, *columns: str, **labels: str) -> bool:
-        """Whether there is a row with these columns, and these values."""
-        return any(labels.items() <= row.items() and set(columns) <= set(row) for row in self.rows)
+        self.rows: list[Row] = []
+        if file:
+            file.unlink(missing_ok=True)
 
     def add(self, *rows: Row) -> None:
         """Keep rows, all or none of them; one alone is printed, as it may have taken long."""

@@ -2,7 +2,7 @@
 
 Medians of runs, those of both packages taking turns in one process: ms by CUDA events; `call`, ms until the call
 returns, which waits once; `CPU`, ms of all its threads meanwhile; and the most MiB that were allocated beyond the
-scene. With --rows FILE, rows are kept there, and one that is there already is not made again. With --device cpu: a
+scene. With --rows FILE, rows are kept there. With --device cpu: a
 scene that a CPU renders, and its clock.
 """
 
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,27 +70,19 @@ def measure_forms(
     runs: int,
     rows: Rows,
 ) -> None:
-    """The rows of some scenes that are not there yet."""
+    """The rows of some scenes."""
     for scene, make in made.items():
-        cases = [
-            (form, direction)
-            for form in forms
-            for direction in DIRECTIONS
-            if not rows.has(
-                *(f"{name}: ms" for name in able(form, rivals)), scene=scene, form=form, direction=direction
-            )
-        ]
         try:
-            arguments = make() if cases else {}
+            arguments = make()
         except (FileNotFoundError, torch.cuda.OutOfMemoryError) as error:
             print(f"without {scene}: {error}")
             continue
-        for form, direction in cases:
+        for form, direction in product(forms, DIRECTIONS):
             run = partial(DIRECTIONS[direction], arguments=arguments | FORMS[form])
             with determinism(form == "deterministic"):
                 found = measure(able(form, rivals), run, runs, device)
             rows.add({"scene": scene, "form": form, "direction": direction} | cells(found))
-            synchronize(device)  # after some errors nothing works any more: the next process goes on with the next row
+            synchronize(device)
 
 
 def able(form: str, rivals: dict[str, Rasterization]) -> dict[str, Rasterization]:
@@ -178,7 +171,7 @@ def time_call(run: Callable[[], None]) -> tuple[float, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep the rows here, and make none twice")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep the rows here")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     given = parser.parse_args()
     main(given.device, given.runs, Rows(given.rows))

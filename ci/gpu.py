@@ -1,36 +1,62 @@
-"""ci/gpu: everything that needs a GPU, in steps that fit into commands of some minutes; the folder for its machine.
+"""ci/gpu: everything that needs a GPU, step by step; the folder for its machine.
 
-See ci/gpu for what it is given. Exit status: 0 if all steps are good or cannot be done here, 1 if one failed, 2 if it
-was not started, 3 if some are left for the next command.
+See ci/gpu for what it is given. Exit status: 0 if all steps are good or cannot be done here, 1 if one failed or was
+stopped, 2 if it was not started.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu_pack  # noqa: E402
-import gpu_plan  # noqa: E402
-import gpu_run  # noqa: E402
-import gpu_site  # noqa: E402
-from gpu_pack import Refused  # noqa: E402
-from gpu_rows import SKIPPED  # noqa: E402
-from gpu_run import ARCHIVE  # noqa: E402
+from gpu_pack import NEEDED, PEER, Refused, wheels_to_install  # noqa: E402
+from gpu_rows import SKIPPED, read_rows, tables  # noqa: E402
 
 TESTS = ("test_cuda", "test_rasterization", "test_gradients", "test_gradients_projection")
-PACK = "gpu-pack"
+SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
+GRACE = 5.0  # seconds between asking a step to end and ending it
 CPU_RUNS = "2"
+
+
+class Step(NamedTuple):
+    """One of the things to do."""
+
+    name: str
+    what: str
+    seconds: int  # that it may take
+
+
+STEPS = (
+    Step("doctor", "what the wheel says of this machine", 30),
+    Step("rates", "copy rate, clock, launches: what floors are made of", 30),
+    Step("peer", "gsplat's kernels", 300),
+    Step("tests", "the tests of CUDA, against the CPU and the reference", 300),
+    Step("forms", "every form of the kernels, once", 60),
+    Step("times", "calls by scene and form, against gsplat: GPU, host, memory", 170),
+    Step("kernels", "time of each kernel beside its floor", 60),
+    Step("graph", "a training step as a CUDA graph, beside launching it", 40),
+    Step("counters", "ncu: issue rate, L2, atomics of the rasterizers", 75),
+    Step("first", "the first call of a process", 120),
+    *(Step(tool, f"compute-sanitizer's {tool}, on the same forms", 130) for tool in SANITIZERS),
+)
+
 # What a Python says of itself.
 PROBE = """
 import json, sys
@@ -61,8 +87,7 @@ print(f"kernels by nvcc {nvcc}, torch for CUDA {torch.version.cuda}: {pair}; dri
 def main(arguments: Sequence[str]) -> int:
     """Pack, or run, or both."""
     place = list(arguments).index("--") if "--" in arguments else len(arguments)
-    words, rest = arguments[:place], arguments[place + 1 :]
-    args = parse(words)
+    args, rest = parse(arguments[:place]), arguments[place + 1 :]
     try:
         given = args.wheels
         if args.pack:
@@ -83,105 +108,118 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ci/gpu", description="See the beginning of ci/gpu.")
     parser.add_argument("wheels", nargs="*", type=Path, metavar="WHEEL|FOLDER")
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--minutes", type=float)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--state", type=Path)
-    parser.add_argument("--pack", nargs="?", type=Path, const=ROOT / PACK)
+    parser.add_argument("--steps", default=",".join(step.name for step in STEPS), metavar="NAME,...")
+    parser.add_argument("--out", type=Path, default=ROOT / "gpu-results")
+    parser.add_argument("--pack", nargs="?", type=Path, const=ROOT / "gpu-pack")
     parser.add_argument("--python", default=gpu_pack.PYTHON, metavar="VERSION")
     parser.add_argument("--counts", type=Path)
     args = parser.parse_args(words)
     if args.pack and args.pack.suffix == ".whl":  # `--pack WHEEL`
-        args.wheels, args.pack = [*args.wheels, args.pack], ROOT / PACK
+        args.wheels, args.pack = [*args.wheels, args.pack], ROOT / "gpu-pack"
     for path in args.wheels:
         if not path.exists():
             parser.error(f"there is no {path}")
     if not args.wheels:
         parser.error("name splat's wheel, or a packed folder")
+    args.steps = args.steps.split(",")
+    if unknown := set(args.steps) - {step.name for step in STEPS}:
+        parser.error(f"no step is called {', '.join(sorted(unknown))}")
     return args
 
 
 def run(args: argparse.Namespace, given: Sequence[Path], rest: Sequence[str]) -> int:
-    """The steps, as far as the time goes."""
-    begin = time.monotonic()
+    """The steps, and what became of each."""
     wheels = [wheel.resolve() for path in given for wheel in (sorted(path.glob("*.whl")) if path.is_dir() else [path])]
     folders = [path.resolve() for path in given if path.is_dir()]
-    python = sys.executable
     device = "cpu" if args.dry_run else "cuda"
-    said = probe(python, device)
+    machine = probe(device)
     ours = [wheel for wheel in wheels if wheel.name.startswith("splat_kernels-")]
     if len(ours) != 1:
         raise Refused(f"required: one wheel of splat; found: {len(ours)}; to fix: name it, or a packed folder")
-    measured = {
-        "machine": said["machine"] or "CPU",
-        "torch": said["torch"],
-        "python": said["python"],
-        "wheel": ours[0].name,
-        "sha256": hashlib.sha256(ours[0].read_bytes()).hexdigest(),
-    }
-    chosen = os.environ.get("SPLAT_GPU_STEPS", "").split()
-    steps = [step for step in gpu_plan.STEPS if not chosen or step.name in chosen]
-    results = ROOT / "gpu-results"
-    out: Path = (args.out or (results / "dry-run" if args.dry_run else results)).resolve()
-    print(plan(steps, args.minutes, out / ARCHIVE))
-    print(", ".join(f"{name} {value}" for name, value in measured.items()))
-
-    folder = (args.state or results / device).resolve()
+    out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for earlier in (*(each / ARCHIVE for each in folders), out / ARCHIVE):
-        if not folder.exists() and earlier.exists():
-            print(f"goes on from {earlier}")
-            gpu_run.unpack(earlier, folder)
-    state = gpu_run.State.open(folder, measured)
-    site = gpu_site.install(wheels, folder)
-    env = gpu_site.environment(site, folder, folders, said["capability"])
-    if not state.outcomes:
-        done = subprocess.run(
-            [python, "-c", PAIR], env=env, cwd=site.parent, capture_output=True, text=True, check=False
-        )
-        print(done.stdout or done.stderr)
     counts = args.counts or next(
         (each / gpu_pack.COUNTS for each in folders if (each / gpu_pack.COUNTS).exists()), None
     )
-    commands = make_commands(python, device, state, counts, rest)
-    seconds = None if args.minutes is None else 60 * args.minutes
-    gpu_run.Runner(state, out / ARCHIVE, commands, env, seconds, begin).run(steps)
-    return report(steps, state, out / ARCHIVE)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the step that runs is ended, too
+    states = {}
+    with tempfile.TemporaryDirectory(prefix="gpu-") as temporary:
+        site = install(wheels, Path(temporary) / "site-packages")
+        env = environment(site, folders, machine["capability"])
+        subprocess.run([sys.executable, "-c", PAIR], env=env, cwd=temporary, check=False)
+        commands = make_commands(device, out, counts, rest)
+        for step in STEPS:
+            if step.name in args.steps:
+                states[step.name] = run_step(step, commands[step.name], env, Path(temporary), out)
+    measured = {
+        "machine": machine["machine"] or "CPU",
+        "torch": machine["torch"],
+        "python": machine["python"],
+        "wheel": ours[0].name,
+        "sha256": hashlib.sha256(ours[0].read_bytes()).hexdigest(),
+    }
+    rows = [table for name in states for table in tables(read_rows(out / f"{name}.jsonl"))]
+    (out / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [{"measured": measured}, *rows]))
+    print(f"\n{', '.join(f'{name} {value}' for name, value in measured.items())}")
+    for name, state in states.items():
+        print(f"{name:<10} {state}")
+    return 0 if all(state.startswith(("passed", "skipped")) for state in states.values()) else 1
 
 
-def report(steps: Sequence[gpu_plan.Step], state: gpu_run.State, archive: Path) -> int:
-    """What became of each step; the exit status."""
-    print(f"\n{'step':<10} {'state':<8} {'s':>5}")
-    for step in steps:
-        outcome = state.outcomes.get(step.name, gpu_plan.Outcome("left", 0.0))
-        print(f"{step.name:<10} {outcome.state:<8} {outcome.seconds:>5.0f}  {outcome.reason}".rstrip())
-    status, words = gpu_plan.verdict(steps, state.outcomes)
-    size = archive.stat().st_size / 2**20
-    print(f"\n{words}\nwhat comes back: {archive}, {size:.2f} MiB; its results.jsonl is for ci/bench compare")
-    return status
+def run_step(step: Step, command: Sequence[str], env: Mapping[str, str], folder: Path, out: Path) -> str:
+    """What became of it: passed, failed, skipped or stopped, and why. Its output is shown, and kept."""
+    print(f"\n== {step.name}: {step.what} (at most {step.seconds} s)", flush=True)
+    begin, last, late = time.monotonic(), "", threading.Event()
+    with (
+        (out / f"{step.name}.txt").open("w", encoding="utf-8") as log,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=dict(env),
+            cwd=folder, start_new_session=True,
+        ) as process,
+    ):  # fmt: skip
+        timer = threading.Timer(step.seconds, stop, (process, late))
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                log.write(line)
+                print(line, end="", flush=True)
+                last = line.strip() or last
+            status = process.wait()
+        finally:
+            timer.cancel()
+            end_group(process)
+    seconds = f"({time.monotonic() - begin:.0f} s)"
+    if late.is_set():
+        return f"stopped {seconds}"
+    if status == SKIPPED:
+        return f"skipped {last.removeprefix('skipped: ')}"
+    return f"failed, exit status {status} {seconds}" if status else f"passed {seconds}"
 
 
-def plan(steps: Sequence[gpu_plan.Step], minutes: float | None, archive: Path) -> str:
-    """What will be done, how long each step may take, and what comes back."""
-    lines = [f"{'step':<10} {'at most':>7}"]
-    for step in steps:
-        beside = ", while others run" if step.beside else f", after {step.after}" if step.after else ""
-        lines.append(f"{step.name:<10} {step.box:>5} s  {step.what}{beside}")
-    lines.append(
-        f"in all at most {sum(step.box for step in steps) / 60:.0f} minutes; what ends early leaves its time to others"
-    )
-    if minutes:
-        for number, names in enumerate(gpu_plan.schedule(steps, 60 * minutes), 1):
-            lines.append(f"command {number} of {minutes:g} minutes, at the slowest: {', '.join(names)}")
-    return "\n".join([*lines, f"comes back: {archive}, one file below {gpu_run.ARCHIVE_LIMIT / 2**20:.0f} MiB", ""])
+def stop(process: subprocess.Popen[str], late: threading.Event) -> None:
+    """End a step whose time is up."""
+    late.set()
+    end_group(process)
 
 
-def probe(python: str, device: str) -> dict[str, str]:
+def end_group(process: subprocess.Popen[str]) -> None:
+    """A process and what it has started, politely first."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def probe(device: str) -> dict[str, str]:
     """What there is to run on.
 
     Raises:
         Refused: no torch, or no GPU.
     """
-    done = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, check=False, cwd=tempfile.gettempdir())
+    command = [sys.executable, "-c", PROBE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tempfile.gettempdir())
     if done.returncode:
         raise Refused(done.stderr.strip())
     said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
@@ -195,46 +233,92 @@ def probe(python: str, device: str) -> dict[str, str]:
     return said
 
 
+def install(wheels: Sequence[Path], site: Path) -> Path:
+    """splat, and what this Python lacks, in a folder; hypothesis takes constants of other code for a test's elsewhere.
+
+    Raises:
+        Refused: pip fails, or something is missing still.
+    """
+    there = {module for module in NEEDED | PEER if importlib.util.find_spec(module) is not None}
+    options = [
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--target",
+        str(site),
+    ]
+    chosen = map(str, wheels_to_install(wheels, there))
+    if subprocess.run([sys.executable, "-m", "pip", "install", *options, *chosen], check=False).returncode:
+        raise Refused("required: wheels that pip installs; found: it failed, as above; to fix: ci/gpu --pack")
+    found = {path.name.removesuffix(".py") for path in site.iterdir()}
+    lacking = [name for module, name in NEEDED.items() if module not in there | found]
+    if lacking:
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise Refused(
+            f"required: {', '.join(NEEDED.values())}; found: all but {', '.join(lacking)}; to fix: where "
+            f"there is a network, ci/gpu --pack FOLDER --python {version} WHEEL; then name FOLDER here"
+        )
+    return site
+
+
+def environment(site: Path, folders: Sequence[Path], capability: str) -> dict[str, str]:
+    """Of the steps: our packages, the programs beside Python (ninja), no JIT of splat."""
+    programs, paths = [site / "bin", Path(sys.executable).parent], [site, ROOT / "benchmarks", ROOT / "ci"]
+    env = dict(os.environ) | {
+        "PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", "")]),
+        "PYTHONPATH": os.pathsep.join([*map(str, paths), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "SPLAT_JIT": "never",
+        "TORCH_EXTENSIONS_DIR": str(site.parent / "build"),
+    }
+    if capability:
+        env["TORCH_CUDA_ARCH_LIST"] = capability
+    scenes = [folder / "scenes" for folder in folders if (folder / "scenes").is_dir()]
+    return env | ({"SPLAT_TEST_SCENES": env.get("SPLAT_TEST_SCENES") or str(scenes[0])} if scenes else {})
+
+
 def scene_folders() -> list[Path]:
     """Where the tests look for theirs."""
     named = os.environ.get("SPLAT_TEST_SCENES")
     return [*([Path(named)] if named else []), *(base / "shared" / "scenes" for base in (ROOT.parent, ROOT))]
 
 
-def make_commands(
-    python: str, device: str, state: gpu_run.State, counts: Path | None, rest: Sequence[str]
-) -> Mapping[str, Sequence[str]]:
+def make_commands(device: str, out: Path, counts: Path | None, rest: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """Of each step."""
+    python, cpu = sys.executable, device == "cpu"
 
-    def program(name: str, step: str, *options: str) -> list[str]:
-        rows = ["--device", device, "--rows", str(state.rows(step))]
-        return [python, str(ROOT / "benchmarks" / f"{name}.py"), *rows, *options]
+    def program(name: str, *options: str) -> list[str]:
+        rows = ["--device", device, "--rows", str(out / f"{name}.jsonl")]
+        return [python, str(ROOT / "benchmarks" / f"gpu_{'time' if name == 'times' else name}.py"), *rows, *options]
 
     files = [str(ROOT / "tests" / f"{name}.py") for name in TESTS]
-    options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-p", "gpu_tests"]
-    chosen = ["-m", "not simt", "-k", "cuda", "-q", "--rows", str(state.rows("tests")), *rest]
-    floors = ["--rates", str(state.rows("rates")), *(["--counts", str(counts.resolve())] if counts else [])]
-    forms = [python, str(ROOT / "benchmarks" / "gpu_forms.py"), "--device", device]
+    options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
+    floors = ["--rates", str(out / "rates.jsonl"), *(["--counts", str(counts.resolve())] if counts else [])]
     doctor = [python, "-m", "splat", "doctor"]
-    cpu = device == "cpu"
     commands: dict[str, list[str]] = {
         # Without a GPU, or beside another splat, it has findings.
         "doctor": [python, "-c", f"import subprocess; subprocess.run({doctor!r})"] if cpu else doctor,
-        "rates": program("gpu_rates", "rates"),
         "peer": skip("gsplat has no kernels for a CPU") if cpu else [python, str(ROOT / "benchmarks" / "gpu_peer.py")],
-        "tests": [python, "-m", "pytest", *options, *chosen, *files],
-        "forms": program("gpu_forms", "forms"),
-        "times": program("gpu_time", "times", *(["--runs", CPU_RUNS] if cpu else [])),
-        "kernels": program("gpu_kernels", "kernels", *floors),
-        "graph": program("gpu_graph", "graph"),
-        "counters": program("gpu_counters", "counters"),
-        "first": program("gpu_first", "first"),
+        "tests": [python, "-m", "pytest", *options, "-m", "not simt", "-k", "cuda", "-q", *rest, *files],
+        "times": program("times", *(["--runs", CPU_RUNS] if cpu else [])),
+        "kernels": program("kernels", *floors),
+        **{name: program(name) for name in ("rates", "forms", "graph", "counters", "first")},
     }
-    for tool in gpu_plan.SANITIZERS:
+    for tool in SANITIZERS:
         # Without torch's caching, so that what is allocated is what is asked for.
-        checked = [python, str(ROOT / "ci" / "gpu_sanitizer.py"), tool, str(state.rows(tool)), *forms]
-        uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", *checked]
-        commands[tool] = skip("there is no GPU whose memory could be checked") if cpu else uncached
+        forms = [python, str(ROOT / "benchmarks" / "gpu_forms.py"), "--device", device]
+        checked = [
+            "env",
+            "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+            python,
+            str(ROOT / "ci" / "gpu_sanitizer.py"),
+            tool,
+            *forms,
+        ]
+        commands[tool] = skip("there is no GPU whose memory could be checked") if cpu else checked
     return commands
 
 
