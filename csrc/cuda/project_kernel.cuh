@@ -21,7 +21,8 @@ __global__ void project(ProjectInputs in, ProjectionRows out, unsigned long long
   if (threadIdx.x % kWarp == 0 && bad != 0) atomicAdd(invalid, static_cast<unsigned long long>(__popc(bad)));
 }
 
-// Small blocks, because each thread uses many registers, and of small ones more threads fit on a multiprocessor.
+// Small blocks, because each thread uses many registers: three of these fit on a multiprocessor, but not two larger
+// ones.
 constexpr int kProjectBackwardThreads = 128;
 constexpr int kProjectBackwardWarps = kProjectBackwardThreads / kWarp;
 
@@ -44,7 +45,7 @@ static __device__ __forceinline__ float sum_block(const float* values, float (*w
 // of the gradients by the poses go to pose_sums [blocks, I, 12], if they are wanted; v_coeffs is shaped like the
 // coefficients. Preconditions as above, and blocks of kProjectBackwardThreads.
 template <bool kPoses>
-__global__ void __launch_bounds__(kProjectBackwardThreads, kPoses ? 3 : 4)
+__global__ void __launch_bounds__(kProjectBackwardThreads, 3)
     project_backward(ProjectInputs in, ProjectionGradientRows gradients, GaussianGradients out, float* v_coeffs,
                      float* pose_sums) {
   __shared__ float warp_sums[kProjectBackwardWarps][kPoseEntries];
