@@ -30,7 +30,7 @@ def resolve(folder: Path, *requirements: str) -> dict[str, str]:
 def test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release(splat_wheel: Path, tmp_path: Path) -> None:
     """kernelwheel is not on an index yet: it comes from a checkout, or lies in a folder beside the package's wheel."""
     # A copy: setuptools builds in the folder itself, where another run may just do the same.
-    checkout = shutil.copytree(REPOSITORY / "backend", tmp_path / "backend", ignore=shutil.ignore_patterns("*.egg-info"))
+    checkout = shutil.copytree(REPOSITORY / "backend", tmp_path / "backend")
     from_checkout = resolve(tmp_path, f"torch=={TORCH}", str(checkout), f"{splat_wheel}[jit]")
     wheels = tmp_path / "wheels"
     wheels.mkdir()
