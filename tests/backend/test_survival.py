@@ -274,14 +274,15 @@ thread.join()
 DIE_AT = """
 import os, signal, time
 from pathlib import Path
-from kernelwheel.compiler import cmake_build, compile, make, work_folder
+from kernelwheel.compiler import build_or_reuse, cmake_build, compile, work_folder
 from kernelwheel.store import publishing
 who, _, where = os.environ.get("DIE_AT", "").partition(" ")
 def die():
     os.kill(os.getppid() if who == "caller" else os.getpid(), signal.SIGKILL)
 if where:
     module, name, when = where.split()
-    owners = {"Path": Path, "compile": compile, "make": make, "publishing": publishing, "work_folder": work_folder}
+    modules = (build_or_reuse, compile, publishing, work_folder)
+    owners = {"Path": Path, **{each.__name__.rpartition(".")[2]: each for each in modules}}
     owner = owners.get(module) or getattr(compile, module)
     real = getattr(owner, name)
     calls = []
@@ -430,7 +431,7 @@ STEPS_AFTER_AN_EDIT = [
     "Path rename before",
     "Path rename after",
     "publishing _fsync 4",
-    "make clean_builds before",
+    "build_or_reuse clean_builds before",
 ]
 
 
