@@ -169,6 +169,7 @@ def run(args: argparse.Namespace, given: Sequence[Path], rest: Sequence[str]) ->
 def run_step(step: Step, command: Sequence[str], env: Mapping[str, str], folder: Path, out: Path) -> str:
     """What became of it: passed, failed, skipped or stopped, and why. Its output is shown, and kept."""
     print(f"\n== {step.name}: {step.what} (at most {step.seconds} s)", flush=True)
+    (out / f"{step.name}.jsonl").unlink(missing_ok=True)  # a run before measured another wheel
     begin, last, late = time.monotonic(), "", threading.Event()
     with (
         (out / f"{step.name}.txt").open("w", encoding="utf-8") as log,

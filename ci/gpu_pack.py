@@ -73,7 +73,7 @@ def find_scenes(folders: Sequence[Path]) -> list[Path]:
 
 def check_packed(folder: Path) -> None:
     """Whether it may be replaced: it is new, or has what is packed, and nothing else."""
-    ours = {"scenes", COUNTS, "gpu-results.tar.gz"}
+    ours = {"scenes", COUNTS}
     there = folder.iterdir() if folder.exists() else ()
     other = [path.name for path in there if path.name not in ours and path.suffix != ".whl"]
     if other:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 from pathlib import Path
@@ -185,6 +186,18 @@ def test_a_folder_that_is_too_large_to_carry_is_an_error(tmp_path: Path) -> None
     gpu_pack.check_size(tmp_path, 2001)
     with pytest.raises(Refused, match=r"most of it large\.whl"):
         gpu_pack.check_size(tmp_path, 2000)
+
+
+@pytest.mark.usefixtures("offline")
+def test_what_is_too_large_is_not_packed(tmp_path: Path) -> None:
+    wheel = tmp_path / "splat_kernels-1.whl"
+    wheel.touch()
+    os.truncate(wheel, gpu_pack.LIMIT)  # no blocks
+
+    with pytest.raises(Refused, match=r"required: less than 48 MiB"):
+        gpu_pack.make(tmp_path / "pack", [wheel], "3.12", [scenes(tmp_path / "scenes")], None)
+
+    assert not (tmp_path / "pack").exists()
 
 
 def test_only_what_a_machine_lacks_is_installed() -> None:

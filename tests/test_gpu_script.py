@@ -31,7 +31,9 @@ def run(tmp_path: Path, script: str, seconds: int = 60) -> str:
 def test_a_step_passes_fails_or_is_skipped_and_its_output_is_kept(tmp_path: Path) -> None:
     assert run(tmp_path, "echo one; echo two >&2").startswith("passed (")
     assert (tmp_path / "some.txt").read_text() == "one\ntwo\n"
+    (tmp_path / "some.jsonl").write_text('{"scene": "of another wheel"}')
     assert run(tmp_path, "exit 3").startswith("failed, exit status 3 (")
+    assert not (tmp_path / "some.jsonl").exists()
     assert run(tmp_path, "echo; echo 'skipped: no ncu'; exit 77") == "skipped no ncu"
 
 
