@@ -67,6 +67,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from splat import _kernels
 from splat.cli import main
+from splat.commands.memory import available_memory
 from splat.commands.view_command import _draw
 from splat.scene.camera import orbit
 from splat.scene.formats import read_scene
@@ -88,10 +89,11 @@ def lists(count, rows, columns, capacity=None):
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-said = {"found": []}
+said = {"found": [], "commands": []}
 for root in roots:
     os.environ["OTHER_MEMORY"] = root
     said["found"].append(lists(1, 1, 1, 2**31 - 1))
+    said["commands"].append(available_memory())
 os.environ["OTHER_MEMORY"] = short
 said["small"] = lists(100, 64, 64)
 before = peak()
@@ -156,10 +158,11 @@ def said(roots: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def test_the_memory_is_what_the_commands_find(said: dict[str, Any], roots: list[Path]) -> None:
-    for name, root, words in zip(MACHINES, roots, said["found"], strict=True):
+    for name, root, words, commands in zip(MACHINES, roots, said["found"], said["commands"], strict=True):
         before, _, after = words.partition(" for 1 pairs of Gaussian and tile, found ")
         assert before == "not enough memory to allocate 8589934588 bytes", name
         assert int(after.split()[0]) // MB == find_resources(root).memory_mb, name
+        assert int(after.split()[0]) == commands, name
 
 
 def test_lists_that_do_not_fit_are_refused_before_they_are_made(said: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
 // Reads what the kernel says of memory: proc(5), and the documents of control groups, versions 1 and 2. The backend's
-// compiler/resources.py does the same for the commands.
+// compiler/resources.py does the same for builds.
 #include "available_memory.h"
 
 #include <algorithm>

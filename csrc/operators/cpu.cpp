@@ -147,4 +147,5 @@ STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_operators<splat::Cpu
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
   m.impl("instruction_set", TORCH_BOX(&splat::select_instruction_set));
+  m.impl("available_memory", TORCH_BOX(&splat::cpu::available_memory));
 }

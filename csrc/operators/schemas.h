@@ -48,6 +48,7 @@ void define_operators(Library& m) {
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_backgrounds)");
   m.def("instruction_set(str name) -> str");
+  m.def("available_memory() -> int");
 }
 
 }  // namespace splat

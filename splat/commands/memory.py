@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..scene.names import one_line
@@ -26,6 +25,8 @@ _WORDS = re.compile(
 )
 # More than any part of torch takes when it is imported.
 _IMPORT_BYTES: Final = 128 * 2**20
+# No machine has as much: what the operator returns if it finds no limit.
+_NO_LIMIT: Final = 2**60
 _AMOUNT = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+ [KMGTPE]iB)")
 
 
@@ -46,23 +47,17 @@ def enough_memory(what: Callable[[], str], remedy: str) -> Iterator[None]:
 
 
 def available_memory() -> int | None:
-    """The bytes that this process may still take; None if that cannot be told.
+    """The bytes that this process may still take, control groups included, as the operators find them for their lists.
 
-    As the machine says (proc(5), MemAvailable), and a container's limit (the kernel's "Control Group v2", memory.max).
+    None if that cannot be told.
     """
-    there = re.search(r"^MemAvailable:\s+(\d+) kB", _contents("/proc/meminfo"), re.MULTILINE)
-    left = [int(there[1]) * 1024] if there else []
-    limit, used = (_contents(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
-    if limit.isdecimal() and used.isdecimal():
-        left.append(max(0, int(limit) - int(used)))
-    return min(left, default=None)
+    import torch
 
+    from .. import _kernels
 
-def _contents(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError:
-        return ""
+    _kernels.require(torch.device("cpu"))
+    found = int(torch.ops.splat.available_memory())
+    return found if found < _NO_LIMIT else None
 
 
 def try_memory(size: int, device: torch.device) -> None:
