@@ -15,7 +15,7 @@ from pathlib import Path
 from ..project import arch_choice
 from ..runtime import cache_commands, progress
 from ..runtime.artifact import Artifact
-from ..runtime.cache_commands import Command, add_json, own_store, show, show_cleaning
+from ..runtime.cache_commands import Command, add_json, show, show_cleaning
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
 from ..runtime.presentation import call_row, rows_text, selection_row, size_text, targets_text, view_selection
@@ -108,7 +108,7 @@ def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
         older_than=None if args.older_than is None else args.older_than * DAY,
         max_size=None if args.max_size is None else int(args.max_size * 1e6),
     )
-    cleaning = pruning.prune(own_store(kernels.installed), policy, time.time(), args.dry_run)
+    cleaning = pruning.prune(kernels.installed.own_store(), policy, time.time(), args.dry_run)
     return show_cleaning(args, cleaning, "would free" if args.dry_run else "freed")
 
 
@@ -156,7 +156,7 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
 
 def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     with progress.shown(kernels.installed.package) as say:
-        entry = transfer.import_file(args.file, own_store(kernels.installed), say)
+        entry = transfer.import_file(args.file, kernels.installed.own_store(), say)
     kernels.probe_gpus()
     mismatches = [m.dimension for m in against(entry, Request("cuda"), kernels.host, kernels.installed.wanted)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}

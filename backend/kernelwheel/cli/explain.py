@@ -10,12 +10,13 @@ from typing import Any
 
 from ..runtime.artifact import Artifact
 from ..runtime.compatible import Mismatch
+from ..runtime.doctor import NextCall
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import take_inventory
 from ..runtime.selection import against
 from . import cache_build
-from .prediction import Foresight, NextCall, predict
+from .prediction import Foresight, predict
 
 # Parts of a Plan that map file names to digests; which files changed says more than the digests do.
 FILES = ("sources",)

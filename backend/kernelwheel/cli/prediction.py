@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..runtime.artifact import Artifact
 from ..runtime.compile_into_store import compile_request, writable_store
 from ..runtime.compiler_process import preview
-from ..runtime.doctor import if_compiled, verify_loaded
+from ..runtime.doctor import NextCall, foresee_calls, if_compiled, next_call
 from ..runtime.errors import KernelWheelError, from_json
 from ..runtime.find import foresee
 from ..runtime.host import Host
@@ -19,13 +19,6 @@ from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection, failed
 from ..runtime.settings import Settings
 from . import cache_build
-
-
-class NextCall(NamedTuple):
-    """What the next call on a device type will do, for GPUs of one compute capability if there are any."""
-
-    selection: Selection
-    capability: str | None
 
 
 @dataclass(frozen=True)
@@ -75,12 +68,11 @@ def predict(
         archs: the architectures to serve, as in `cache_build.build`.
         whole: whether to draw up the build's Plan, and look for the toolchain, even if nothing would be compiled.
     """
-    requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    calls = [foresee(package, host, request, verify_loaded(request.device)) for request in requests]
+    calls = foresee_calls(package, host)
     build, build_request = _build(package, host, cuda, archs)
     asked = [
         _asked(package, host, request, package.settings) if call.outcome == "compile" else _Asked(None)
-        for call, request in zip(calls, requests, strict=True)
+        for request, call in calls
     ]
     wanted = build_request is not None and (whole or build.outcome == "compile")
     settings = cache_build.build_settings(package, archs) if wanted else None
@@ -89,11 +81,8 @@ def predict(
     of_build, no_store = asked[-1], _no_store(package)
     return Foresight(
         tuple(
-            NextCall(
-                if_compiled(call, no_store or each.error),
-                "{}.{}".format(*request.capability) if request.capability else None,
-            )
-            for call, request, each in zip(calls, requests, asked, strict=False)
+            next_call(request, call, no_store or each.error)
+            for (request, call), each in zip(calls, asked, strict=False)
         ),
         (None if no_store else _of_the_very_plan(package, build, of_build))
         or if_compiled(build, no_store or of_build.error),
@@ -159,7 +148,7 @@ def _of_the_very_plan(package: InstalledPackage, build: Selection, asked: _Asked
     """The entry of exactly the build's Plan, if it exists: only the Plan knows the default architectures."""
     if build.outcome != "compile" or asked.answer is None or "fingerprint" not in asked.answer:
         return None
-    *_, store = package.stores()
+    store = package.own_store()
     try:
         artifact = store.read(store.root / asked.answer["fingerprint"])
         artifact.verify()

@@ -1,4 +1,4 @@
-"""The compiler, as a program: `python -m <package>._kernelwheel.compiler`, or this file, which imports no package."""
+"""The compiler, as a program: `python -m kernelwheel.compiler`, or this file, as the loader of any package runs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def _import_worker() -> object:
-    """The module `program`, below a name of its own, so that the package around this copy is not imported."""
+    """The module `worker`, of the kernelwheel that this file is in, whatever `kernelwheel` another folder has."""
     # Python put this folder first because its file is run; modules of ours must not stand for others.
     if sys.path and os.path.isdir(sys.path[0]) and os.path.samefile(sys.path[0], os.path.dirname(__file__)):
         del sys.path[0]

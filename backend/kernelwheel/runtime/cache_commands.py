@@ -15,12 +15,10 @@ from typing import Any, NamedTuple
 
 from . import maintenance
 from .errors import KernelWheelError
-from .installed import InstalledPackage
 from .inventory import take_inventory
 from .kernels import Kernels
 from .maintenance import Cleaning
 from .presentation import entry_text, size_text, view_entry
-from .store import Store
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -50,12 +48,6 @@ def show(args: argparse.Namespace, view: Mapping[str, Any], text: str) -> None:
     print(json.dumps(view, indent=1) if args.json else text)
 
 
-def own_store(package: InstalledPackage) -> Store:
-    """The user's own store."""
-    *_, store = package.stores()
-    return store
-
-
 def _list(args: argparse.Namespace, kernels: Kernels) -> int:
     kernels.probe_gpus()
     package = kernels.installed
@@ -74,7 +66,7 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _path(args: argparse.Namespace, kernels: Kernels) -> int:
-    store = own_store(kernels.installed)
+    store = kernels.installed.own_store()
     show(args, {"path": str(store.folder), "version": str(store.root)}, str(store.folder))
     return 0
 
@@ -98,7 +90,7 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
-    return show_cleaning(args, maintenance.clear(own_store(kernels.installed), args.all_versions), "freed")
+    return show_cleaning(args, maintenance.clear(kernels.installed.own_store(), args.all_versions), "freed")
 
 
 def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, verb: str) -> int:

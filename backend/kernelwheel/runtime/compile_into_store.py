@@ -45,7 +45,7 @@ def compile_into_store(
 def writable_store(package: InstalledPackage) -> Store:
     """The user's own store, into which kernels are compiled. Nothing is made."""
     require_supported()  # before a store is touched
-    *_, store = package.stores()
+    store = package.own_store()
     require_writable(store)
     return store
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .artifact import Artifact
 from .compile_into_store import writable_store
@@ -67,7 +67,14 @@ def examine(kernels: Kernels) -> dict[str, Any]:
     }
 
 
-def next_calls(package: InstalledPackage, host: Host) -> list[tuple[Selection, str | None]]:
+class NextCall(NamedTuple):
+    """What the next call on a device type does, for GPUs of one compute capability if there are any."""
+
+    selection: Selection
+    capability: str | None
+
+
+def next_calls(package: InstalledPackage, host: Host) -> list[NextCall]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
     A compile is foreseen to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
@@ -79,14 +86,19 @@ def next_calls(package: InstalledPackage, host: Host) -> list[tuple[Selection, s
         program()
     except KernelWheelError as error:
         obstacle = error
+    return [next_call(request, expected, obstacle) for request, expected in foresee_calls(package, host)]
+
+
+def foresee_calls(package: InstalledPackage, host: Host) -> list[tuple[Request, Selection]]:
+    """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    return [
-        (
-            if_compiled(foresee(package, host, request, verify_loaded(request.device)), obstacle),
-            "{}.{}".format(*request.capability) if request.capability else None,
-        )
-        for request in requests
-    ]
+    return [(each, foresee(package, host, each, verify_loaded(each.device))) for each in requests]
+
+
+def next_call(request: Request, expected: Selection, obstacle: KernelWheelError | None) -> NextCall:
+    """What a call does, if `obstacle` is what prevents a compile."""
+    capability = "{}.{}".format(*request.capability) if request.capability else None
+    return NextCall(if_compiled(expected, obstacle), capability)
 
 
 def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selection:

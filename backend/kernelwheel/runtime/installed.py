@@ -156,6 +156,11 @@ class InstalledPackage:
 
         return places.stores(self.settings, self.package, self.version)
 
+    def own_store(self) -> Store:
+        """The user's own store."""
+        *_, store = self.stores()
+        return store
+
     def candidates(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
         """The available Artifacts, in the order to try them: the wheel's, then those in the stores."""
         if self.artifact:
