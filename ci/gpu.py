@@ -144,7 +144,8 @@ def run(args: argparse.Namespace, given: Sequence[Path], rest: Sequence[str]) ->
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the step that runs is ended, too
     states = {}
     with tempfile.TemporaryDirectory(prefix="gpu-") as temporary:
-        site = install(wheels, Path(temporary) / "site-packages")
+        site = Path(temporary) / "site-packages"
+        install(wheels, site)
         env = environment(site, folders, machine["capability"])
         subprocess.run([sys.executable, "-c", PAIR], env=env, cwd=temporary, check=False)
         commands = make_commands(device, out, counts, rest)
@@ -234,24 +235,16 @@ def probe(device: str) -> dict[str, str]:
     return said
 
 
-def install(wheels: Sequence[Path], site: Path) -> Path:
+def install(wheels: Sequence[Path], site: Path) -> None:
     """splat, and what this Python lacks, in a folder; hypothesis takes constants of other code for a test's elsewhere.
 
     Raises:
         Refused: pip fails, or something is missing still.
     """
     there = {module for module in NEEDED | PEER if importlib.util.find_spec(module) is not None}
-    options = [
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-compile",
-        "--disable-pip-version-check",
-        "--target",
-        str(site),
-    ]
-    chosen = map(str, wheels_to_install(wheels, there))
-    if subprocess.run([sys.executable, "-m", "pip", "install", *options, *chosen], check=False).returncode:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-index", "--no-deps", "--no-compile", "--target", str(site)]
+    if subprocess.run([*pip, *options, *map(str, wheels_to_install(wheels, there))], check=False).returncode:
         raise Refused("required: wheels that pip installs; found: it failed, as above; to fix: ci/gpu --pack")
     found = {path.name.removesuffix(".py") for path in site.iterdir()}
     lacking = [name for module, name in NEEDED.items() if module not in there | found]
@@ -261,7 +254,6 @@ def install(wheels: Sequence[Path], site: Path) -> Path:
             f"required: {', '.join(NEEDED.values())}; found: all but {', '.join(lacking)}; to fix: where "
             f"there is a network, ci/gpu --pack FOLDER --python {version} WHEEL; then name FOLDER here"
         )
-    return site
 
 
 def environment(site: Path, folders: Sequence[Path], capability: str) -> dict[str, str]:
@@ -293,7 +285,7 @@ def make_commands(device: str, out: Path, counts: Path | None, rest: Sequence[st
 
     def program(name: str, *options: str) -> list[str]:
         rows = ["--device", device, "--rows", str(out / f"{name}.jsonl")]
-        return [python, str(ROOT / "benchmarks" / f"gpu_{'time' if name == 'times' else name}.py"), *rows, *options]
+        return [python, str(ROOT / "benchmarks" / f"gpu_{name}.py"), *rows, *options]
 
     files = [str(ROOT / "tests" / f"{name}.py") for name in TESTS]
     options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
@@ -311,15 +303,9 @@ def make_commands(device: str, out: Path, counts: Path | None, rest: Sequence[st
     for tool in SANITIZERS:
         # Without torch's caching, so that what is allocated is what is asked for.
         forms = [python, str(ROOT / "benchmarks" / "gpu_forms.py"), "--device", device]
-        checked = [
-            "env",
-            "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
-            python,
-            str(ROOT / "ci" / "gpu_sanitizer.py"),
-            tool,
-            *forms,
-        ]
-        commands[tool] = skip("there is no GPU whose memory could be checked") if cpu else checked
+        checked = [python, str(ROOT / "ci" / "gpu_sanitizer.py"), tool, *forms]
+        uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", *checked]
+        commands[tool] = skip("there is no GPU whose memory could be checked") if cpu else uncached
     return commands
 
 

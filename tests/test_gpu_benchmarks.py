@@ -19,7 +19,7 @@ import gpu_forms  # noqa: E402
 import gpu_kernels  # noqa: E402
 import gpu_rates  # noqa: E402
 import gpu_scenes  # noqa: E402
-import gpu_time  # noqa: E402
+import gpu_times  # noqa: E402
 from gpu_kernels import Count, Kernel  # noqa: E402
 from gpu_rates import Rates  # noqa: E402
 from gpu_rows import Rows, read_rows  # noqa: E402
@@ -31,16 +31,16 @@ SCENE = "tiny"
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {SCENE: lambda: gpu_scenes.synthetic(200, 40, 30, "cpu")}
-    for module in (gpu_time, gpu_kernels):
+    for module in (gpu_times, gpu_kernels):
         monkeypatch.setattr(module, "scenes", lambda device: made)
 
 
 def test_every_form_and_direction_is_a_row(tmp_path: Path) -> None:
-    gpu_time.main("cpu", 1, Rows(tmp_path / "rows"))
+    gpu_times.main("cpu", 1, Rows(tmp_path / "rows"))
 
     rows = read_rows(tmp_path / "rows")
     assert [(row["form"], row["direction"]) for row in rows] == [
-        (form, direction) for form in gpu_scenes.FORMS for direction in gpu_time.DIRECTIONS
+        (form, direction) for form in gpu_scenes.FORMS for direction in gpu_times.DIRECTIONS
     ]
     assert all(float(row["splat: ms"]) > 0 and float(row["splat: CPU"]) >= 0 for row in rows)
     assert not torch.are_deterministic_algorithms_enabled()
@@ -49,8 +49,8 @@ def test_every_form_and_direction_is_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "word"),
     [
-        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate"), gpu_time.OUT_OF_MEMORY),
-        (RuntimeError("an illegal memory access was encountered"), gpu_time.FAILED),
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate"), gpu_times.OUT_OF_MEMORY),
+        (RuntimeError("an illegal memory access was encountered"), gpu_times.FAILED),
     ],
 )
 def test_a_package_that_fails_is_said_and_the_other_is_measured(error: RuntimeError, word: str) -> None:
@@ -59,8 +59,8 @@ def test_a_package_that_fails_is_said_and_the_other_is_measured(error: RuntimeEr
 
     rivals: dict[str, gpu_scenes.Rasterization] = {"splat": splat.rasterization, "gsplat": fail}
     scene = gpu_scenes.synthetic(50, 20, 20, "cpu")
-    found = gpu_time.measure(rivals, lambda rasterization: gpu_scenes.render(rasterization, scene), 2, "cpu")
-    row = gpu_time.cells(found)
+    found = gpu_times.measure(rivals, lambda rasterization: gpu_scenes.render(rasterization, scene), 2, "cpu")
+    row = gpu_times.cells(found)
 
     assert row["gsplat: ms"] == word
     assert float(row["splat: ms"]) > 0
@@ -68,9 +68,9 @@ def test_a_package_that_fails_is_said_and_the_other_is_measured(error: RuntimeEr
 
 
 def test_both_packages_have_medians_and_a_ratio() -> None:
-    ours, theirs = ([gpu_time.Took(k * ms, 2, 3, 4) for ms in (9.0, 1.0, 2.0)] for k in (1, 3))
+    ours, theirs = ([gpu_times.Took(k * ms, 2, 3, 4) for ms in (9.0, 1.0, 2.0)] for k in (1, 3))
 
-    row = gpu_time.cells({"splat": ours, "gsplat": theirs})
+    row = gpu_times.cells({"splat": ours, "gsplat": theirs})
 
     assert (row["splat: ms"], row["gsplat: ms"], row["gsplat / splat"]) == ("2.000", "6.000", "3.00")
 

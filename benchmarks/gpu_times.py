@@ -2,8 +2,7 @@
 
 Medians of runs, those of both packages taking turns in one process: ms by CUDA events; `call`, ms until the call
 returns, which waits once; `CPU`, ms of all its threads meanwhile; and the most MiB that were allocated beyond the
-scene. With --rows FILE, rows are kept there. With --device cpu: a
-scene that a CPU renders, and its clock.
+scene. With --rows FILE, rows are kept there. With --device cpu: a scene that a CPU renders, and its clock.
 """
 
 from __future__ import annotations
