@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from kernelwheel.compiler.headers import header_folders
 from kernelwheel.compiler.toolchain import binding, toolchain
-from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
+from kernelwheel.compiler.toolchain.binding import Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.compiler.toolchain.torch_needs import CUDA_HEADERS
 from kernelwheel.runtime.errors import BuildError
 from packaging import tags
 from processes import RunPython
