@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.compiler.headers import header_folders
-from kernelwheel.compiler.toolchain import toolchain, torch_needs
+from kernelwheel.compiler.toolchain import binding, toolchain, torch_needs
 from kernelwheel.compiler.toolchain.binding import Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.compiler.toolchain.torch_needs import CUDA_HEADERS
