@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from kernelwheel.compiler.headers import header_folders
-from kernelwheel.compiler.toolchain import binding, toolchain
-from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
+from kernelwheel.compiler.toolchain import binding, toolchain, torch_needs
+from kernelwheel.compiler.toolchain.binding import Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.compiler.toolchain.torch_needs import CUDA_HEADERS
 from kernelwheel.runtime.errors import BuildError
 from packaging import tags
 from processes import RunPython
@@ -86,7 +87,7 @@ def test_another_python_gives_another_plan_for_modules_and_the_same_for_operator
 
 
 def test_python_s_headers_are_found(machine: Machine) -> None:
-    folders = binding.python_folders()
+    folders = torch_needs.python_folders()
 
     assert any((folder / "Python.h").is_file() for folder in folders)
     assert any((folder / "pyconfig.h").is_file() for folder in folders)

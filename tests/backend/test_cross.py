@@ -24,12 +24,14 @@ from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain import toolchain
-from kernelwheel.compiler.toolchain.binding import Binding, find_cuda_library
+from kernelwheel.compiler.toolchain.binding import Binding
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
-from kernelwheel.compiler.toolchain.nvcc import Nvcc, inspect_nvcc
+from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.compiler.toolchain.torch_needs import find_cuda_library
 from kernelwheel.compiler.work_links import link_toolkit
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.project import build_platforms

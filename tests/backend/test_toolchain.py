@@ -15,7 +15,8 @@ import pytest
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx, host_limits
-from kernelwheel.compiler.toolchain.nvcc import Nvcc, find_cuobjdump
+from kernelwheel.compiler.toolchain.nvcc import find_cuobjdump
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import find_torch, read_torch
 from kernelwheel.runtime.errors import BuildError, SettingsError

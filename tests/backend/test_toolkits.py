@@ -21,7 +21,8 @@ from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.toolchain import toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.cxx import host_limits
-from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, Nvcc, NvccLimits, find_cudart
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits
+from kernelwheel.compiler.toolchain.toolkit import Nvcc, find_cudart
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.artifact import Artifact

@@ -24,9 +24,9 @@ from .headers import header_folders
 from .plan import Plan
 from .toolchain import glibc_compat
 from .toolchain.clang_toolkit import CLANG
-from .toolchain.nvcc import find_cudart
 from .toolchain.programs import PASSED_ON, passed_on
 from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit import find_cudart
 from .work_folder import Work, in_makefile
 
 MODULES = Path(__file__).parent.parent / "cmake"

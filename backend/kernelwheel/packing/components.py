@@ -16,8 +16,8 @@ from typing import NamedTuple
 from packageurl import PackageURL
 
 from ..compiler.toolchain.linked_toolkit import CUDART
-from ..compiler.toolchain.nvcc import Nvcc
 from ..compiler.toolchain.toolchain import Toolchain
+from ..compiler.toolchain.toolkit import Nvcc
 from ..compiler.toolchain.toolkit_identity import cudart_version
 from ..runtime.manifest import Library, Manifest
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from .variables import own_variable
-
-if TYPE_CHECKING:
-    from .settings import Settings
 
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
@@ -30,6 +27,12 @@ Jit = Literal["auto", "never", "always"]
 Decides = Literal["content", "target", "tools", "work"]
 
 T = TypeVar("T")
+
+
+class HasValues(Protocol):
+    """Settings: what has a value for each option, by its name."""
+
+    values: Mapping[str, Any]
 
 
 class Option(Generic[T]):
@@ -67,16 +70,16 @@ class Option(Generic[T]):
     def __get__(self, instance: None, owner: type) -> Option[T]: ...
 
     @overload
-    def __get__(self, instance: Settings, owner: type) -> T: ...
+    def __get__(self, instance: HasValues, owner: type) -> T: ...
 
-    def __get__(self, instance: Settings | None, owner: type) -> Option[T] | T:
+    def __get__(self, instance: HasValues | None, owner: type) -> Option[T] | T:
         """On the registry, the option; on Settings, its typed value."""
         if instance is None:
             return self
         value: T = instance.values[self.name]
         return value
 
-    def __set__(self, instance: Settings, value: T) -> None:
+    def __set__(self, instance: HasValues, value: T) -> None:
         raise AttributeError(f"settings are immutable: {self.name}")
 
     def in_content(self, cuda: bool) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...project.build_platforms import Platform
 from ..toolchain.clang_headers import HEADERS
 from ..toolchain.linked_toolkit import linked_folder
-from ..toolchain.nvcc import Nvcc
+from ..toolchain.toolkit import Nvcc
 
 # The first release whose wheels have the static CUDA runtime.
 OLDEST = (12, 9)

@@ -19,7 +19,7 @@ from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.platforms import platform_name, require_supported
 from ..toolchain.linked_toolkit import CUDART
-from ..toolchain.nvcc import CudaTarget, Nvcc
+from ..toolchain.toolkit import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
 from ..toolchain.torch_files import Torch, read_torch
 from .packaged_part import OLDEST, packaged_part, pip_words

@@ -10,7 +10,8 @@ from ...project.build_settings import BuildSettings
 from ...requirements import install
 from ...runtime.errors import BuildError, SettingsError
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
-from .nvcc import LIKE_TORCH, Nvcc, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
+from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
+from .toolkit import Nvcc
 from .torch_files import Torch
 
 

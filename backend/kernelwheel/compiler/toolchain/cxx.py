@@ -13,8 +13,8 @@ from ...project.build_platforms import Platform
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
 from .launchers import split_cxx
-from .nvcc import Nvcc
 from .programs import last_line, output_of, passed_on
+from .toolkit import Nvcc
 
 NAMES = ("c++", "g++", "clang++")  # the usual names of the default compiler
 # The option that nvcc's own refusal suggests, and the macro behind it: whoever sets one of them takes the risk.

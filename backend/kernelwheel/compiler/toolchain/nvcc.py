@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ...project.build_platforms import HOST_PLATFORM, PLATFORMS
+from ...project.build_platforms import HOST_PLATFORM
 from ...project.build_settings import BuildSettings
 from ...runtime.architectures import Arch
 from ...runtime.errors import BuildError
@@ -20,68 +20,7 @@ from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .distro_toolkit import distro_toolkit
 from .linked_toolkit import CUDART
 from .programs import last_line, output_of
-
-# Where a toolkit has its libraries, in any of the usual layouts.
-LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
-
-
-@dataclass(frozen=True)
-class CudaTarget:
-    """The part of a toolkit for another platform: nvcc's name for it, `sbsa-linux`, and its folders."""
-
-    name: str
-    include: Path
-    lib: Path
-
-
-@dataclass(frozen=True)
-class Nvcc:
-    """A CUDA compiler and the toolkit that it uses.
-
-    Attributes:
-        path: the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found.
-        root: the toolkit's root as nvcc itself sees it, behind any wrapper.
-        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`;
-            in a build for another platform, that of `target`.
-        version: `13.0.88`; where clang stands in nvcc's place, that of ptxas.
-        supported: the architectures that it makes SASS for, as listed by `nvcc --list-gpu-code`.
-        origin: where it was found, in words.
-        target: what it compiles for another platform with; None in a build for this machine's.
-        virtual: the architectures that it makes PTX for, as listed by `nvcc --list-gpu-arch`.
-        clang: the version of the clang in nvcc's place (clang_toolkit.py); empty for an nvcc.
-    """
-
-    path: Path
-    root: Path
-    include: Path
-    version: str
-    supported: tuple[Arch, ...]
-    origin: str
-    target: CudaTarget | None = None
-    virtual: tuple[Arch, ...] = ()
-    clang: str = ""
-
-    @property
-    def name(self) -> str:
-        """What it is, for messages."""
-        return f"clang {self.clang} with CUDA {self.version}" if self.clang else f"nvcc {self.version}"
-
-    @property
-    def header_folders(self) -> tuple[Path, ...]:
-        """Where a C++ compiler finds the headers that nvcc finds: `include` and, since CUDA 13, CCCL's folder in it."""
-        cccl = self.include / "cccl"
-        return (self.include, cccl) if cccl.is_dir() else (self.include,)
-
-    @property
-    def cudart(self) -> Path | None:
-        """The static CUDA runtime that is linked in."""
-        return self.target.lib / CUDART if self.target else find_cudart(self.root)
-
-    @property
-    def release(self) -> tuple[int, int]:
-        """The CUDA release: major and minor."""
-        major, minor = self.version.split(".")[:2]
-        return int(major), int(minor)
+from .toolkit import Nvcc, find_cudart
 
 
 class NvccLimits(NamedTuple):
@@ -259,15 +198,6 @@ def _parts(root: Path, include: Path) -> dict[str, bool]:
         "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", CLANG)),
         f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
-
-
-def find_cudart(root: Path) -> Path | None:
-    """The static CUDA runtime of a toolkit, in any of the usual layouts."""
-    for folder in LIBRARY_FOLDERS:
-        path = root / folder / CUDART
-        if is_seen(path):
-            return path
-    return None
 
 
 def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:

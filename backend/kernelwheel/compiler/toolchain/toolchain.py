@@ -16,12 +16,12 @@ from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.host import python_abi
 from ...runtime.platforms import platform_name, require_supported
 from ...runtime.record import remembered
-from .binding import cuda_folders, python_folders
 from .cuda import CudaDecision, decide_cuda
 from .cxx import Cxx, find_cxx
 from .launchers import Launchers, find_launchers
 from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, find_cuobjdump
 from .torch_files import Torch, find_torch
+from .torch_needs import cuda_folders, python_folders
 
 if TYPE_CHECKING:
     from ..cross.target_platform import CrossTarget

@@ -11,14 +11,11 @@ import re
 from collections.abc import Iterator
 from fnmatch import translate
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...runtime.files import file_sha256
 from ..nvcc_on_clang.passes import HEADER
 from .clang_toolkit import CLANG
-
-if TYPE_CHECKING:
-    from .nvcc import Nvcc
+from .toolkit import Nvcc
 
 # Where clang is in nvcc's place (clang_toolkit.py): what calls it, its libraries and its own headers.
 CLANG_PARTS = (

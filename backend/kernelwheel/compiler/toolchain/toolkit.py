@@ -1,0 +1,82 @@
+"""A CUDA compiler and its toolkit, as they were found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...project.build_platforms import PLATFORMS
+from ...runtime.architectures import Arch
+from ...runtime.files import is_seen
+from .linked_toolkit import CUDART
+
+# Where a toolkit has its libraries, in any of the usual layouts.
+LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each in PLATFORMS.values()))
+
+
+@dataclass(frozen=True)
+class CudaTarget:
+    """The part of a toolkit for another platform: nvcc's name for it, `sbsa-linux`, and its folders."""
+
+    name: str
+    include: Path
+    lib: Path
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """A CUDA compiler and the toolkit that it uses.
+
+    Attributes:
+        path: the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found.
+        root: the toolkit's root as nvcc itself sees it, behind any wrapper.
+        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`;
+            in a build for another platform, that of `target`.
+        version: `13.0.88`; where clang stands in nvcc's place, that of ptxas.
+        supported: the architectures that it makes SASS for, as listed by `nvcc --list-gpu-code`.
+        origin: where it was found, in words.
+        target: what it compiles for another platform with; None in a build for this machine's.
+        virtual: the architectures that it makes PTX for, as listed by `nvcc --list-gpu-arch`.
+        clang: the version of the clang in nvcc's place (clang_toolkit.py); empty for an nvcc.
+    """
+
+    path: Path
+    root: Path
+    include: Path
+    version: str
+    supported: tuple[Arch, ...]
+    origin: str
+    target: CudaTarget | None = None
+    virtual: tuple[Arch, ...] = ()
+    clang: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+        return f"clang {self.clang} with CUDA {self.version}" if self.clang else f"nvcc {self.version}"
+
+    @property
+    def header_folders(self) -> tuple[Path, ...]:
+        """Where a C++ compiler finds the headers that nvcc finds: `include` and, since CUDA 13, CCCL's folder in it."""
+        cccl = self.include / "cccl"
+        return (self.include, cccl) if cccl.is_dir() else (self.include,)
+
+    @property
+    def cudart(self) -> Path | None:
+        """The static CUDA runtime that is linked in."""
+        return self.target.lib / CUDART if self.target else find_cudart(self.root)
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """The CUDA release: major and minor."""
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+def find_cudart(root: Path) -> Path | None:
+    """The static CUDA runtime of a toolkit, in any of the usual layouts."""
+    for folder in LIBRARY_FOLDERS:
+        path = root / folder / CUDART
+        if is_seen(path):
+            return path
+    return None
