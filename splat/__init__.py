@@ -1,4 +1,4 @@
-"""3D Gaussian splatting for PyTorch, from a wheel that knows what is inside it.
+"""3D Gaussian splatting for PyTorch, with gsplat 1.5.3's interface, on CPUs and NVIDIA GPUs.
 
 `rasterization` renders; the other functions are the steps it is made of. `build_info` reports which kernels are
 installed and whether they fit this machine. Importing splat checks the installed kernels and loads the ones for the

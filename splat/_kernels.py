@@ -1,4 +1,4 @@
-"""The compiled kernels of this package: the only place that says which artifact is splat's."""
+"""The compiled kernels of this package, and how they are loaded for a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gsplat 1.5.3 has by name, and splat has not, with what there is instead."""
+"""Names of gsplat 1.5.3 that splat does not have, with what to use instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `splat fit` works on: the pictures, the trainer."""
+"""The pictures and the trainer of `splat fit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering the frames of moving pictures one after the other, and what is said of it."""
+"""Rendering and writing the frames of moving pictures one after the other, with progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock on the files that a command writes for a long time: it ends with the process, however that ends."""
+"""A lock on the files that a command writes; the system releases it however the process ends."""
 
 from __future__ import annotations
 

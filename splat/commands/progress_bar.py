@@ -1,4 +1,4 @@
-"""The bar that shows how far a command is, where standard error is a terminal."""
+"""A progress bar on standard error, if that is a terminal."""
 
 from __future__ import annotations
 

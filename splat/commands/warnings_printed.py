@@ -1,4 +1,4 @@
-"""Warnings as lines on standard error, as commands print them."""
+"""Warnings of Python, printed by commands as lines on standard error."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""For programs written for other libraries: their results of other versions, their code with our operators."""
+"""For programs written for other libraries: gsplat 1.4.0's results, and gsplat's own code with our operators."""

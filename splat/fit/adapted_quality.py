@@ -1,4 +1,4 @@
-"""How well a scene shows pictures whose own exposure and pose are taken from the pictures themselves.
+"""The quality of a scene after exposure and pose were fitted to the pictures that it is measured by.
 
 A picture that nothing was fitted to has no map of colours and no corrected camera. Papers on such models fit both to it
 while the scene stays as it is, and measure then. That uses the picture that is measured by, so it is a second number.

@@ -1,4 +1,4 @@
-"""The colours of a picture by those of the scene: an affine map for each, since exposure and white balance change."""
+"""An affine map from the scene's colours to those of each picture, since exposure and white balance change."""
 
 from __future__ import annotations
 

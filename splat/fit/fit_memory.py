@@ -1,4 +1,4 @@
-"""Whether pictures fit into memory, asked before they are read: a small file can hold a large picture."""
+"""The check that pictures fit into memory, before they are read: a small file can hold a large picture."""
 
 from __future__ import annotations
 

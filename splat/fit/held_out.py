@@ -1,4 +1,4 @@
-"""Which pictures a scene is measured by, and not fitted to."""
+"""The pictures that are held out of a fit, to measure the scene by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a rendered image is from its target."""
+"""The difference between a rendered image and its target: PSNR, SSIM, and the loss of training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LPIPS, where its package and its weights are there.
+"""LPIPS, if its package and its weights are installed.
 
 Zhang et al., *The Unreasonable Effectiveness of Deep Features as a Perceptual Metric* (2018). The package `lpips` has
 only a small part of the network's weights, and fetches the rest from the internet. Nothing is fetched here: the weights

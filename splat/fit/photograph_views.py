@@ -1,4 +1,4 @@
-"""Photographs with cameras, as what a scene is fitted to; checked before the first picture is read."""
+"""Photographs with cameras as the views that a scene is fitted to, checked before the first picture is read."""
 
 from __future__ import annotations
 

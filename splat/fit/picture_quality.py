@@ -1,4 +1,4 @@
-"""How well a scene shows pictures."""
+"""The quality of a scene: PSNR and SSIM of its renders beside pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures that are no photographs of a capture: arrays with cameras, a single picture, or the built-in scene."""
+"""Views that are not photographs of a capture: arrays with cameras, a single picture, or the built-in scene."""
 
 from __future__ import annotations
 

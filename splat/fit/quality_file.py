@@ -1,4 +1,4 @@
-"""How well each picture is shown, as a file of JSON."""
+"""The quality of each picture, as a JSON file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scene is fitted to: pictures and the cameras that took them."""
+"""The views that a scene is fitted to: pictures and the cameras that took them."""
 
 from __future__ import annotations
 

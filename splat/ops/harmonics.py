@@ -1,4 +1,4 @@
-"""Colours that depend on the viewing direction.
+"""Spherical harmonics: colours that depend on the viewing direction.
 
 Shapes: K coefficients of spherical harmonics, of which (degree + 1)^2 are used.
 """

@@ -1,4 +1,4 @@
-"""Which file of a folder a name stands for that was written on another machine, or by another system."""
+"""Finding the file of a folder that a name from another machine or system stands for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What unpacking a picture takes, found before: a small file can ask for much memory, or for long work."""
+"""The memory and work that unpacking a picture takes, found beforehand: a small file can ask for much of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Few values that stand for many: codebooks of numbers and palettes of vectors, the same on each run."""
+"""Quantisation: codebooks of numbers and palettes of vectors, the same on each run."""
 
 from __future__ import annotations
 

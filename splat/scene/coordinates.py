@@ -1,4 +1,4 @@
-"""Coordinates of a map: an offset is taken off them, in float64, before they become float32.
+"""Coordinates of a map: an offset is subtracted in float64 before they become float32.
 
 float32 has 24 bits: at a northing of 4,600,000 m its steps are half a metre.
 """

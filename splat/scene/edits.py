@@ -1,4 +1,4 @@
-"""Scenes put together, parts of them, and scenes of another size: what a conversion does beside the format."""
+"""Edits of scenes: merging, cropping, pruning, scaling and moving them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening files that may be damaged or hostile, and leaving out Gaussians that nothing can be done with."""
+"""Opening files that may be damaged or hostile, and leaving out Gaussians that cannot be drawn."""
 
 from __future__ import annotations
 

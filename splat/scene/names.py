@@ -1,4 +1,4 @@
-"""How messages show names from files: they may be long, and written to make a terminal do something."""
+"""Names from files, as messages show them: they may be long, or made to control a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in front of viser's server and refuses connections, requests and messages before viser sees them."""
+"""The guard in front of viser's server, which refuses connections, requests and messages before viser sees them."""
 
 from __future__ import annotations
 

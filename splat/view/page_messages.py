@@ -1,4 +1,4 @@
-"""What the viewer accepts from a page: its camera, values of its controls and clicks; not all that viser would take."""
+"""The messages that the viewer accepts from a page: its camera, values of controls, clicks; viser takes more."""
 
 from __future__ import annotations
 

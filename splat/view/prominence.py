@@ -1,4 +1,4 @@
-"""Which Gaussians a scene's pictures show most of: those that are drawn while the camera moves."""
+"""The Gaussians that a scene's pictures show most of, which are drawn while the camera moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that draws for one page: coarsely while requests keep coming, finely once they stop; and its errands."""
+"""The thread that draws for one page: coarsely while requests keep coming, finely once they stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages of an upload the viewer accepts from a page: one file at a time, in order, of bounded size."""
+"""The messages of an upload that the viewer accepts from a page: one file at a time, in order, of bounded size."""
 
 from __future__ import annotations
 
